@@ -35,7 +35,9 @@ def cpu(command: list[str]) -> float:
     before = os.times()
     subprocess.run(command, check=True, capture_output=True)
     after = os.times()
-    return after.children_user + after.children_system - before.children_user - before.children_system
+    return (
+        after.children_user + after.children_system - before.children_user - before.children_system
+    )
 
 
 def wall(command: list[str]) -> float:
@@ -48,23 +50,44 @@ def first_work(source: Path) -> float:
     """CPU seconds of ``karat build`` for 50 rows, which is its start-up time."""
     tiny = source.with_name("tiny.parquet")
     pq.write_table(pq.read_table(source).slice(0, 50), tiny)
-    return min(cpu([str(KARAT), "build", str(tiny), "-t", "x0", "-o", str(source.with_name("t.parquet"))]) for _ in range(3))
+    return min(
+        cpu([str(KARAT), "build", str(tiny), "-t", "x0", "-o", str(source.with_name("t.parquet"))])
+        for _ in range(3)
+    )
 
 
 def main(rows: int) -> None:
     with tempfile.TemporaryDirectory() as home:
         small, data = Path(home, "small.parquet"), Path(home, "data.parquet")
         write(small, 1000)
-        print(f"karat --help                        {min(cpu([str(KARAT), '--help']) for _ in range(5)):.2f} s CPU")
+        print(
+            "karat --help                       "
+            f" {min(cpu([str(KARAT), '--help']) for _ in range(5)):.2f} s CPU"
+        )
         print(f"karat build of 50 rows, in all      {first_work(small):.2f} s CPU")
         write(data, rows)
-        line = [str(KARAT), "build", str(data), "-t", "x0", "-o", str(Path(home, "c.parquet")), "--json"]
+        line = [
+            str(KARAT),
+            "build",
+            str(data),
+            "-t",
+            "x0",
+            "-o",
+            str(Path(home, "c.parquet")),
+            "--json",
+        ]
         script = [sys.executable, "-c", LIBRARY, str(data), str(Path(home, "l.parquet"))]
         rounds = [(wall(line), wall(script)) for _ in range(ROUNDS)]
         for command, library in rounds:
-            print(f"  {rows:,} rows: command {command:.2f} s, library {library:.2f} s, both with start-up")
+            print(
+                f"  {rows:,} rows: command {command:.2f} s, library {library:.2f} s, both with"
+                " start-up"
+            )
         command, library = (min(times) for times in zip(*rounds, strict=True))
-        print(f"overhead over the library call      {100 * (command / library - 1):+.1f} % (best of {ROUNDS} against best)")
+        print(
+            f"overhead over the library call      {100 * (command / library - 1):+.1f} % (best of"
+            f" {ROUNDS} against best)"
+        )
 
 
 if __name__ == "__main__":

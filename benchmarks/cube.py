@@ -1,12 +1,15 @@
-"""Measure cubes: building from Parquet, slices, windows; against plain reading and fits of all rows.
+"""Measure cubes: building from Parquet, slices, windows; against plain reading and fits of all
+rows.
 
-    python benchmarks/cube.py                    1e6 rows, 73 days x 20 regions, 8 features
-    python benchmarks/cube.py --full             1e7 rows, 365 days x 20 regions, for the figures in docs/cube.md
-    python benchmarks/cube.py --shuffled         rows in random order: every batch has rows of every cell
-    python benchmarks/cube.py --steps 20000      only windows: how far the last of many is off
+    python benchmarks/cube.py                1e6 rows, 73 days x 20 regions, 8 features
+    python benchmarks/cube.py --full         1e7 rows, 365 days x 20 regions, for the figures in
+                                             docs/cube.md
+    python benchmarks/cube.py --shuffled     rows in random order: every batch has rows of every
+                                             cell
+    python benchmarks/cube.py --steps 20000  only windows: how far the last of many is off
 
-Building runs in a process of its own; peak memory is that of the process.  Beside wall times stand those of the processors,
-which other load on the machine changes less.
+Building runs in a process of its own; peak memory is that of the process.  Beside wall times stand
+those of the processors, which other load on the machine changes less.
 """
 
 from __future__ import annotations
@@ -42,11 +45,26 @@ def write(folder: Path, days: int, shuffled: bool) -> int:
     for first in range(0, days, 36):
         some = min(36, days - first)
         n = some * PER_DAY
-        day = rng.integers(0, days, n) if shuffled else np.repeat(np.arange(first, first + some), PER_DAY)
+        day = (
+            rng.integers(0, days, n)
+            if shuffled
+            else np.repeat(np.arange(first, first + some), PER_DAY)
+        )
         region = rng.integers(0, REGIONS, n)
         X = rng.standard_normal((n, len(FEATURES))) + np.arange(len(FEATURES))
-        y = np.einsum("ij,ij->i", X, slopes[region]) + np.sin(day / 30) * X[:, 0] + rng.standard_normal(n)
-        table = pa.table(dict(zip(FEATURES, X.T, strict=True)) | {"y": y, "day": start + day, "region": names[region]})
+        y = (
+            np.einsum("ij,ij->i", X, slopes[region])
+            + np.sin(day / 30) * X[:, 0]
+            + rng.standard_normal(n)
+        )
+        table = pa.table(
+            dict(zip(FEATURES, X.T, strict=True))
+            | {
+                "y": y,
+                "day": start + day,
+                "region": names[region],
+            }
+        )
         pq.write_table(table, folder / f"{first:03d}.parquet", row_group_size=250_000)
         rows += n
     return rows
@@ -58,7 +76,9 @@ def plain(folder: str) -> float:
 
     gram = np.zeros((10, 10))
     for batch in pads.dataset(folder).to_batches():  # the labels are read, too
-        D = np.column_stack([np.ones(batch.num_rows), *(batch.column(name).to_numpy() for name in (*FEATURES, "y"))])
+        D = np.column_stack(
+            [np.ones(batch.num_rows), *(batch.column(name).to_numpy() for name in (*FEATURES, "y"))]
+        )
         gram += D.T @ D
     return float(gram[0, 0])
 
@@ -79,7 +99,10 @@ class Run(NamedTuple):
 
 def measured(job: str, *arguments: str) -> Run:
     """One run in a new process."""
-    text = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import cube; cube.run({job!r}, {arguments!r})"
+    text = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import cube;"
+        f" cube.run({job!r}, {arguments!r})"
+    )
     done = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True)
     return Run(*json.loads(done.stdout.splitlines()[-1]))
 
@@ -110,7 +133,8 @@ def show(name: str, run: Run, more: str = "") -> None:
     unit = (1e3, "ms") if run.seconds < 1 else (1.0, "s ")
     peak = f"   peak {run.megabytes:,.0f} MB" if run.megabytes else ""
     print(
-        f"{name:<20} {unit[0] * run.seconds:8.1f} {unit[1]} {unit[0] * run.processors:8.1f} of processors{peak}   {more}",
+        f"{name:<20} {unit[0] * run.seconds:8.1f} {unit[1]} {unit[0] * run.processors:8.1f} of"
+        f" processors{peak}   {more}",
         flush=True,
     )
 
@@ -126,19 +150,35 @@ def one_fit(rows: int) -> Run:
 
 def least(runs: list[Run]) -> Run:
     """The least time of some runs, by the clock and of the processors, and the most memory."""
-    return Run(min(r.seconds for r in runs), min(r.processors for r in runs), max(r.megabytes for r in runs))
+    return Run(
+        min(r.seconds for r in runs),
+        min(r.processors for r in runs),
+        max(r.megabytes for r in runs),
+    )
 
 
 def building(folder: Path, output: Path, rows: int, cells: int, times: int) -> None:
-    pairs = [(measured("plain", str(folder)), measured("build", str(folder), str(output))) for _ in range(times)]
+    pairs = [
+        (measured("plain", str(folder)), measured("build", str(folder), str(output)))
+        for _ in range(times)
+    ]
     read, made = (least([pair[i] for pair in pairs]) for i in (0, 1))
     fit = one_fit(rows // cells)
-    limit = Run(2 * read.seconds + cells * fit.seconds, 2 * read.processors + cells * fit.processors)
+    limit = Run(
+        2 * read.seconds + cells * fit.seconds, 2 * read.processors + cells * fit.processors
+    )
     show("read and D'D", read)
     show("cube, with file", made, f"{rows / made.seconds:,.0f} rows/s")
     show("with memory=2e8", measured("build", str(folder), str(output), "2e8"))
-    show("one fit a cell", Run(cells * fit.seconds, cells * fit.processors), f"{1e3 * fit.seconds:.2f} ms each")
-    share = f"{made.seconds / limit.seconds:.2f} of it, of processors {made.processors / limit.processors:.2f}"
+    show(
+        "one fit a cell",
+        Run(cells * fit.seconds, cells * fit.processors),
+        f"{1e3 * fit.seconds:.2f} ms each",
+    )
+    share = (
+        f"{made.seconds / limit.seconds:.2f} of it, of processors"
+        f" {made.processors / limit.processors:.2f}"
+    )
     show("limit", limit, f"the cube takes {share}")
     print(f"file                 {output.stat().st_size / 1e6:8.1f} MB for {cells:,} cells")
 
@@ -155,10 +195,18 @@ def slices(folder: Path, output: Path) -> None:
     last = cube.labels("day")[min(29, len(cube.labels("day")) - 1)]
     few = {"day": slice(None, last)}
     for name, reduce in (("30 days", False), ("30 days, reduced", True)):
-        show(name, best(lambda reduce=reduce: cube.select(few, reduce=reduce).fit(model), 7), "select and lasso")
+        show(
+            name,
+            best(lambda reduce=reduce: cube.select(few, reduce=reduce).fit(model), 7),
+            "select and lasso",
+        )
     for reduce in (False, True):
         run = best(lambda reduce=reduce: cube.select(reduce=reduce).fit(model))
-        show(f"all days{', reduced' if reduce else ''}", run, f"select and lasso, {len(cube):,} cells")
+        show(
+            f"all days{', reduced' if reduce else ''}",
+            run,
+            f"select and lasso, {len(cube):,} cells",
+        )
     regions = cube.rollup("region")
     show("all days, rolled up", best(lambda: regions.select().fit(model)), "of a cube by region")
     table = pads.dataset(folder).to_table(filter=pads.field("day") <= last.item())
@@ -171,13 +219,19 @@ def slices(folder: Path, output: Path) -> None:
     show("fit by region", best(lambda: cube.fit(LinearRegression(), by="region")))
     windows = cube.rolling("day", 28)
     show(
-        f"{len(windows)} windows of 28", best(lambda: cube.rolling("day", 28).fit(LinearRegression())), "ordinary least squares"
+        f"{len(windows)} windows of 28",
+        best(lambda: cube.rolling("day", 28).fit(LinearRegression())),
+        "ordinary least squares",
     )
     fits = windows.fit(LinearRegression())
     table = pads.dataset(folder).to_table(filter=pads.field("day") > cube.labels("day")[-29].item())
     X, y = np.column_stack([table[name] for name in FEATURES]), table["y"].to_numpy()
     full, mine = LinearRegression().fit(X, y), list(fits.values())[-1]
-    print(f"off by               {np.abs(mine.coef_ - full.coef_).max() / np.abs(full.coef_).max():8.1e}     the last window")
+    print(
+        "off by              "
+        f" {np.abs(mine.coef_ - full.coef_).max() / np.abs(full.coef_).max():8.1e}     the last"
+        " window"
+    )
 
 
 def drift(steps: int, window: int = 28) -> None:
@@ -192,7 +246,11 @@ def drift(steps: int, window: int = 28) -> None:
     X = rng.standard_normal((n, 3)) + np.array([0.0, 5.0, 100.0])
     y = X @ [1.0, -2.0, 0.5] + rng.standard_normal(n)
     step = np.repeat(np.arange(steps), 60)
-    cube = karat.cube(pa.table({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "y": y, "step": step}), target="y", by="step")
+    cube = karat.cube(
+        pa.table({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "y": y, "step": step}),
+        target="y",
+        by="step",
+    )
     found = []
     run = best(lambda: found.append(cube.rolling("step", window).fit(LinearRegression())), 1)
     fits = found[0]
@@ -206,7 +264,9 @@ def drift(steps: int, window: int = 28) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--shuffled", action="store_true")
     parser.add_argument("--steps", type=int)
@@ -220,7 +280,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as home:
         folder, output = Path(home) / "data", Path(home) / "cube.parquet"
         rows = write(folder, days, given.shuffled)
-        print(f"{rows:,} rows, {days} days x {REGIONS} regions{', shuffled' if given.shuffled else ''}")
+        print(
+            f"{rows:,} rows, {days} days x {REGIONS}"
+            f" regions{', shuffled' if given.shuffled else ''}"
+        )
         building(folder, output, rows, days * REGIONS, given.times)
         slices(folder, output)
 

@@ -1,6 +1,8 @@
-"""Curves of construction against n, d, m and threads, and the cases that used to be slow: the source of docs/speed.md.
+"""Curves of construction against n, d, m and threads, and the cases that used to be slow: the
+source of docs/speed.md.
 
-Every ratio is taken in one run, in turn with its yardstick: D'D on a ready D, and one LU of an m x m matrix.
+Every ratio is taken in one run, in turn with its yardstick: D'D on a ready D, and one LU of an m x
+m matrix.
 """
 
 from __future__ import annotations
@@ -69,12 +71,20 @@ def curves(report: Report, sizes: Sizes) -> None:
             linalg.lu_factor(square, check_finite=False)
 
         small = d == 10
-        things = {"bound": (lambda D=D: D.T @ D) if small else bound, "karat": lambda X=X, y=y: karat.coreset(X, y)}
+        things = {
+            "bound": (lambda D=D: D.T @ D) if small else bound,
+            "karat": lambda X=X, y=y: karat.coreset(X, y),
+        }
         found = interleaved(things, sizes.repeats, sizes.budget)
         ratio = found["karat"].seconds / found["bound"].seconds
         case = f"curve {kind} {shape(n, d)}"
         report.karat(
-            case, found["karat"], ratio=ratio, of="D'D" if small else "D'D + LU", note=f"m = {m}", **asked.get((kind, n, d), {})
+            case,
+            found["karat"],
+            ratio=ratio,
+            of="D'D" if small else "D'D + LU",
+            note=f"m = {m}",
+            **asked.get((kind, n, d), {}),
         )
 
 
@@ -82,10 +92,15 @@ def few_rows(report: Report, sizes: Sizes) -> None:
     """Fewer rows than features: all are kept, at the price of about one QR factorisation."""
     X, y = gaussian(2_500, 80)
     F = np.random.default_rng(0).standard_normal((2_500, 82 * 83 // 2))
-    things = {"QR": lambda: linalg.qr(F, mode="r", check_finite=False), "karat": lambda: karat.coreset(X, y)}
+    things = {
+        "QR": lambda: linalg.qr(F, mode="r", check_finite=False),
+        "karat": lambda: karat.coreset(X, y),
+    }
     found = interleaved(things, sizes.repeats, sizes.budget)
     ratio = found["karat"].seconds / found["QR"].seconds
-    report.karat(f"few rows {shape(*X.shape)}", found["karat"], ratio=ratio, of="one QR", limit=3.0, goal=1.0)
+    report.karat(
+        f"few rows {shape(*X.shape)}", found["karat"], ratio=ratio, of="one QR", limit=3.0, goal=1.0
+    )
 
 
 def refusal(report: Report, sizes: Sizes) -> None:
@@ -100,15 +115,27 @@ def refusal(report: Report, sizes: Sizes) -> None:
             karat.coreset(X, np.ones(20_000))
         except karat.errors.InputError:
             seconds.append(time.perf_counter() - start)
-    report.add(Line("refusal sparse, d = 20,000", "karat", float(np.median(seconds)), len(seconds), note="limit 50 ms"))
+    report.add(
+        Line(
+            "refusal sparse, d = 20,000",
+            "karat",
+            float(np.median(seconds)),
+            len(seconds),
+            note="limit 50 ms",
+        )
+    )
 
 
 def threads(report: Report, sizes: Sizes) -> None:
-    """One thread, all threads, and all threads on a busy machine; the weights must be the same to the last bit."""
+    """One thread, all threads, and all threads on a busy machine; the weights must be the same to
+    the last bit.
+    """
     one, total = _in_process("1")
     report.add(Line(f"threads {shape(*THREAD_SHAPE)}", "one thread", one, 5))
     for what, others in (("all threads", 0), (f"all threads, {BUSY} other processes", BUSY)):
-        spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(others)]
+        spinning = [
+            subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(others)
+        ]
         try:
             seconds, found = _in_process(None)
         finally:
@@ -118,15 +145,33 @@ def threads(report: Report, sizes: Sizes) -> None:
         if found != total:
             raise AssertionError("The weights depend on the number of threads.")
         asked = {"limit": 2.0, "goal": 1.2} if others else {}
-        report.add(Line(f"threads {shape(*THREAD_SHAPE)}", what, seconds, 5, ratio=seconds / one, of="one thread", **asked))
+        report.add(
+            Line(
+                f"threads {shape(*THREAD_SHAPE)}",
+                what,
+                seconds,
+                5,
+                ratio=seconds / one,
+                of="one thread",
+                **asked,
+            )
+        )
 
 
 def _in_process(count: str | None) -> tuple[float, str]:
-    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    environment = {
+        name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"
+    }
     if count is not None:
         environment["OPENBLAS_NUM_THREADS"] = count
     here = Path(__file__).parent
     paths = json.dumps([str(here), str(here.parent / "src")])
-    done = subprocess.run([sys.executable, "-c", THREADS, paths], capture_output=True, text=True, check=True, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", THREADS, paths],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
     seconds, total = json.loads(done.stdout)
     return float(seconds), str(total)

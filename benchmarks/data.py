@@ -32,7 +32,10 @@ def heavy(n: int, d: int, seed: int = 0) -> tuple[Array, Array]:
 
 
 def covtype() -> tuple[Array, Array] | None:
-    """Read Covertype: Elevation from the 53 other attributes, all rows; None if it is not in KARAT_DATA."""
+    """Read Covertype:
+
+    Elevation from the 53 other attributes, all rows; None if it is not in KARAT_DATA.
+    """
     path = Path(os.environ.get("KARAT_DATA") or ".") / "covtype.parquet"
     if not path.exists():
         return None
@@ -40,7 +43,9 @@ def covtype() -> tuple[Array, Array] | None:
 
     frame = pd.read_parquet(path)
     frame = frame.drop(columns="Cover_Type") if "Cover_Type" in frame else frame.iloc[:, :54]
-    return np.ascontiguousarray(frame.drop(columns="Elevation"), dtype=float), frame["Elevation"].to_numpy(dtype=float)
+    return np.ascontiguousarray(frame.drop(columns="Elevation"), dtype=float), frame[
+        "Elevation"
+    ].to_numpy(dtype=float)
 
 
 def design(X: Array, y: Array) -> Array:
@@ -49,7 +54,9 @@ def design(X: Array, y: Array) -> Array:
 
 
 def monomials(X: Array, y: Array) -> Array:
-    """The n x m matrix of all products of two columns of D, the features of least squares, constant first."""
+    """The n x m matrix of all products of two columns of D, the features of least squares, constant
+    first.
+    """
     D = design(X, y)
     pairs = list(combinations_with_replacement(range(D.shape[1]), 2))
     F = np.empty((len(D), len(pairs)))

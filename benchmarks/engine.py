@@ -1,4 +1,6 @@
-"""Compare the engine, from raw (X, y), with one product D'D, one LU factorisation, and other reducers."""
+"""Compare the engine, from raw (X, y), with one product D'D, one LU factorisation, and other
+reducers.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ def yardstick(report: Report, sizes: Sizes) -> None:
     for label, make in (("gaussian", gaussian), ("heavy-tailed", heavy)):
         X, y = make(sizes.rows, sizes.columns)
         D = design(X, y)
-        found = interleaved({"D'D": lambda D=D: D.T @ D, "karat": lambda X=X, y=y: karat.coreset(X, y)}, sizes.repeats)
+        found = interleaved(
+            {"D'D": lambda D=D: D.T @ D, "karat": lambda X=X, y=y: karat.coreset(X, y)},
+            sizes.repeats,
+        )
         case = f"{label} {shape(*X.shape)}"
         report.add(_plain(case, "D'D on a ready D", found["D'D"]))
         asked = {"limit": 2.5, "goal": 1.5} if label == "gaussian" else {}
@@ -27,7 +32,9 @@ def yardstick(report: Report, sizes: Sizes) -> None:
 
 
 def against_peers(report: Report, sizes: Sizes) -> None:
-    """(a) Other reducers on a ready feature matrix, each at the largest size that takes a reasonable time."""
+    """(a) Other reducers on a ready feature matrix, each at the largest size that takes a
+    reasonable time.
+    """
     groups = {
         sizes.peer_rows: [peers.COREAX, peers.RECOMBINE, peers.LITERAL_5, peers.CONES, peers.TREE],
         sizes.slow_rows: [peers.NNLS, peers.HIGHS, peers.DCATCH],
@@ -38,16 +45,29 @@ def against_peers(report: Report, sizes: Sizes) -> None:
         F, ones = monomials(X, y), np.ones(n)
         case = f"peers {shape(*X.shape)}"
         ready = {name: peers.prepare(name, F, ones) for name in names}
-        things = {"karat": lambda X=X, y=y: karat.coreset(X, y)} | {k: v for k, v in ready.items() if v is not None}
-        found = interleaved(things, sizes.repeats, sizes.budget, LONG_PAUSE, warm=peers.COREAX in names)
+        things = {"karat": lambda X=X, y=y: karat.coreset(X, y)} | {
+            k: v for k, v in ready.items() if v is not None
+        }
+        found = interleaved(
+            things, sizes.repeats, sizes.budget, LONG_PAUSE, warm=peers.COREAX in names
+        )
         report.karat(case, found["karat"])
         for name in names:
             if name not in found:
                 report.add(Line(case, name, note="not installed, left out"))
                 continue
-            asked = {"limit": 20.0, "at_least": True} if name in (peers.COREAX, peers.NNLS, peers.HIGHS) else {}
-            line = _plain(case, name, found[name], ratio=_ratio(found, name, "karat"), of="karat", **asked)
-            line.error, line.size = peers.moment_error(F, ones, found[name].result), len(found[name].result[0])
+            asked = (
+                {"limit": 20.0, "at_least": True}
+                if name in (peers.COREAX, peers.NNLS, peers.HIGHS)
+                else {}
+            )
+            line = _plain(
+                case, name, found[name], ratio=_ratio(found, name, "karat"), of="karat", **asked
+            )
+            line.error, line.size = (
+                peers.moment_error(F, ones, found[name].result),
+                len(found[name].result[0]),
+            )
             line.note = "features ready, not timed"
             report.add(line)
 
@@ -64,21 +84,36 @@ def wide(report: Report, sizes: Sizes) -> None:
             D.T @ D
             linalg.lu_factor(square, check_finite=False)
 
-        found = interleaved({"bound": bound, "karat": lambda X=X, y=y: karat.coreset(X, y)}, sizes.repeats)
+        found = interleaved(
+            {"bound": bound, "karat": lambda X=X, y=y: karat.coreset(X, y)}, sizes.repeats
+        )
         case = f"wide {shape(*X.shape)}"
         report.add(_plain(case, f"D'D and one LU of size {m}", found["bound"]))
         limit, goal = limits.get(d, (None, None))
-        report.karat(case, found["karat"], ratio=_ratio(found, "karat", "bound"), of="D'D + LU", limit=limit, goal=goal)
+        report.karat(
+            case,
+            found["karat"],
+            ratio=_ratio(found, "karat", "bound"),
+            of="D'D + LU",
+            limit=limit,
+            goal=goal,
+        )
 
 
 def doubling(report: Report, sizes: Sizes) -> None:
     """(c) Time against n at a fixed number of columns."""
     tables = {n: gaussian(n, sizes.columns) for n in sizes.doubling}
-    found = interleaved({str(n): lambda t=t: karat.coreset(*t) for n, t in tables.items()}, sizes.repeats)
+    found = interleaved(
+        {str(n): lambda t=t: karat.coreset(*t) for n, t in tables.items()}, sizes.repeats
+    )
     last: Timing | None = None
     for n in sizes.doubling:
         now = found[str(n)]
-        asked = {} if last is None else {"ratio": now.seconds / last.seconds, "of": "half the rows", "limit": 2.2}
+        asked = (
+            {}
+            if last is None
+            else {"ratio": now.seconds / last.seconds, "of": "half the rows", "limit": 2.2}
+        )
         report.karat(f"doubling {shape(n, sizes.columns)}", now, **asked)
         last = now
 
@@ -96,8 +131,13 @@ def box(report: Report, sizes: Sizes) -> None:
     off = np.max(np.abs(problem.solve(core).coef - exact)) / np.max(np.abs(exact))
     case = f"box, alpha 1e4 {shape(*X.shape)}"
     report.add(_plain(case, "D'D on a ready D", found["D'D"]))
-    note = f"coefficients off by {off:.0e}, {core.certificate.passes} passes, {core.certificate.method}"
-    report.karat(case, found["box"], ratio=_ratio(found, "box", "D'D"), of="D'D", limit=40.0, note=note)
+    note = (
+        f"coefficients off by {off:.0e}, {core.certificate.passes} passes,"
+        f" {core.certificate.method}"
+    )
+    report.karat(
+        case, found["box"], ratio=_ratio(found, "box", "D'D"), of="D'D", limit=40.0, note=note
+    )
 
 
 def _ratio(found: dict[str, Timing], name: str, base: str) -> float:

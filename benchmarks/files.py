@@ -106,7 +106,9 @@ def by_dask(folder: str) -> dict[str, float]:
     import karat.dask
 
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None
+        ) as cluster,
         distributed.Client(cluster),
     ):
         return cluster_figures(lambda: karat.dask.coreset(dd.read_parquet(folder), TARGET))
@@ -118,7 +120,9 @@ def by_spark(folder: str) -> dict[str, float]:
     import karat.spark
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    session = (
+        SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    )
     try:
         return cluster_figures(lambda: karat.spark.coreset(session.read.parquet(folder), TARGET))
     finally:
@@ -150,12 +154,17 @@ def child(name: str, path: str, repeats: int) -> dict[str, float]:
         start = time.perf_counter()
         run(data)
         times.append(time.perf_counter() - start)
-    return {"seconds": min(times), "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+    return {
+        "seconds": min(times),
+        "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
 
 
 def measure(name: str, path: Path, repeats: int = 3) -> dict[str, float]:
     command = [sys.executable, __file__, "--child", name, str(path), str(repeats)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    done = subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -171,7 +180,9 @@ def best_of(names: list[str], path: Path, rounds: int) -> dict[str, dict[str, fl
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--full", action="store_true", help="2e7 rows instead of 2e6")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)

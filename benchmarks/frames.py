@@ -1,11 +1,13 @@
-"""Time pipelines on data frames with categories: scikit-learn on all rows beside karat, construction included.
+"""Time pipelines on data frames with categories: scikit-learn on all rows beside karat,
+construction included.
 
     python benchmarks/frames.py            both tables, about a minute
     python benchmarks/frames.py --small    small data only: n of 100, 1,000 and 5,000
 
-Diamonds (53,940 rows, three categories one-hot, six numbers scaled) and flights (330,000 rows, two categories, five numbers)
-are drawn with the shapes, levels and shares of the real tables.  Both sides run in turn in one process; times are processor
-seconds, the best of several runs, because ratios are what matters.
+Diamonds (53,940 rows, three categories one-hot, six numbers scaled) and flights (330,000 rows, two
+categories, five numbers) are drawn with the shapes, levels and shares of the real tables.  Both
+sides run in turn in one process; times are processor seconds, the best of several runs, because
+ratios are what matters.
 """
 
 import argparse
@@ -43,7 +45,24 @@ from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, StandardSca
 import karat
 from karat import models
 
-CARRIERS = [58665, 54635, 54173, 48110, 32729, 26397, 20536, 18460, 12275, 5162, 3260, 714, 685, 601, 342, 32]
+CARRIERS = [
+    58665,
+    54635,
+    54173,
+    48110,
+    32729,
+    26397,
+    20536,
+    18460,
+    12275,
+    5162,
+    3260,
+    714,
+    685,
+    601,
+    342,
+    32,
+]
 
 
 def drawn(rng, levels, shares, n):
@@ -59,7 +78,12 @@ def diamonds(n=53_940):
     frame = pd.DataFrame(
         {
             "carat": carat,
-            "cut": drawn(rng, ["Fair", "Good", "Very Good", "Premium", "Ideal"], [1610, 4906, 12082, 13791, 21551], n),
+            "cut": drawn(
+                rng,
+                ["Fair", "Good", "Very Good", "Premium", "Ideal"],
+                [1610, 4906, 12082, 13791, 21551],
+                n,
+            ),
             "color": drawn(rng, list("DEFGHIJ"), [6775, 9797, 9542, 11292, 8304, 5422, 2808], n),
             "clarity": drawn(
                 rng,
@@ -96,7 +120,9 @@ def flights(n=330_000):
 def encoded(frame, leaf):
     numbers = [name for name in frame if frame[name].dtype.kind in "fi"]
     text = [name for name in frame if name not in numbers]
-    return make_pipeline(make_column_transformer((OneHotEncoder(), text), (StandardScaler(), numbers)), leaf)
+    return make_pipeline(
+        make_column_transformer((OneHotEncoder(), text), (StandardScaler(), numbers)), leaf
+    )
 
 
 def best(function, runs):
@@ -115,8 +141,8 @@ def compare(title, estimator, X, y, runs=3):
     few_time, few = best(lambda: karat.CoresetRegressor(estimator).fit(X, y), 2 * runs)
     gap = np.abs(few.predict(X[:1000]) - plain.predict(X[:1000])).max() / np.abs(y).max()
     print(
-        f"  {title:48}{plain_time:9.3f} s plain{few_time:9.3f} s karat{plain_time / few_time:8.1f} x"
-        f"   {len(few.core_):,} rows, predictions differ by {gap:.0e} of the largest"
+        f"  {title:48}{plain_time:9.3f} s plain{few_time:9.3f} s karat{plain_time / few_time:8.1f}"
+        f" x   {len(few.core_):,} rows, predictions differ by {gap:.0e} of the largest"
     )
 
 
@@ -125,17 +151,38 @@ def tables():
     print(f"Diamonds, {len(X):,} rows")
     compare("LinearRegression (one fit; at least 0.33 x)", encoded(X, LinearRegression()), X, y)
     grid = {"ridge__alpha": np.logspace(-3, 3, 20)}
-    compare("GridSearchCV, 20 alphas x 5 folds", GridSearchCV(encoded(X, Ridge()), grid, cv=5), X, y, runs=1)
+    compare(
+        "GridSearchCV, 20 alphas x 5 folds",
+        GridSearchCV(encoded(X, Ridge()), grid, cv=5),
+        X,
+        y,
+        runs=1,
+    )
     X, y = flights()
     print(f"Flights, {len(X):,} rows")
     grid = {"ridge__alpha": np.logspace(-3, 3, 3)}
-    compare("GridSearchCV, 3 alphas x 5 folds", GridSearchCV(encoded(X, Ridge()), grid, cv=5), X, y, runs=1)
+    compare(
+        "GridSearchCV, 3 alphas x 5 folds",
+        GridSearchCV(encoded(X, Ridge()), grid, cv=5),
+        X,
+        y,
+        runs=1,
+    )
 
 
 def all_estimators(d):
-    """Every listed regressor and classifier, with the target that it takes; and what is put around them."""
+    """Every listed regressor and classifier, with the target that it takes; and what is put around
+    them.
+    """
     scaled = make_pipeline(StandardScaler(), Lasso())
-    flat = [LinearRegression(), Ridge(), Lasso(0.1), ElasticNet(0.1), BayesianRidge(), models.LassoLars(0.1)]
+    flat = [
+        LinearRegression(),
+        Ridge(),
+        Lasso(0.1),
+        ElasticNet(0.1),
+        BayesianRidge(),
+        models.LassoLars(0.1),
+    ]
     flat += [
         models.OrthogonalMatchingPursuit(),
         LassoCV(cv=5),
@@ -150,13 +197,31 @@ def all_estimators(d):
         make_pipeline(SelectKBest(f_regression), Ridge()),
     ]
     flat += [make_pipeline(PolynomialFeatures(2), StandardScaler(), Ridge())] if d <= 10 else []
-    flat += [TransformedTargetRegressor(Ridge(), transformer=StandardScaler()), make_pipeline(StandardScaler(), RidgeCV(cv=5))]
+    flat += [
+        TransformedTargetRegressor(Ridge(), transformer=StandardScaler()),
+        make_pipeline(StandardScaler(), RidgeCV(cv=5)),
+    ]
     flat += [GridSearchCV(scaled, {"lasso__alpha": [0.01, 0.1, 1.0]}, cv=5)]
-    flat += [RandomizedSearchCV(scaled, {"lasso__alpha": [0.01, 0.1, 1.0]}, n_iter=2, random_state=0)]
-    several = [MultiTaskLasso(0.1), MultiTaskElasticNet(0.1), MultiTaskLassoCV(cv=3), MultiTaskElasticNetCV(cv=3)]
+    flat += [
+        RandomizedSearchCV(scaled, {"lasso__alpha": [0.01, 0.1, 1.0]}, n_iter=2, random_state=0)
+    ]
+    several = [
+        MultiTaskLasso(0.1),
+        MultiTaskElasticNet(0.1),
+        MultiTaskLassoCV(cv=3),
+        MultiTaskElasticNetCV(cv=3),
+    ]
     several += [MultiOutputRegressor(Ridge())]
-    classes = [RidgeClassifier(), RidgeClassifierCV(cv=3), models.LinearDiscriminant(), models.QuadraticDiscriminant()]
-    classes += [models.GaussianNaiveBayes(), GridSearchCV(RidgeClassifier(), {"alpha": [0.1, 10.0]}, cv=5)]
+    classes = [
+        RidgeClassifier(),
+        RidgeClassifierCV(cv=3),
+        models.LinearDiscriminant(),
+        models.QuadraticDiscriminant(),
+    ]
+    classes += [
+        models.GaussianNaiveBayes(),
+        GridSearchCV(RidgeClassifier(), {"alpha": [0.1, 10.0]}, cv=5),
+    ]
     return (
         [(karat.CoresetRegressor, 1, one) for one in flat]
         + [(karat.CoresetRegressor, 2, one) for one in several]
@@ -183,12 +248,21 @@ def small():
                 for _ in range(3):
                     plain = min(plain, best(lambda: clone(estimator).fit(X, target), 1)[0])  # noqa: B023
                     few = min(few, best(lambda: wrap(estimator).fit(X, target), 1)[0])  # noqa: B023
-                inside = f" of {type(estimator[-1]).__name__}" if hasattr(estimator, "steps") else ""
+                inside = (
+                    f" of {type(estimator[-1]).__name__}" if hasattr(estimator, "steps") else ""
+                )
                 name = type(estimator).__name__ + inside
                 share = few / (1.3 * plain + 0.005)
                 worst = max(worst, (share, f"n = {n:,}, d = {d}, {name}"))
-                beyond += [f"{name}: {1000 * few:.1f} ms, plain {1000 * plain:.1f} ms"] if share > 1 else []
-            print(f"  n = {n:,}, d = {d}: " + ("; ".join(beyond) or "all within 1.3 x plain + 5 ms"), flush=True)
+                beyond += (
+                    [f"{name}: {1000 * few:.1f} ms, plain {1000 * plain:.1f} ms"]
+                    if share > 1
+                    else []
+                )
+            print(
+                f"  n = {n:,}, d = {d}: " + ("; ".join(beyond) or "all within 1.3 x plain + 5 ms"),
+                flush=True,
+            )
     print(f"Small data: at most {worst[0]:.2f} of 1.3 x plain + 5 ms ({worst[1]})")
 
 

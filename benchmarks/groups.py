@@ -1,10 +1,11 @@
-"""One coreset per group: 20,000 groups of 100 rows against one scikit-learn fit each, 2,000 of 10,000 against one call.
+"""One coreset per group: 20,000 groups of 100 rows against one scikit-learn fit each, 2,000 of
+10,000 against one call.
 
     python benchmarks/groups.py            a few minutes, 2 GB
     python benchmarks/groups.py --quick    a tenth of the groups
 
-Both sides run in turn, and the best of the rounds counts.  Beside wall time stands the time of the processor, which other
-programs disturb less.
+Both sides run in turn, and the best of the rounds counts.  Beside wall time stands the time of the
+processor, which other programs disturb less.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def best(things: dict[str, Callable[[], object]]) -> dict[str, tuple[float, floa
 def rows(groups: int, size: int, columns: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """X, y and labels in order."""
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((groups * size, columns)) @ (np.eye(columns) + 0.3 * rng.standard_normal((columns, columns)))
+    X = rng.standard_normal((groups * size, columns)) @ (
+        np.eye(columns) + 0.3 * rng.standard_normal((columns, columns))
+    )
     X += rng.standard_normal(columns)
     return X, X.sum(axis=1) + rng.standard_normal(len(X)), np.repeat(np.arange(groups), size)
 
@@ -60,10 +63,16 @@ def against_fits(groups: int, size: int, columns: int) -> None:
         }
     )
     fit = tuple(seconds * 1e3 / some for seconds in found.pop("fit"))
-    print(f"{groups:,} groups of {size:,} rows, d = {columns}: one fit takes {fit[0]:.3f} ms (processor {fit[1]:.3f})")
+    print(
+        f"{groups:,} groups of {size:,} rows, d = {columns}: one fit takes {fit[0]:.3f} ms"
+        f" (processor {fit[1]:.3f})"
+    )
     for name, seconds in found.items():
         wall, cpu = (s * 1e3 / groups for s in seconds)
-        print(f"    {name:9} {wall:.3f} ms a group (processor {cpu:.3f}), {wall / fit[0]:.2f} x a fit ({cpu / fit[1]:.2f})")
+        print(
+            f"    {name:9} {wall:.3f} ms a group (processor {cpu:.3f}), {wall / fit[0]:.2f} x a fit"
+            f" ({cpu / fit[1]:.2f})"
+        )
 
 
 def against_one(groups: int, size: int, columns: int) -> None:
@@ -78,13 +87,21 @@ def against_one(groups: int, size: int, columns: int) -> None:
         }
     )
     one = found.pop("one")
-    print(f"{groups:,} groups of {size:,} rows, d = {columns}: one call takes {one[0]:.2f} s (processor {one[1]:.2f})")
+    print(
+        f"{groups:,} groups of {size:,} rows, d = {columns}: one call takes {one[0]:.2f} s"
+        f" (processor {one[1]:.2f})"
+    )
     for name, (wall, cpu) in found.items():
-        print(f"    {name:9} {wall:.2f} s (processor {cpu:.2f}), {wall / one[0]:.1f} x one call ({cpu / one[1]:.1f})")
+        print(
+            f"    {name:9} {wall:.2f} s (processor {cpu:.2f}), {wall / one[0]:.1f} x one call"
+            f" ({cpu / one[1]:.1f})"
+        )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true")
     share = 10 if parser.parse_args().quick else 1
     against_fits(20_000 // share, 100, 5)

@@ -1,12 +1,14 @@
-"""Compare the speed of two commits: the same cases in turn, one process per commit, by the ratio of their times.
+"""Compare the speed of two commits: the same cases in turn, one process per commit, by the ratio of
+their times.
 
-    python benchmarks/guard.py                  HEAD against the work tree
-    python benchmarks/guard.py v0.1.0 main      two commits, each checked out in a worktree of its own
-    python benchmarks/guard.py --only wide      some of the cases
-    python benchmarks/guard.py --processor      processor time on one thread, for a machine with other work
+    python benchmarks/guard.py              HEAD against the work tree
+    python benchmarks/guard.py v0.1.0 main  two commits, each checked out in a worktree of its own
+    python benchmarks/guard.py --only wide  some of the cases python benchmarks/guard.py --processor
+    processor time on one thread, for a machine with other work
 
-What got slower by more than ``--slower`` (1.15) is named at the end, and the exit code is then 1.  Both commits run in the same
-minute on the same machine, so that ratios mean something where seconds do not.
+What got slower by more than ``--slower`` (1.15) is named at the end, and the exit code is then 1.
+Both commits run in the same minute on the same machine, so that ratios mean something where seconds
+do not.
 """
 
 from __future__ import annotations
@@ -73,16 +75,24 @@ def work(source: str, clock: str) -> None:
 
 @contextmanager
 def checked_out(commit: str) -> Iterator[Path]:
-    """The source tree of a commit, in a worktree that is removed afterwards; "." is the work tree as it is."""
+    """The source tree of a commit, in a worktree that is removed afterwards; "." is the work tree
+    as it is.
+    """
     if commit == WORK_TREE:
         yield ROOT / "src"
         return
     folder = Path(tempfile.mkdtemp(prefix="karat-guard-"))
     try:
-        subprocess.run(["git", "worktree", "add", "--detach", "--quiet", folder / "tree", commit], cwd=ROOT, check=True)
+        subprocess.run(
+            ["git", "worktree", "add", "--detach", "--quiet", folder / "tree", commit],
+            cwd=ROOT,
+            check=True,
+        )
         yield folder / "tree" / "src"
     finally:
-        subprocess.run(["git", "worktree", "remove", "--force", folder / "tree"], cwd=ROOT, check=False)
+        subprocess.run(
+            ["git", "worktree", "remove", "--force", folder / "tree"], cwd=ROOT, check=False
+        )
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -101,22 +111,34 @@ def compare(names: list[str], workers: list[subprocess.Popen[str]]) -> dict[str,
                 assert worker.stdout is not None
                 worker.stdin.write(name + "\n")
                 taken.append(float(worker.stdout.readline()))
-        best, middle = [min(taken) for taken in seconds], [statistics.median(taken) for taken in seconds]
+        best, middle = (
+            [min(taken) for taken in seconds],
+            [statistics.median(taken) for taken in seconds],
+        )
         ratios[name] = best[1] / best[0]
         print(
-            f"{name:42s} {best[0] * 1e3:10.2f} ms {best[1] * 1e3:10.2f} ms   ratio {ratios[name]:.2f} "
-            f"(of medians {middle[1] / middle[0]:.2f})",
+            f"{name:42s} {best[0] * 1e3:10.2f} ms {best[1] * 1e3:10.2f} ms   ratio"
+            f" {ratios[name]:.2f} (of medians {middle[1] / middle[0]:.2f})",
             flush=True,
         )
     return ratios
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("before", nargs="?", default="HEAD", help="a commit, by default HEAD")
-    parser.add_argument("after", nargs="?", default=WORK_TREE, help="a commit, by default the work tree")
-    parser.add_argument("--only", help=f"first words of cases, by commas: {', '.join({n.split()[0] for n in CASES})}")
-    parser.add_argument("--slower", type=float, default=1.15, help="ratio from which on a case counts as slower")
+    parser.add_argument(
+        "after", nargs="?", default=WORK_TREE, help="a commit, by default the work tree"
+    )
+    parser.add_argument(
+        "--only",
+        help=f"first words of cases, by commas: {', '.join({n.split()[0] for n in CASES})}",
+    )
+    parser.add_argument(
+        "--slower", type=float, default=1.15, help="ratio from which on a case counts as slower"
+    )
     parser.add_argument("--processor", action="store_true", help="processor time, on one thread")
     options = parser.parse_args()
     chosen = options.only.split(",") if options.only else [name.split()[0] for name in CASES]
@@ -124,16 +146,22 @@ def main() -> int:
     clock = "processor" if options.processor else "wall"
     environment = os.environ | ({"OPENBLAS_NUM_THREADS": "1"} if options.processor else {})
     with ExitStack() as stack:
-        trees = [stack.enter_context(checked_out(commit)) for commit in (options.before, options.after)]
+        trees = [
+            stack.enter_context(checked_out(commit)) for commit in (options.before, options.after)
+        ]
         workers = [
             stack.enter_context(
                 subprocess.Popen(
                     [sys.executable, __file__, "--work", str(tree.resolve()), clock],
-                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, env=environment,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    bufsize=1,
+                    env=environment,
                 )
             )
             for tree in trees
-        ]  # fmt: skip
+        ]
         ratios = compare(names, workers)
     slower = {name: ratio for name, ratio in ratios.items() if ratio > options.slower}
     for name, ratio in slower.items():

@@ -1,12 +1,14 @@
-"""Measure ``karat.inference.ols`` with clustered errors from Parquet: each pass against reading the columns and D'D.
+"""Measure ``karat.inference.ols`` with clustered errors from Parquet: each pass against reading the
+columns and D'D.
 
     python benchmarks/inference.py                    1e6 rows, 1e5 clusters
     python benchmarks/inference.py --rows 10000000    1e7 rows, 1e6 clusters, for docs/inference.md
 
-The formula has ten columns: eight numbers and a category of three levels.  Passes: levels, moments, scores, and one or two for
-the quantiles of residuals.  Runs alternate,
-and the best of each is taken, of the clock and of the processor (all threads), which counts where others use the machine.  Peak
-memory is measured in processes of their own, and statsmodels is timed on the same rows in memory, if they fit.
+The formula has ten columns: eight numbers and a category of three levels.  Passes: levels, moments,
+scores, and one or two for the quantiles of residuals.  Runs alternate, and the best of each is
+taken, of the clock and of the processor (all threads), which counts where others use the machine.
+Peak memory is measured in processes of their own, and statsmodels is timed on the same rows in
+memory, if they fit.
 """
 
 from __future__ import annotations
@@ -36,10 +38,18 @@ def write(folder: Path, rows: int, clusters: int) -> None:
     effect = rng.standard_normal(clusters)
     for start in range(0, rows, PER_FILE):
         n = min(PER_FILE, rows - start)
-        X, user, arm = rng.standard_normal((n, len(NUMBERS))), rng.integers(0, clusters, n), rng.integers(0, 3, n)
+        X, user, arm = (
+            rng.standard_normal((n, len(NUMBERS))),
+            rng.integers(0, clusters, n),
+            rng.integers(0, 3, n),
+        )
         y = X.sum(axis=1) + arm + effect[user] + rng.standard_normal(n) * (1 + np.abs(X[:, 0]))
         columns = {name: X[:, i] for i, name in enumerate(NUMBERS)}
-        columns |= {"arm": pa.array(["control", "red", "blue"]).take(pa.array(arm)), "user": user, "y": y}
+        columns |= {
+            "arm": pa.array(["control", "red", "blue"]).take(pa.array(arm)),
+            "user": user,
+            "y": y,
+        }
         pq.write_table(pa.table(columns), folder / f"{start:012d}.parquet", row_group_size=250_000)
 
 
@@ -60,10 +70,13 @@ def plain(folder: Path, columns: list[str]) -> tuple[float, float]:
     clock, gram = Clock(), 0.0
     for batch in pads.dataset(folder).to_batches(columns=columns):
         numbers = [
-            column.to_numpy() for name, column in zip(columns, batch.columns, strict=True) if name not in ("arm", "user")
+            column.to_numpy()
+            for name, column in zip(columns, batch.columns, strict=True)
+            if name not in ("arm", "user")
         ]
         if numbers:
-            D = np.column_stack([np.ones(batch.num_rows), *numbers, *numbers[:2]])  # as many columns as the design has
+            # as many columns as the design has
+            D = np.column_stack([np.ones(batch.num_rows), *numbers, *numbers[:2]])
             gram = gram + D.T @ D
     return clock.read()
 
@@ -105,7 +118,9 @@ def statsmodels(folder: Path, rows: int | None) -> float:
     import pyarrow.dataset as pads
     import statsmodels.formula.api as smf
 
-    frame = (pads.dataset(folder).head(rows) if rows else pads.dataset(folder).to_table()).to_pandas()
+    frame = (
+        pads.dataset(folder).head(rows) if rows else pads.dataset(folder).to_table()
+    ).to_pandas()
     start = time.perf_counter()
     smf.ols(FORMULA, frame).fit(cov_type="cluster", cov_kwds={"groups": frame["user"]}).summary()
     return time.perf_counter() - start
@@ -113,7 +128,12 @@ def statsmodels(folder: Path, rows: int | None) -> float:
 
 def peak(what: str, folder: Path) -> float:
     """Peak memory of a process of its own, in MB."""
-    done = subprocess.run([sys.executable, __file__, "--child", what, str(folder)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, __file__, "--child", what, str(folder)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return float(json.loads(done.stdout))
 
 
@@ -126,8 +146,13 @@ def main() -> None:
     parser.add_argument("--child", nargs=2)
     given = parser.parse_args()
     if given.child:
-        passes(Path(given.child[1])) if given.child[0] == "karat" else plain(Path(given.child[1]), [*NUMBERS, "y"])
-        lines = Path("/proc/self/status").read_text().splitlines()  # the peak of rusage would be that of the parent
+        (
+            passes(Path(given.child[1]))
+            if given.child[0] == "karat"
+            else plain(Path(given.child[1]), [*NUMBERS, "y"])
+        )
+        # the peak of rusage would be that of the parent
+        lines = Path("/proc/self/status").read_text().splitlines()
         print(int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024)
         return
     clusters = given.clusters or given.rows // 10
@@ -135,27 +160,43 @@ def main() -> None:
         folder = Path(name)
         write(folder, given.rows, clusters)
         best: dict[str, np.ndarray] = {}
-        columns = {"levels": ["arm"], "moments": [*NUMBERS, "arm", "y"], "scores": [*NUMBERS, "arm", "y", "user"]}
+        columns = {
+            "levels": ["arm"],
+            "moments": [*NUMBERS, "arm", "y"],
+            "scores": [*NUMBERS, "arm", "y", "user"],
+        }
         columns |= dict.fromkeys(PASSES[3:], columns["moments"])
         for _ in range(given.repeat):
-            found = passes(folder, True) | {f"plain {key}": plain(folder, read) for key, read in list(columns.items())[:3]}
+            found = passes(folder, True) | {
+                f"plain {key}": plain(folder, read) for key, read in list(columns.items())[:3]
+            }
             found |= dict.fromkeys((f"plain {key}" for key in PASSES[3:]), found["plain moments"])
             for key, value in found.items():
                 best[key] = np.minimum(best.get(key, np.inf), value)
-        print(f"{given.rows:,} rows, {clusters:,} clusters, 10 columns; seconds of the clock, and of the processor")
+        print(
+            f"{given.rows:,} rows, {clusters:,} clusters, 10 columns; seconds of the clock, and of"
+            " the processor"
+        )
         for key in (key for key in columns if key in best):
             own, other = best[key], best[f"plain {key}"]
             whole = own / best["plain moments"]
             print(
-                f"  {key:15} {own[0]:6.2f} {own[1]:6.2f}   reading its columns and D'D {other[0]:6.2f} {other[1]:6.2f}   "
-                f"ratio {own[0] / other[0]:.2f} {own[1] / other[1]:.2f}   of reading all columns {whole[0]:.2f} {whole[1]:.2f}"
+                f"  {key:15} {own[0]:6.2f} {own[1]:6.2f}   reading its columns and D'D"
+                f" {other[0]:6.2f} {other[1]:6.2f}   ratio {own[0] / other[0]:.2f}"
+                f" {own[1] / other[1]:.2f}   of reading all columns {whole[0]:.2f} {whole[1]:.2f}"
             )
         print(f"  all             {best['whole'][0]:6.2f} {best['whole'][1]:6.2f}")
-        print(f"  peak memory: {peak('karat', folder):,.0f} MB, of plain reading {peak('plain', folder):,.0f} MB")
+        print(
+            f"  peak memory: {peak('karat', folder):,.0f} MB, of plain reading"
+            f" {peak('plain', folder):,.0f} MB"
+        )
         if not given.no_statsmodels:
             part = SAMPLED if given.rows > SAMPLED else None
             seconds = statsmodels(folder, part)
-            print(f"  statsmodels in memory: {seconds:.1f} s" + (f" for the first {part:,} rows" if part else ""))
+            print(
+                f"  statsmodels in memory: {seconds:.1f} s"
+                + (f" for the first {part:,} rows" if part else "")
+            )
 
 
 if __name__ == "__main__":

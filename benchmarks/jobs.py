@@ -1,8 +1,8 @@
 """Forty everyday jobs: plain scikit-learn and karat in turn, in processor time on one thread.
 
-    python benchmarks/jobs.py                          all jobs: about twenty minutes, 4 GB
-    python benchmarks/jobs.py --only flights,splines   those whose names contain one of these
-    python benchmarks/jobs.py --quick                  small tables, seconds; ratios are not meaningful
+    python benchmarks/jobs.py                        all jobs: about twenty minutes, 4 GB
+    python benchmarks/jobs.py --only flights,splines those whose names contain one of these
+    python benchmarks/jobs.py --quick                small tables, seconds; ratios mean nothing
 
 Each line has the ratio (scikit-learn over karat: more is better), whether the rows were reduced and
 if not, why, and the largest difference of results: of the scores of a search or path, and of
@@ -47,16 +47,26 @@ class Compared(NamedTuple):
 
 
 def difference(full: Any, few: Any, X: Any) -> float:
-    """The largest difference of scores and predictions, relative; infinite if other parameters were chosen."""
+    """The largest difference of scores and predictions, relative; infinite if other parameters were
+    chosen.
+    """
     mine, worst = few.estimator_, 0.0
     if str(getattr(full, "best_params_", None)) != str(getattr(mine, "best_params_", None)):
         return np.inf
     pairs = [(full.predict(X), few.predict(X))]
     if hasattr(full, "cv_results_"):
-        names = [name for name in full.cv_results_ if name.startswith("split") and name.endswith("test_score")]
+        names = [
+            name
+            for name in full.cv_results_
+            if name.startswith("split") and name.endswith("test_score")
+        ]
         pairs += [(full.cv_results_[name], mine.cv_results_[name]) for name in names]
     last, own = (one.steps[-1][1] if hasattr(one, "steps") else one for one in (full, mine))
-    pairs += [(getattr(last, name), getattr(own, name)) for name in ("alpha_", "mse_path_") if hasattr(last, name)]
+    pairs += [
+        (getattr(last, name), getattr(own, name))
+        for name in ("alpha_", "mse_path_")
+        if hasattr(last, name)
+    ]
     for one, other in ((np.asarray(a, dtype=float), np.asarray(b, dtype=float)) for a, b in pairs):
         worst = max(worst, float(np.abs(one - other).max() / max(np.abs(one).max(), 1e-300)))
     return worst
@@ -83,7 +93,16 @@ def run(report: Report, job: Job, share: int) -> Compared:
         least = min(1.0, all_ / (SLOWER * all_ + MORE))
     notes = [f"reduced: {few.reduced_}", few.reason_ or "", getattr(X, "attrs", {}).get("note", "")]
     note = "; ".join(filter(None, notes))
-    line = Line(job.name, "karat", own, found["karat"].runs, all_ / own, "scikit-learn", round(least, 3), at_least=True)
+    line = Line(
+        job.name,
+        "karat",
+        own,
+        found["karat"].runs,
+        all_ / own,
+        "scikit-learn",
+        round(least, 3),
+        at_least=True,
+    )
     line.error, line.size, line.note = different, len(few.core_), note
     report.add(Line(job.name, "scikit-learn", all_, found["scikit-learn"].runs))
     report.add(line)
@@ -91,11 +110,14 @@ def run(report: Report, job: Job, share: int) -> Compared:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", help="comma-separated parts of names of jobs")
     options = parser.parse_args()
-    if any(os.environ.get(name) != value for name, value in ALONE.items()):  # must be set before NumPy is loaded
+    # must be set before NumPy is loaded
+    if any(os.environ.get(name) != value for name, value in ALONE.items()):
         os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | ALONE)
     parts = options.only.split(",") if options.only else [""]
     chosen = [job for job in JOBS if any(part in job.name for part in parts)]
@@ -104,10 +126,17 @@ def main() -> None:
     report = Report("quick" if options.quick else "full")
     compared = [run(report, job, 20 if options.quick else 1) for job in chosen]
     reduced, worst = sum(one.reduced for one in compared), max(one.different for one in compared)
-    print(f"{len(chosen)} jobs, {reduced} on few rows (of all {len(JOBS)}: at least {REDUCED}); differences up to {worst:.0e}")
+    print(
+        f"{len(chosen)} jobs, {reduced} on few rows (of all {len(JOBS)}: at least {REDUCED});"
+        f" differences up to {worst:.0e}"
+    )
     missed = [line.case for line in report.lines if line.met is False]
     print(f"limits missed: {', '.join(missed) or 'none'}")
-    report.write(Path(__file__).parent / "results", part=bool(options.only), path=MEASURED.with_name("jobs.json"))
+    report.write(
+        Path(__file__).parent / "results",
+        part=bool(options.only),
+        path=MEASURED.with_name("jobs.json"),
+    )
 
 
 if __name__ == "__main__":

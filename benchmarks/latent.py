@@ -1,9 +1,10 @@
-"""Measure latent-variable models by moments: time, error against n, and comparison with EM and variational Bayes.
+"""Measure latent-variable models by moments: time, error against n, and comparison with EM and
+variational Bayes.
 
     python benchmarks/latent.py [speed] [topics] [rate] [peers]
 
-Each ratio is measured side by side in one run.  Figures go to benchmarks/results/.  Real data is read from the folder in
-KARAT_DATA.
+Each ratio is measured side by side in one run.  Figures go to benchmarks/results/.  Real data is
+read from the folder in KARAT_DATA.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ def timed(action, repeat=1, clock=time.perf_counter):
 
 
 def error(found, truth):
-    """Largest distance of a component to the true one it is matched with, relative to the size of the true ones."""
+    """Largest distance of a component to the true one it is matched with, relative to the size of
+    the true ones.
+    """
     cost = np.linalg.norm(found[:, None] - truth[None], axis=2)
     rows, columns = linear_sum_assignment(cost)
     return float(cost[rows, columns].max() / np.linalg.norm(truth, axis=1).mean())
@@ -72,7 +75,9 @@ def chain(n, rng, gaussian=False):
         means = 2 * fixed.standard_normal((3, 6))
         return means[states] + 0.7 * rng.standard_normal((n, 6)), means
     emissions = fixed.dirichlet(np.full(7, 0.5), size=3)
-    return (rng.random(n)[:, None] >= emissions.cumsum(axis=1)[states]).sum(axis=1).clip(0, 6), emissions
+    return (rng.random(n)[:, None] >= emissions.cumsum(axis=1)[states]).sum(axis=1).clip(
+        0, 6
+    ), emissions
 
 
 def views(n, rng):
@@ -85,7 +90,11 @@ def views(n, rng):
 def sources(n, rng):
     A = np.random.default_rng(0).standard_normal((4, 4))
     H = np.column_stack(
-        [rng.laplace(size=(n, 2)) / np.sqrt(2), rng.uniform(-1, 1, n) * np.sqrt(3), rng.exponential(size=n) - 1]
+        [
+            rng.laplace(size=(n, 2)) / np.sqrt(2),
+            rng.uniform(-1, 1, n) * np.sqrt(3),
+            rng.exponential(size=n) - 1,
+        ]
     )
     rows = A.T * np.sign(np.take_along_axis(A.T, np.abs(A.T).argmax(axis=1)[:, None], axis=1))
     return H @ A.T, rows
@@ -117,22 +126,42 @@ def speed():
         busy["gram"].append(timed(lambda: X.T @ X, clock=time.process_time)[0])
         both = lambda: models.GaussianMixture(5).fit_coreset(karat.coreset(X, problem=problem))  # noqa: E731
         busy["ours"].append(timed(both, clock=time.process_time)[0])
-    print(f"mixture, n = 1e6, d = 20, k = 5: X'X {min(products) * 1e3:.0f} ms (median {np.median(products) * 1e3:.0f})")
-    print(f"  moments + coreset + learning {own * 1e3:.0f} ms (median {np.median(builds) * 1e3:.0f}); {len(core)} rows kept")
-    print(f"  ratio to X'X: best over best {own / min(products):.1f}, median of pairs {np.median(ratios):.1f}  (goal: 2.5)")
-    print(f"  the same in processor time: {min(busy['ours']) / min(busy['gram']):.1f} (set OPENBLAS_NUM_THREADS=1)")
-    print(f"  learning again from the coreset {min(relearn) * 1e3:.1f} ms, at worst {max(relearn) * 1e3:.1f}  (limit: 20)")
+    print(
+        f"mixture, n = 1e6, d = 20, k = 5: X'X {min(products) * 1e3:.0f} ms (median"
+        f" {np.median(products) * 1e3:.0f})"
+    )
+    print(
+        f"  moments + coreset + learning {own * 1e3:.0f} ms (median {np.median(builds) * 1e3:.0f});"
+        f" {len(core)} rows kept"
+    )
+    print(
+        f"  ratio to X'X: best over best {own / min(products):.1f}, median of pairs"
+        f" {np.median(ratios):.1f}  (goal: 2.5)"
+    )
+    print(
+        f"  the same in processor time: {min(busy['ours']) / min(busy['gram']):.1f} (set"
+        " OPENBLAS_NUM_THREADS=1)"
+    )
+    print(
+        f"  learning again from the coreset {min(relearn) * 1e3:.1f} ms, at worst"
+        f" {max(relearn) * 1e3:.1f}  (limit: 20)"
+    )
     print(f"  learning from all rows without a coreset {full * 1e3:.0f} ms")
-    print(f"  error of the means: coreset {error(model.means_, means):.1e}, all rows {error(fitted.means_, means):.1e}")
-    for spread in (1.0, 3.0, 6.0):  # EM needs two iterations for distant components, more for overlapping ones
+    print(
+        f"  error of the means: coreset {error(model.means_, means):.1e}, all rows"
+        f" {error(fitted.means_, means):.1e}"
+    )
+    # EM needs two iterations for distant components, more for overlapping ones
+    for spread in (1.0, 3.0, 6.0):
         X, means = mixture(1_000_000, np.random.default_rng(1), spread=spread)
-        own, model = timed(lambda: models.GaussianMixture(5).fit_coreset(karat.coreset(X, problem=problem)), 3)  # noqa: B023
+        ours = lambda X=X: karat.coreset(X, problem=problem)  # noqa: E731
+        own, model = timed(lambda: models.GaussianMixture(5).fit_coreset(ours()), 3)  # noqa: B023
         for kind in ("spherical", "full"):  # the same model, and scikit-learn's default
             em, peer = timed(lambda: EM(5, covariance_type=kind, random_state=0).fit(X))  # noqa: B023
             print(
-                f"  EM of scikit-learn, {kind}, spread {spread:g}: {em:.1f} s ({peer.n_iter_} iterations), "
-                f"{em / own:.0f} x ours "
-                f"(goal: at least 20); error {error(peer.means_, means):.1e}, ours {error(model.means_, means):.1e}"
+                f"  EM of scikit-learn, {kind}, spread {spread:g}: {em:.1f} s ({peer.n_iter_}"
+                f" iterations), {em / own:.0f} x ours (goal: at least 20); error"
+                f" {error(peer.means_, means):.1e}, ours {error(model.means_, means):.1e}"
             )
 
 
@@ -146,9 +175,15 @@ def topics():
     from scipy import sparse
     from sklearn.decomposition import LatentDirichletAllocation
 
-    doc, word, count = pd.read_parquet(Path(folder) / "arxiv_cs_bow.parquet")[["doc", "word", "count"]].to_numpy().T
+    doc, word, count = (
+        pd.read_parquet(Path(folder) / "arxiv_cs_bow.parquet")[["doc", "word", "count"]]
+        .to_numpy()
+        .T
+    )
     X = sparse.csr_array((count.astype(float), (doc, word)))
-    words = pd.read_csv(Path(folder) / "arxiv_cs_vocab.csv.gz", keep_default_na=False)["term"].tolist()
+    words = pd.read_csv(Path(folder) / "arxiv_cs_vocab.csv.gz", keep_default_na=False)[
+        "term"
+    ].tolist()
     for problem, learner in (
         (problems.SingleTopic(10), models.SingleTopic(10)),
         (problems.LatentDirichlet(10, 0.5), models.LatentDirichlet(10, alpha0=0.5)),
@@ -158,32 +193,46 @@ def topics():
         whole = type(learner)(**learner.get_params()).fit(X)
         apart = np.abs(whole.topics_ - model.topics_).max() / whole.topics_.max()
         print(
-            f"arXiv {X.shape[0]:,} x {X.shape[1]:,}, {problem.describe()}: {len(core)} documents, coreset {build:.2f} "
-            "s, learning "
-            f"{learn:.2f} s (limit: 10 in all), parameters differ by {apart:.0e}; {model.recovery_}"
+            f"arXiv {X.shape[0]:,} x {X.shape[1]:,}, {problem.describe()}: {len(core)} documents,"
+            f" coreset {build:.2f} s, learning {learn:.2f} s (limit: 10 in all), parameters differ"
+            f" by {apart:.0e}; {model.recovery_}"
         )
     print("  top words:", "; ".join(" ".join(t) for t in model.top_words(words, 4)))
-    lda, peer = timed(lambda: LatentDirichletAllocation(10, random_state=0, max_iter=3, learning_method="online").fit(X))
-    print(f"  LatentDirichletAllocation, 3 online passes: {lda:.1f} s; perplexity on 2,000 documents "
-          f"{peer.perplexity(X[:2000]):.0f}, "
-          f"of our topics {model.to_sklearn().perplexity(X[:2000]):.0f} (variational Bayes optimises it, moments do "
-          "not)")  # fmt: skip
+    lda, peer = timed(
+        lambda: LatentDirichletAllocation(
+            10, random_state=0, max_iter=3, learning_method="online"
+        ).fit(X)
+    )
+    print(
+        f"  LatentDirichletAllocation, 3 online passes: {lda:.1f} s; perplexity on 2,000 documents"
+        f" {peer.perplexity(X[:2000]):.0f}, of our topics"
+        f" {model.to_sklearn().perplexity(X[:2000]):.0f} (variational Bayes optimises it, moments"
+        " do not)"
+    )
 
 
 MODELS = {
     "mixture": (mixture, lambda: models.GaussianMixture(5), "means_"),
     "mixture, own variances": (
-        lambda n, rng: mixture(n, rng, own=True), lambda: models.GaussianMixture(5, variances="spherical"), "means_",
+        lambda n, rng: mixture(n, rng, own=True),
+        lambda: models.GaussianMixture(5, variances="spherical"),
+        "means_",
     ),
     "single topic": (documents, lambda: models.SingleTopic(4), "topics_"),
     "latent Dirichlet": (
-        lambda n, rng: documents(n, rng, [0.2, 0.3, 0.4, 0.6]), lambda: models.LatentDirichlet(4, alpha0=1.5), "topics_",
+        lambda n, rng: documents(n, rng, [0.2, 0.3, 0.4, 0.6]),
+        lambda: models.LatentDirichlet(4, alpha0=1.5),
+        "topics_",
     ),
     "HMM, categorical": (chain, lambda: models.HiddenMarkov(3), "emissionprob_"),
-    "HMM, Gaussian": (lambda n, rng: chain(n, rng, True), lambda: models.HiddenMarkov(3, emissions="gaussian"), "means_"),
+    "HMM, Gaussian": (
+        lambda n, rng: chain(n, rng, True),
+        lambda: models.HiddenMarkov(3, emissions="gaussian"),
+        "means_",
+    ),
     "multi-view": (views, lambda: models.MultiView(3), "means_"),
     "ICA": (sources, lambda: models.ICA(4), "mixing_"),
-}  # fmt: skip
+}
 
 
 def rate(sizes=(2000, 8000, 32_000, 128_000), repeats=15):
@@ -205,7 +254,13 @@ def rate(sizes=(2000, 8000, 32_000, 128_000), repeats=15):
                 except karat.InputError:  # too few rows for the model
                     found.append(1.0)
                     continue
-                value = value[1] if isinstance(value, tuple) else value.T if parameter == "mixing_" else value
+                value = (
+                    value[1]
+                    if isinstance(value, tuple)
+                    else value.T
+                    if parameter == "mixing_"
+                    else value
+                )
                 found.append(error(value, truth))
             errors.append(np.median(found))
         slope = np.polyfit(np.log(sizes), np.log(errors), 1)[0]
@@ -235,10 +290,12 @@ def peers(n=20_000):
 
     def line(name, ours, theirs, what):
         (t1, e1), (t2, e2) = ours, theirs
-        word = "EM is better" if e2 < 0.8 * e1 else "moments are better" if e1 < 0.8 * e2 else "a tie"
+        word = (
+            "EM is better" if e2 < 0.8 * e1 else "moments are better" if e1 < 0.8 * e2 else "a tie"
+        )
         print(
-            f"{name}: moments {t1:.3f} s, error {e1:.2g}; {what} {t2:.2f} s, error {e2:.2g}: {t2 / t1:.0f} x the "
-            f"time, {word} in error"
+            f"{name}: moments {t1:.3f} s, error {e1:.2g}; {what} {t2:.2f} s, error {e2:.2g}:"
+            f" {t2 / t1:.0f} x the time, {word} in error"
         )
 
     rng = np.random.default_rng(5)
@@ -253,17 +310,29 @@ def peers(n=20_000):
             "EM (k-means start)",
         )
         t3, warm = timed(lambda: model.to_sklearn().fit(X))  # noqa: B023
-        print(f"  EM started from the moments: {t3:.2f} s, {warm.n_iter_} iterations, error {error(warm.means_, truth):.2g}")
+        print(
+            f"  EM started from the moments: {t3:.2f} s, {warm.n_iter_} iterations, error"
+            f" {error(warm.means_, truth):.2g}"
+        )
     X, truth = documents(5000, rng, [0.2, 0.3, 0.4, 0.6])
     t1, model = timed(lambda: models.LatentDirichlet(4, alpha0=1.5).fit(X))
-    t2, peer = timed(lambda: LatentDirichletAllocation(4, random_state=0, max_iter=30, doc_topic_prior=1.5 / 4).fit(X))
+    t2, peer = timed(
+        lambda: LatentDirichletAllocation(
+            4, random_state=0, max_iter=30, doc_topic_prior=1.5 / 4
+        ).fit(X)
+    )
     theirs = peer.components_ / peer.components_.sum(axis=1, keepdims=True)
     line(
-        "latent Dirichlet, 5,000 documents", (t1, error(model.topics_, truth)), (t2, error(theirs, truth)), "variational Bayes"
+        "latent Dirichlet, 5,000 documents",
+        (t1, error(model.topics_, truth)),
+        (t2, error(theirs, truth)),
+        "variational Bayes",
     )
     for gaussian in (False, True):
         X, truth = chain(n, rng, gaussian)
-        t1, model = timed(lambda: models.HiddenMarkov(3, emissions="gaussian" if gaussian else "categorical").fit(X))  # noqa: B023
+        emissions = "gaussian" if gaussian else "categorical"
+        ours = models.HiddenMarkov(3, emissions=emissions)
+        t1, model = timed(lambda: ours.fit(X))  # noqa: B023
         kind = (lambda: GaussianHMM(3, "spherical", random_state=0, n_iter=50)) if gaussian else (
             lambda: CategoricalHMM(3, random_state=0, n_iter=50))  # fmt: skip
         t2, peer = timed(lambda: kind().fit(X.reshape(len(X), -1)))  # noqa: B023

@@ -1,6 +1,8 @@
-"""Measure how often the learners notice that a model does not fit, and how often they say so of data that do fit.
+"""Measure how often the learners notice that a model does not fit, and how often they say so of
+data that do fit.
 
-python benchmarks/misfit.py [--draws 20] [--correct 200] [--rows 3000 30000] [--seed 50000] [--families mixture views ..]
+python benchmarks/misfit.py [--draws 20] [--correct 200] [--rows 3000 30000] [--seed 50000]
+[--families mixture views ..]
 
 The thresholds were chosen on seeds from 1,000 on; a fair measurement uses others.
 """
@@ -28,12 +30,18 @@ def main():
         kinds = FAMILIES[family][1]
         for n in asked.rows:
             count, by = share(family, None, n, asked.correct, asked.seed)
-            print(f"{family}, n = {n:,}: {count} of {asked.correct} false alarms {by if count else ''}", flush=True)
+            print(
+                f"{family}, n = {n:,}: {count} of {asked.correct} false alarms"
+                f" {by if count else ''}",
+                flush=True,
+            )
             total = 0
             for kind in kinds:
                 count, by = share(family, kind, n, asked.draws, asked.seed)
                 total += count
-                print(f"    {kind:28} {count:3} of {asked.draws}   {'; '.join(by)[:90]}", flush=True)
+                print(
+                    f"    {kind:28} {count:3} of {asked.draws}   {'; '.join(by)[:90]}", flush=True
+                )
             print(f"  all kinds: {total / (asked.draws * len(kinds)):.0%} noticed", flush=True)
 
 

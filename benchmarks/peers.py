@@ -1,7 +1,7 @@
 """Other reducers.  Each peer gets a ready feature matrix F (n x m, constant first) and weights.
 
-``peer(F, weights)`` prepares a peer; conversions and compilation are not timed.  It returns the function that is timed, which
-returns indices and weights.  The time of karat includes its features.
+``peer(F, weights)`` prepares a peer; conversions and compilation are not timed.  It returns the
+function that is timed, which returns indices and weights.  The time of karat includes its features.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ Peer = Callable[[Array, Array], Callable[[], Answer]]
 
 
 def coreax_tree(F: Array, weights: Array) -> Callable[[], Answer]:
-    """coreax's TreeRecombination in 64 bits, compiled; it adds the constant and normalises the weights to 1."""
+    """coreax's TreeRecombination in 64 bits, compiled; it adds the constant and normalises the
+    weights to 1.
+    """
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     import equinox
     import jax
@@ -38,7 +40,8 @@ def coreax_tree(F: Array, weights: Array) -> Callable[[], Answer]:
     total = weights.sum()
 
     @equinox.filter_jit
-    def reduce(data: Data) -> tuple[jax.Array, jax.Array]:  # returns indices and weights only, so that the data is not copied
+    # returns indices and weights only, so that the data is not copied
+    def reduce(data: Data) -> tuple[jax.Array, jax.Array]:
         kept, _ = TreeRecombination().reduce(data)
         return kept.unweighted_indices, kept.points.weights
 
@@ -105,7 +108,9 @@ def literal_6(F: Array, weights: Array) -> Callable[[], Answer]:
 
 
 def random_cones(F: Array, weights: Array) -> Callable[[], Answer]:
-    """Cosentino, Oberhauser and Abate's combined algorithm; it keeps the total weight without a constant."""
+    """Cosentino, Oberhauser and Abate's combined algorithm; it keeps the total weight without a
+    constant.
+    """
     points = np.ascontiguousarray(F[:, 1:])
     return lambda: recombine_randomly(points, weights)[:2]
 
@@ -129,7 +134,11 @@ def tchakaloff(F: Array, weights: Array) -> Callable[[], Answer]:
 COREAX, RECOMBINE = "coreax TreeRecombination, x64", "PyRecombine"
 NNLS, HIGHS = "scipy nnls", "HiGHS vertex"
 LITERAL_5, LITERAL_6 = "paper's Algorithm 5, literal", "paper's Algorithm 6, literal"
-CONES, TREE, DCATCH = "random cones, Cosentino et al., literal", "tree of Tchernychova and Lyons, literal", "dCATCH, literal"
+CONES, TREE, DCATCH = (
+    "random cones, Cosentino et al., literal",
+    "tree of Tchernychova and Lyons, literal",
+    "dCATCH, literal",
+)
 
 PEERS: dict[str, tuple[Peer, str]] = {
     COREAX: (coreax_tree, "coreax"),

@@ -27,14 +27,18 @@ def share(report: Report, sizes: Sizes) -> None:
     cases: dict[str, Callable[[], Any]] = {
         f"proof, least squares {shape(*X.shape)}": lambda: karat.coreset(X, y),
         f"proof, least squares {shape(*wide[0].shape)}": lambda: karat.coreset(*wide),
-        f"proof, Moments(4) of heavy tails {shape(*tails.shape)}": lambda: karat.coreset(tails, problem=Moments(4)),
+        f"proof, Moments(4) of heavy tails {shape(*tails.shape)}": lambda: karat.coreset(
+            tails, problem=Moments(4)
+        ),
     }
     for case, make in cases.items():
         spent: list[float] = []
         with clocked(spent):
             found = interleaved({"karat": make}, sizes.repeats)["karat"]
         part = sum(spent) / (found.runs + 1) / found.seconds
-        report.add(Line(case, "the proof", part * found.seconds, found.runs, ratio=part, of="the whole"))
+        report.add(
+            Line(case, "the proof", part * found.seconds, found.runs, ratio=part, of="the whole")
+        )
 
 
 @contextmanager

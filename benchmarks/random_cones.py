@@ -1,16 +1,21 @@
-"""Recombination by random cones (Cosentino, Oberhauser, Abate) and by the tree of Tchernychova and Lyons; for comparison.
+"""Recombination by random cones (Cosentino, Oberhauser, Abate) and by the tree of Tchernychova and
+Lyons; for comparison.
 
-F. Cosentino, H. Oberhauser and A. Abate, *A randomized algorithm to reduce the support of discrete measures*, NeurIPS 2020.
-For points of mean zero in R^m:
+F. Cosentino, H. Oberhauser and A. Abate, *A randomized algorithm to reduce the support of discrete
+measures*, NeurIPS 2020. For points of mean zero in R^m:
 
     1.  m random points span a cone, with coordinates ``A = (basis)^-1``;
-    2.  a point with ``A x <= 0`` lies in the opposite cone: it and the basis have zero in their hull, which is the answer;
-    3.  otherwise points inside the cone (``A x > 0``) are of no use and are dropped, and one point of the basis is replaced by
-        the point whose direction is farthest from the mean direction of the others; A x changes by a rank-one formula.
+    2. a point with ``A x <= 0`` lies in the opposite cone: it and the basis have zero in their
+       hull, which is the answer;
+    3. otherwise points inside the cone (``A x > 0``) are of no use and are dropped, and one point
+       of the basis is replaced by
+        the point whose direction is farthest from the mean direction of the others; A x changes by
+        a rank-one formula.
 
-Steps 2 and 3 are repeated at most 2 m times.  If they fail, the deterministic algorithm of M. Tchernychova and T. Lyons
-(*Caratheodory cubature measures*, Oxford 2016) takes over: groups of points, of which null vectors eliminate half at once.
-Both work on the centres of 50 (m + 1) groups first, until few points are left: the authors' *combined* algorithm.
+Steps 2 and 3 are repeated at most 2 m times.  If they fail, the deterministic algorithm of M.
+Tchernychova and T. Lyons (*Caratheodory cubature measures*, Oxford 2016) takes over: groups of
+points, of which null vectors eliminate half at once. Both work on the centres of 50 (m + 1) groups
+first, until few points are left: the authors' *combined* algorithm.
 """
 
 from __future__ import annotations
@@ -28,7 +33,9 @@ Reducer = Callable[[Array, Array], Array]  # points and weights -> new weights, 
 
 
 def recombine_randomly(points: Array, weights: Array, seed: int = 0) -> tuple[Indices, Array, int]:
-    """Indices and weights of at most m + 1 points with the same mean and total weight; and how often the cones succeeded."""
+    """Indices and weights of at most m + 1 points with the same mean and total weight; and how
+    often the cones succeeded.
+    """
     rng, found = np.random.default_rng(seed), 0
 
     def reduce(centres: Array, mass: Array) -> Array:
@@ -50,7 +57,9 @@ def recombine(points: Array, weights: Array) -> Array:
 
 
 def _by_groups(points: Array, weights: Array, groups: int, reduce: Reducer) -> Array:
-    """Reduce the centres of groups of points, drop the points of those that are left out, and go on with the others."""
+    """Reduce the centres of groups of points, drop the points of those that are left out, and go on
+    with the others.
+    """
     weights = weights.astype(float)
     while True:
         alive = np.flatnonzero(weights > 0)
@@ -66,7 +75,9 @@ def _by_groups(points: Array, weights: Array, groups: int, reduce: Reducer) -> A
 
 
 def eliminate(points: Array, weights: Array) -> Array:
-    """Move the weights along the null vectors of (points, 1), one after the other, each time to the first that becomes zero."""
+    """Move the weights along the null vectors of (points, 1), one after the other, each time to the
+    first that becomes zero.
+    """
     rows = np.column_stack([np.ones(len(points)), points])
     values = np.linalg.svd(rows.T, full_matrices=True)
     rank = int(np.sum(values[1] > len(points) * np.finfo(float).eps * values[1][0]))
@@ -114,7 +125,9 @@ def random_cone(points: Array, rng: np.random.Generator) -> Array | None:
 
 
 def _farthest(directions: Array, basis: Indices, place: int, alive: Flags) -> int:
-    """The point whose direction is farthest from the mean direction of the basis without the place to be changed."""
+    """The point whose direction is farthest from the mean direction of the basis without the place
+    to be changed.
+    """
     others = basis[1:] if place == 0 else basis[:place]
     mean = directions[others].mean(axis=0)
     distance = np.abs(directions @ (mean / np.linalg.norm(mean)) - 1.0)

@@ -1,4 +1,5 @@
-"""The figures of README.md: what lies between its two marks is made from docs/figures/measured.json.
+"""The figures of README.md: what lies between its two marks is made from
+docs/figures/measured.json.
 
 python benchmarks/readme.py        (``make bench`` does it)
 """
@@ -22,10 +23,15 @@ def table(measured: dict) -> str:
     """One row of numbers: what it takes to build the coresets of three tables."""
     found = {line["case"]: line for line in measured["lines"] if line["what"] == "karat"}
     one_thread = measured["machine"]["clock"] == "process_time"
-    heads, cells = [""], ["coreset, " + ("one thread" if one_thread else f"{measured['machine']['cores']} cores")]
+    heads, cells = (
+        [""],
+        ["coreset, " + ("one thread" if one_thread else f"{measured['machine']['cores']} cores")],
+    )
     for case, name in CASES.items():
         line = found[case]
-        seconds = f"{line['seconds'] * 1e3:.0f} ms" if line["seconds"] < 1 else f"{line['seconds']:.1f} s"
+        seconds = (
+            f"{line['seconds'] * 1e3:.0f} ms" if line["seconds"] < 1 else f"{line['seconds']:.1f} s"
+        )
         heads.append(name)
         cells.append(f"{line['size']:,} rows in {seconds}, {line['ratio']:.1f} x ({line['of']})")
     rows = [heads, ["---"] * len(heads), cells]

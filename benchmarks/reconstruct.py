@@ -2,13 +2,15 @@
 
     python benchmarks/reconstruct.py     half a minute
 
-n persons have d columns that an attacker knows, and a secret answer, 0 or 1 at random.  The attacker sees the made rows, and in
-them the sum of the answers and their products with every known column, d + 1 numbers:
+n persons have d columns that an attacker knows, and a secret answer, 0 or 1 at random.  The
+attacker sees the made rows, and in them the sum of the answers and their products with every known
+column, d + 1 numbers:
 
-    least squares       answers by their fitted values; any number of rows
-    linear programme    some numbers between 0 and 1 with these sums (I. Dinur and K. Nissim, 2003)
-    lattice reduction   answers are 0 or 1, and the sums have 40 bits and more: a subset-sum problem (J. Lagarias and
-                        A. Odlyzko, 1985)
+    least squares      answers by their fitted values; any number of rows
+    linear programme   some numbers between 0 and 1 with these sums (I. Dinur and K. Nissim, 2003)
+    lattice reduction  answers are 0 or 1, and the sums have 40 bits and more: a subset-sum problem
+    (J. Lagarias and
+                       A. Odlyzko, 1985)
 """
 
 from __future__ import annotations
@@ -41,14 +43,21 @@ def by_least_squares(known: Array, sums: Array) -> Array:
 
 
 def by_linear_programme(known: Array, sums: Array) -> Array:
-    found = linprog(np.zeros(len(known)), A_eq=known.T, b_eq=sums, bounds=(0, 1), method="highs-ipm").x
+    found = linprog(
+        np.zeros(len(known)), A_eq=known.T, b_eq=sums, bounds=(0, 1), method="highs-ipm"
+    ).x
     return np.zeros(len(known), dtype=int) if found is None else (found > 0.5).astype(int)
 
 
 def by_lattice(known: Array, sums: Array) -> Array:
-    """A short vector of +-1 in the lattice of the columns, in whole numbers; nothing found is all zeros."""
+    """A short vector of +-1 in the lattice of the columns, in whole numbers; nothing found is all
+    zeros.
+    """
     n, scale = len(known), 2.0**BITS
-    rows = [[2 * (i == j) for j in range(n)] + [round(v * scale) for v in known[i, 1:]] + [EXACT] for i in range(n)]
+    rows = [
+        [2 * (i == j) for j in range(n)] + [round(v * scale) for v in known[i, 1:]] + [EXACT]
+        for i in range(n)
+    ]
     rows.append([1] * n + [round(v * scale) for v in sums[1:]] + [EXACT * round(sums[0])])
     for short in reduced(rows):
         if all(abs(v) == 1 for v in short[:n]) and short[-1] == 0:
@@ -96,7 +105,10 @@ def reduced(basis: list[list[int]]) -> list[list[int]]:
                 else:
                     dets[k + 1] = value
         shorten(k, k - 1)
-        if 100 * dets[k + 1] * dets[k - 1] < round(100 * SWAP) * dets[k] ** 2 - 100 * table[k][k - 1] ** 2:
+        if (
+            100 * dets[k + 1] * dets[k - 1]
+            < round(100 * SWAP) * dets[k] ** 2 - 100 * table[k][k - 1] ** 2
+        ):
             swap(k, known)
             k = max(1, k - 1)
         else:
@@ -110,12 +122,21 @@ def main() -> None:
     print("n / d  attack             n      d   answers found, and tables in which all are")
     cases = [(by_linear_programme, int(40 * share), 40, 10) for share in (1, 1.5, 2, 3)]
     cases += [(by_least_squares, 40 * share, 40, 5) for share in (1, 2, 5, 10, 20, 50, 100, 300)]
-    cases += [(by_lattice, n, d, 6) for n, d in ((20, 1), (30, 1), (36, 1), (42, 1), (40, 2), (60, 3), (80, 4))]
+    cases += [
+        (by_lattice, n, d, 6)
+        for n, d in ((20, 1), (30, 1), (36, 1), (42, 1), (40, 2), (60, 3), (80, 4))
+    ]
     for attack, n, d, count in cases:
-        shares = [float(np.mean(attack(known, sums) == secret)) for known, secret, sums in tables(n, d, count)]
+        shares = [
+            float(np.mean(attack(known, sums) == secret))
+            for known, secret, sums in tables(n, d, count)
+        ]
         name = attack.__name__.removeprefix("by_").replace("_", " ")
         whole = sum(share == 1 for share in shares)
-        print(f"{n / d:5.3g}  {name:18} {n:<6,} {d:<3} {np.mean(shares):6.1%}, {whole} of {count}", flush=True)
+        print(
+            f"{n / d:5.3g}  {name:18} {n:<6,} {d:<3} {np.mean(shares):6.1%}, {whole} of {count}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

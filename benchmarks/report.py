@@ -1,4 +1,6 @@
-"""The benchmark table: lines are printed as they are measured, and written as JSON and Markdown at the end."""
+"""The benchmark table: lines are printed as they are measured, and written as JSON and Markdown at
+the end.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,11 @@ WIDTHS = (28, 31, 9, 4, 22, 25, 6, 5, 8, 0)
 
 @dataclass
 class Line:
-    """One measurement; ``ratio`` is its time (or memory) over that of ``of``, ``limit`` and ``goal`` bound the ratio.
+    """One measurement; ``ratio`` is its time (or memory) over that of ``of``, ``limit`` and
+    ``goal`` bound the ratio.
 
-    ``error`` is the certificate's loss error for karat, the largest relative moment error for peers, and that of the
-    coefficients where a model was fitted.
+    ``error`` is the certificate's loss error for karat, the largest relative moment error for
+    peers, and that of the coefficients where a model was fitted.
     """
 
     case: str
@@ -50,7 +53,10 @@ class Line:
     def cells(self) -> tuple[str, ...]:
         limit = ""
         if self.limit is not None:
-            limit = f"{'>=' if self.at_least else '<='} {self.limit:g}: {'met' if self.met else 'MISSED'}"
+            limit = (
+                f"{'>=' if self.at_least else '<='} {self.limit:g}:"
+                f" {'met' if self.met else 'MISSED'}"
+            )
             if self.goal is not None and self.ratio is not None:
                 limit += f", goal {self.goal:g}: {'met' if self.ratio <= self.goal else 'missed'}"
         return (
@@ -97,13 +103,27 @@ class Report:
         if not core.certificate.ok:
             raise AssertionError(f"{case}: {core.certificate}")
         rest.setdefault("note", core.certificate.method)
-        self.add(Line(case, what, timing.seconds, timing.runs, error=core.certificate.loss_error, size=len(core), **rest))
+        self.add(
+            Line(
+                case,
+                what,
+                timing.seconds,
+                timing.runs,
+                error=core.certificate.loss_error,
+                size=len(core),
+                **rest,
+            )
+        )
 
     def _print(self, cells: tuple[str, ...]) -> None:
-        print(" ".join(cell.ljust(width) for cell, width in zip(cells, WIDTHS, strict=True)).rstrip(), flush=True)
+        print(
+            " ".join(cell.ljust(width) for cell, width in zip(cells, WIDTHS, strict=True)).rstrip(),
+            flush=True,
+        )
 
     def write(self, folder: Path, part: bool = False, path: Path = MEASURED) -> None:
-        """Write ``path``, the one source of figures in the documentation, and a table for people in ``folder``.
+        """Write ``path``, the one source of figures in the documentation, and a table for people in
+        ``folder``.
 
         A part of the sections replaces its own cases and leaves the others as they are.
         """
@@ -111,7 +131,9 @@ class Report:
         machine = {
             "mode": self.mode,
             "clock": timing.CLOCK.__name__,
-            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+            "cores": (
+                len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+            ),
             "machine": platform.machine(),
             "python": platform.python_version(),
             "numpy": np.__version__,
@@ -119,12 +141,23 @@ class Report:
         }
         lines = [asdict(line) | {"met": line.met} for line in self.lines]
         name = "engine" if path == MEASURED else path.stem
-        path = folder / ("quick.json" if path == MEASURED else f"quick-{path.name}") if self.mode == "quick" else path
+        path = (
+            folder / ("quick.json" if path == MEASURED else f"quick-{path.name}")
+            if self.mode == "quick"
+            else path
+        )
         if part and path.exists():
             known = {line["case"] for line in lines}
-            lines = [line for line in json.loads(path.read_text())["lines"] if line["case"] not in known] + lines
+            lines = [
+                line for line in json.loads(path.read_text())["lines"] if line["case"] not in known
+            ] + lines
         path.write_text(json.dumps({"machine": machine, "lines": lines}, indent=1) + "\n")
-        cells = [Line(**{key: value for key, value in line.items() if key != "met"}).cells() for line in lines]
-        table = "\n".join("| " + " | ".join(row) + " |" for row in [HEADS, tuple("---" for _ in HEADS), *cells])
+        cells = [
+            Line(**{key: value for key, value in line.items() if key != "met"}).cells()
+            for line in lines
+        ]
+        table = "\n".join(
+            "| " + " | ".join(row) + " |" for row in [HEADS, tuple("---" for _ in HEADS), *cells]
+        )
         about = ", ".join(f"{key} {value}" for key, value in machine.items())
         (folder / f"{name}.md").write_text(f"# Benchmarks: {name}\n\n{about}\n\n{table}\n")

@@ -5,10 +5,12 @@
     python benchmarks/run.py --full     NNLS and HiGHS at a million rows too (many minutes, 11 GB)
     python benchmarks/run.py --only wide,box
 
-The figures are written to docs/figures/measured.json, from which docs/speed.md and its curves are made.  On a machine with
-other work, set KARAT_BENCH_CLOCK=processor and OPENBLAS_NUM_THREADS=1: processor time on one thread.
+The figures are written to docs/figures/measured.json, from which docs/speed.md and its curves are
+made.  On a machine with other work, set KARAT_BENCH_CLOCK=processor and OPENBLAS_NUM_THREADS=1:
+processor time on one thread.
 
-Every time is a median.  What is compared runs in turn.  karat is timed from raw arrays, with validation.
+Every time is a median.  What is compared runs in turn.  karat is timed from raw arrays, with
+validation.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ SECTIONS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--only", help=f"comma-separated sections: {', '.join(SECTIONS)}")

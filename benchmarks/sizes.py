@@ -1,4 +1,6 @@
-"""Sizes of the benchmarks: quick (under a minute), default (under ten minutes), full (NNLS and HiGHS at a million rows)."""
+"""Sizes of the benchmarks: quick (under a minute), default (under ten minutes), full (NNLS and
+HiGHS at a million rows).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ class Sizes:
 DEFAULT = Sizes("default")
 FULL = Sizes("full", slow_rows=1_000_000)
 QUICK = Sizes(
-    "quick", rows=100_000, doubling=(50_000, 100_000, 200_000), wide_rows=20_000, wide_columns=(20,),
-    curve_rows=(200, 10_000), curve_columns=(20,),
-    peer_rows=10_000, slow_rows=3_000, tiny_rows=110, repeats=3, budget=1.0, real=False,
+    "quick", rows=100_000, doubling=(50_000, 100_000, 200_000), wide_rows=20_000,
+    wide_columns=(20,), curve_rows=(200, 10_000), curve_columns=(20,), peer_rows=10_000,
+    slow_rows=3_000, tiny_rows=110, repeats=3, budget=1.0, real=False,
 )  # fmt: skip

@@ -1,16 +1,21 @@
-"""Caratheodory-Tchakaloff compression by accelerated non-negative least squares, as in dCATCH; for comparison only.
+"""Caratheodory-Tchakaloff compression by accelerated non-negative least squares, as in dCATCH; for
+comparison only.
 
-M. Dessole, F. Marcuzzi and M. Vianello, *dCATCH: a numerical package for d-variate near G-optimal Tchakaloff regression via
-fast NNLS*, Mathematics 8 (2020).  For points with features V (n x m) and weights u:
+M. Dessole, F. Marcuzzi and M. Vianello, *dCATCH: a numerical package for d-variate near G-optimal
+Tchakaloff regression via fast NNLS*, Mathematics 8 (2020).  For points with features V (n x m) and
+weights u:
 
-    1.  an orthonormal basis:  sqrt(u) V = Q R with column pivoting, cut at the rank; then the QR of V R^-1;
+    1. an orthonormal basis:  sqrt(u) V = Q R with column pivoting, cut at the rank; then the QR of
+       V R^-1;
     2.  its moments               b = Q'u;
-    3.  non-negative solution of  Q'w = b  by the active-set method of Lawson and Hanson (LH), whose support is a coreset,
-        with *deviation maximisation* (DM): not one column enters at a time, but up to k = m / 20 whose gradients are at least
-        0.8 of the largest and whose angles to each other have a cosine of at most 0.2222.
+    3. non-negative solution of  Q'w = b  by the active-set method of Lawson and Hanson (LH), whose
+       support is a coreset,
+        with *deviation maximisation* (DM): not one column enters at a time, but up to k = m / 20
+        whose gradients are at least 0.8 of the largest and whose angles to each other have a cosine
+        of at most 0.2222.
 
-The constants are those of the package.  LH keeps a set P of positive weights, solves least squares on it, and moves towards
-that solution as far as weights stay positive; what reaches zero leaves P.
+The constants are those of the package.  LH keeps a set P of positive weights, solves least squares
+on it, and moves towards that solution as far as weights stay positive; what reaches zero leaves P.
 """
 
 from __future__ import annotations
@@ -39,12 +44,16 @@ def _orthonormal(features: Array, weights: Array) -> Array:
     R, pivots = sla.qr(weighted, mode="r", pivoting=True, check_finite=False)
     size = np.abs(np.diag(R))
     rank = int(np.sum(size > max(features.shape) * EPS * size[0]))
-    basis = sla.solve_triangular(R[:rank, :rank], features[:, pivots[:rank]].T, trans="T", check_finite=False).T
+    basis = sla.solve_triangular(
+        R[:rank, :rank], features[:, pivots[:rank]].T, trans="T", check_finite=False
+    ).T
     return np.asarray(np.linalg.qr(basis)[0])
 
 
 def lawson_hanson(matrix: Array, goal: Array) -> Array:
-    """A non-negative x with ``matrix x = goal`` in the least-squares sense; its columns in the support are independent."""
+    """A non-negative x with ``matrix x = goal`` in the least-squares sense; its columns in the
+    support are independent.
+    """
     m, n = matrix.shape
     tolerance = 10 * EPS * float(np.abs(matrix).sum(axis=0).max()) * n
     unit = matrix / np.linalg.norm(matrix, axis=0)
@@ -55,7 +64,11 @@ def lawson_hanson(matrix: Array, goal: Array) -> Array:
         if not np.any(gradient[~positive] > tolerance):
             break
         open_gradient = np.where(positive, -np.inf, gradient)
-        entering = _deviating(unit, open_gradient, m) if settled and positive.any() else np.array([open_gradient.argmax()])
+        entering = (
+            _deviating(unit, open_gradient, m)
+            if settled and positive.any()
+            else np.array([open_gradient.argmax()])
+        )
         entering = entering[: max(1, m - int(positive.sum()))]
         before = positive.copy()
         positive[entering] = True
@@ -79,7 +92,9 @@ def _deviating(unit: Array, gradient: Array, m: int) -> Indices:
 
 
 def _to_solution(matrix: Array, goal: Array, x: Array, positive: Flags, tolerance: float) -> Array:
-    """Go from x to the least-squares solution on the positive set, from which columns at zero leave; changes the set."""
+    """Go from x to the least-squares solution on the positive set, from which columns at zero
+    leave; changes the set.
+    """
     solution = x
     for _ in range(2 * len(goal) + 1):
         solution = np.zeros_like(x)

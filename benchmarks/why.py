@@ -1,8 +1,10 @@
-"""(h) "Why not just X'X?": the same models from all rows, from a coreset, and from a Gram matrix by hand.
+"""(h) "Why not just X'X?": the same models from all rows, from a coreset, and from a Gram matrix by
+hand.
 
-The times include the construction of the coreset and of the Gram matrix.  The rows of the Cholesky factor of X'X can be passed
-to a solver that takes rows, as in :func:`root_rows`, which is hard to beat for one kind of model.  X'X has no other powers or
-features, and every centring, scaling and choice of columns must be derived by hand.
+The times include the construction of the coreset and of the Gram matrix.  The rows of the Cholesky
+factor of X'X can be passed to a solver that takes rows, as in :func:`root_rows`, which is hard to
+beat for one kind of model.  X'X has no other powers or features, and every centring, scaling and
+choice of columns must be derived by hand.
 """
 
 from __future__ import annotations
@@ -30,11 +32,18 @@ TOLERANCE = 1e-10
 
 def why(report: Report, sizes: Sizes) -> None:
     X, y = correlated(sizes.rows, sizes.columns)
-    subsets = [np.sort(np.random.default_rng(s).choice(sizes.columns, 5, replace=False)) for s in range(20)]
+    subsets = [
+        np.sort(np.random.default_rng(s).choice(sizes.columns, 5, replace=False)) for s in range(20)
+    ]
     _compare(report, sizes, "least squares, once", _ols(X, y))
     _compare(report, sizes, "lasso path, 100 alphas", _path(X, y))
     _compare(report, sizes, "20 pipelines, 5 columns each", _pipelines(X, y, subsets))
-    _compare(report, sizes, "degree 1 and 2, 8 pipelines", _polynomials(X[:, :5].copy(), y, [s % 5 for s in subsets[:4]]))
+    _compare(
+        report,
+        sizes,
+        "degree 1 and 2, 8 pipelines",
+        _polynomials(X[:, :5].copy(), y, [s % 5 for s in subsets[:4]]),
+    )
     _compare(report, sizes, "third moments", _third(X))
 
 
@@ -43,8 +52,17 @@ def _compare(report: Report, sizes: Sizes, case: str, routes: dict[str, Route]) 
     base = found[FULL]
     for name, timing in found.items():
         off = float(np.max(np.abs(timing.result - base.result)) / np.max(np.abs(base.result)))
-        report.add(Line(case, name, timing.seconds, timing.runs, ratio=timing.seconds / base.seconds, of="all rows",
-                        error=None if name == FULL else off))  # fmt: skip
+        report.add(
+            Line(
+                case,
+                name,
+                timing.seconds,
+                timing.runs,
+                ratio=timing.seconds / base.seconds,
+                of="all rows",
+                error=None if name == FULL else off,
+            )
+        )
     if GRAM not in routes:
         report.add(Line(case, GRAM, note="cannot: X'X has no third moments"))
 
@@ -53,12 +71,19 @@ def product(X: Array, y: Array) -> Array:
     """D'D of D = [1, X, y], without a copy of X."""
     columns = np.column_stack([np.ones(len(X)) @ X, X.T @ y])
     ends = np.array([[len(X), y.sum()], [y.sum(), y @ y]])
-    gram = np.block([[ends[:1, :1], columns[:, :1].T, ends[:1, 1:]], [columns[:, :1], X.T @ X, columns[:, 1:]],
-                     [ends[1:, :1], columns[:, 1:].T, ends[1:, 1:]]])  # fmt: skip
+    gram = np.block(
+        [
+            [ends[:1, :1], columns[:, :1].T, ends[:1, 1:]],
+            [columns[:, :1], X.T @ X, columns[:, 1:]],
+            [ends[1:, :1], columns[:, 1:].T, ends[1:, 1:]],
+        ]
+    )
     return np.asarray(gram)
 
 
-def root_rows(gram: Array, columns: Array | None = None, scale: bool = False) -> tuple[Array, Array]:
+def root_rows(
+    gram: Array, columns: Array | None = None, scale: bool = False
+) -> tuple[Array, Array]:
     """Few centred (and scaled) rows (x, y) with the covariance in D'D of D = [1, X, y]."""
     keep = np.arange(1, len(gram)) if columns is None else np.append(columns + 1, len(gram) - 1)
     mean = gram[0, keep] / gram[0, 0]
@@ -115,12 +140,18 @@ def _pipelines(X: Array, y: Array, subsets: list[Array]) -> dict[str, Route]:
 
 
 def _polynomials(X: Array, y: Array, subsets: list[Array]) -> dict[str, Route]:
-    """Ridge on polynomials of degree 1 and 2 of some columns: one degree-4 coreset of (X, y) is enough for all."""
+    """Ridge on polynomials of degree 1 and 2 of some columns: one degree-4 coreset of (X, y) is
+    enough for all.
+    """
     jobs = [(np.unique(s), degree) for s in subsets for degree in (1, 2)]
 
     def fit(X: Array, y: Array, columns: Array, degree: int, w: Array | None = None) -> Array:
-        model = make_pipeline(PolynomialFeatures(degree, include_bias=False), StandardScaler(), Ridge(1.0))
-        weights = {} if w is None else {"standardscaler__sample_weight": w, "ridge__sample_weight": w}
+        model = make_pipeline(
+            PolynomialFeatures(degree, include_bias=False), StandardScaler(), Ridge(1.0)
+        )
+        weights = (
+            {} if w is None else {"standardscaler__sample_weight": w, "ridge__sample_weight": w}
+        )
         return model.fit(X[:, columns], y, **weights)[-1].coef_
 
     def core() -> Array:
@@ -133,7 +164,9 @@ def _polynomials(X: Array, y: Array, subsets: list[Array]) -> dict[str, Route]:
         result = []
         for columns, degree in jobs:
             others = np.setdiff1d(np.arange(X.shape[1]), columns)
-            keep = np.flatnonzero((powers[:, others].sum(axis=1) == 0) & (powers.sum(axis=1) <= degree))
+            keep = np.flatnonzero(
+                (powers[:, others].sum(axis=1) == 0) & (powers.sum(axis=1) <= degree)
+            )
             rows, target = root_rows(matrix, keep, scale=True)
             result.append(Ridge(len(rows) / len(X), fit_intercept=False).fit(rows, target).coef_)
         return np.concatenate(result)

@@ -73,7 +73,9 @@ class Job:
 def packaged(package: str, file: str) -> Path | None:
     """A data file of a package, if that is installed; the package itself is not imported."""
     found = importlib.util.find_spec(package)
-    paths = [Path(place) / file for place in (found.submodule_search_locations or [])] if found else []
+    paths = (
+        [Path(place) / file for place in (found.submodule_search_locations or [])] if found else []
+    )
     return next((path for path in paths if path.exists()), None)
 
 
@@ -93,12 +95,16 @@ def flights(share: int = 1) -> tuple[Any, Any]:
             "hour": rng.integers(5, 24, count),
             "carrier": rng.choice([f"C{k:02}" for k in range(16)], count),
             "origin": rng.choice(["EWR", "JFK", "LGA"], count),
-            "dest": np.array([f"D{k:03}" for k in range(104)])[np.minimum(rng.geometric(0.04, count) - 1, 103)],
+            "dest": np.array([f"D{k:03}" for k in range(104)])[
+                np.minimum(rng.geometric(0.04, count) - 1, 103)
+            ],
             "month": rng.integers(1, 13, count),
         }
     )
     frame.attrs["note"] = MADE
-    return frame, frame["dep_delay"].to_numpy() + 0.003 * frame["distance"].to_numpy() + 18 * rng.standard_normal(count)
+    return frame, frame["dep_delay"].to_numpy() + 0.003 * frame[
+        "distance"
+    ].to_numpy() + 18 * rng.standard_normal(count)
 
 
 @cache
@@ -118,14 +124,19 @@ def diamonds(share: int = 1) -> tuple[Any, Any]:
             "clarity": rng.choice(["I1", "SI2", "SI1", "VS2", "VS1", "VVS2", "VVS1", "IF"], count),
             "depth": rng.normal(61.7, 1.4, count).round(1),
             "table": rng.normal(57.4, 2.2, count).round(),
-            **{name: (6.3 * carat ** (1 / 3) * rng.normal(1.0, 0.01, count)).round(2) for name in "xyz"},
+            **{
+                name: (6.3 * carat ** (1 / 3) * rng.normal(1.0, 0.01, count)).round(2)
+                for name in "xyz"
+            },
         }
     )
     frame.attrs["note"] = MADE
     return frame, np.exp(7.9 + 1.6 * np.log(carat) + 0.2 * rng.standard_normal(count)).round()
 
 
-def numbers(rows: int, columns: int, targets: int = 1, classes: int = 0) -> Callable[[int], tuple[Any, Any]]:
+def numbers(
+    rows: int, columns: int, targets: int = 1, classes: int = 0
+) -> Callable[[int], tuple[Any, Any]]:
     """Columns with one factor in common, offsets and scales; a target, several, or classes."""
 
     @cache
@@ -150,7 +161,9 @@ def gaps(share: int = 1) -> tuple[Any, Any]:
     """Numbers with one in twenty missing, and a town."""
     X, y = numbers(100_000, 10)(share)
     rng = np.random.default_rng(5)
-    frame = pd.DataFrame(np.where(rng.random(X.shape) < 0.05, np.nan, X), columns=[f"x{k}" for k in range(10)])
+    frame = pd.DataFrame(
+        np.where(rng.random(X.shape) < 0.05, np.nan, X), columns=[f"x{k}" for k in range(10)]
+    )
     frame["town"] = rng.choice([f"t{k}" for k in range(30)], len(frame))
     return frame, y
 
@@ -163,7 +176,10 @@ def blocks(rows: int, size: int) -> Callable[[int], Any]:
 def grid(estimator: Any, cv: Any = 5, scoring: Any = None, **parameters: Any) -> GridSearchCV:
     """A grid over parameters of the last step (``alpha``) or of others (``pca__n_components``)."""
     steps = [name for name, _ in getattr(estimator, "steps", [])]
-    own = {name: name if "__" in name or name in steps or not steps else f"{steps[-1]}__{name}" for name in parameters}
+    own = {
+        name: name if "__" in name or name in steps or not steps else f"{steps[-1]}__{name}"
+        for name in parameters
+    }
     named = {own[name]: values for name, values in parameters.items()}
     return GridSearchCV(estimator, named, cv=cv, scoring=scoring)
 
@@ -180,7 +196,8 @@ def flight_columns(numeric: Any, *names: str) -> Any:
 
 def diamond_columns(numeric: Any, encoder: Any) -> Any:
     return make_column_transformer(
-        (numeric, ["carat", "depth", "table", "x", "y", "z"]), (encoder, ["cut", "color", "clarity"])
+        (numeric, ["carat", "depth", "table", "x", "y", "z"]),
+        (encoder, ["cut", "color", "clarity"]),
     )
 
 
@@ -194,7 +211,12 @@ def dense_hot(**options: Any) -> OneHotEncoder:
 
 ALL = ("carrier", "origin", "dest", "month")
 SCALED = make_pipeline(StandardScaler(), Lasso())
-TALL, MIDDLE, WIDE, WIDEST = numbers(200_000, 5), numbers(100_000, 20), numbers(50_000, 100), numbers(100_000, 300)
+TALL, MIDDLE, WIDE, WIDEST = (
+    numbers(200_000, 5),
+    numbers(100_000, 20),
+    numbers(50_000, 100),
+    numbers(100_000, 300),
+)
 THREE = numbers(100_000, 20, classes=3)
 JOBS = [
     Job("flights, dest, scaled, ridge grid", grid(make_pipeline(flight_columns(StandardScaler(), *ALL), ridge()), alpha=MORE), flights, 8.0),

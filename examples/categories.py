@@ -27,13 +27,20 @@ def flats(n: int) -> tuple[pd.DataFrame, pd.Series]:
         },
         index=pd.Index([f"flat-{i:06d}" for i in range(n)], name="flat"),
     )
-    rent = 9.0 * frame["area"] + 4.0 * frame["floor"] + 150.0 * (frame["district"] == "Eppendorf") + rng.normal(0, 60, n)
+    rent = (
+        9.0 * frame["area"]
+        + 4.0 * frame["floor"]
+        + 150.0 * (frame["district"] == "Eppendorf")
+        + rng.normal(0, 60, n)
+    )
     return frame, rent.rename("rent")
 
 
 def main(n: int = 50_000) -> None:
     X, y = flats(n)
-    columns = make_column_transformer((StandardScaler(), ["area", "floor"]), (OneHotEncoder(), ["district", "balcony"]))
+    columns = make_column_transformer(
+        (StandardScaler(), ["area", "floor"]), (OneHotEncoder(), ["district", "balcony"])
+    )
     model = make_pipeline(columns, Ridge(1.0))
     few = karat.CoresetRegressor(model).fit(X, y)
     full = model.fit(X, y)
@@ -46,9 +53,19 @@ def main(n: int = 50_000) -> None:
     _, ax = plt.subplots(figsize=(6, 4), layout="constrained")
     colours = {"Altona": "#2f7fd1", "Barmbek": "#5a9e6f", "Eppendorf": "#d1495b"}
     for district, colour in colours.items():
-        some, own = X.index[:4000][X["district"][:4000] == district], kept[kept["district"] == district]
+        some, own = (
+            X.index[:4000][X["district"][:4000] == district],
+            kept[kept["district"] == district],
+        )
         ax.scatter(X["area"][some], y[some], s=3, color=colour, alpha=0.25, linewidths=0)
-        ax.scatter(own["area"], own["rent"], s=15 + own["weight"] / 20, color=colour, edgecolors="black", label=district)
+        ax.scatter(
+            own["area"],
+            own["rent"],
+            s=15 + own["weight"] / 20,
+            color=colour,
+            edgecolors="black",
+            label=district,
+        )
     ax.set(xlabel="area", ylabel="rent", title=f"{len(kept)} of {n:,} flats, sized by weight")
     ax.legend()
 

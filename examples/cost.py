@@ -2,8 +2,9 @@
 What a coreset costs
 ====================
 
-Time against the number of rows and of kernel features, measured on small data. With many rows the pass over them
-dominates, which grows like n; with many columns the elimination, which grows like the cube of the number of features.
+Time against the number of rows and of kernel features, measured on small data. With many rows the
+pass over them dominates, which grows like n; with many columns the elimination, which grows like
+the cube of the number of features.
 """
 
 import time

@@ -1,4 +1,6 @@
-"""Run ``karat demo``: a lasso path on a million rows, on the coreset, and on as many random rows."""
+"""Run ``karat demo``: a lasso path on a million rows, on the coreset, and on as many random
+rows.
+"""
 
 from karat.cli import main
 

@@ -23,7 +23,12 @@ def draw(sites: list[tuple[np.ndarray, np.ndarray]], cores: list[karat.Coreset])
     for number, ((X, y), core) in enumerate(zip(sites, cores, strict=True)):
         ax.scatter(X[:1500, 2], y[:1500], s=3, color=f"C{number}", alpha=0.3, linewidths=0)
         ax.scatter(
-            core.X[:, 2], core.y, s=35, color=f"C{number}", edgecolors="black", label=f"site {number}: {len(core)} rows sent"
+            core.X[:, 2],
+            core.y,
+            s=35,
+            color=f"C{number}",
+            edgecolors="black",
+            label=f"site {number}: {len(core)} rows sent",
         )
     ax.set(xlabel="third column", ylabel="target")
     ax.legend()

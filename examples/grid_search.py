@@ -21,7 +21,9 @@ def main(n: int = 100_000) -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, 10)) * rng.uniform(0.1, 10.0, 10)
     y = X @ np.where(np.arange(10) % 3, 0.0, 1.0) + 5.0 * rng.standard_normal(n)
-    search = GridSearchCV(make_pipeline(StandardScaler(), Lasso()), {"lasso__alpha": np.logspace(-3, 1, 20)}, cv=5)
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), Lasso()), {"lasso__alpha": np.logspace(-3, 1, 20)}, cv=5
+    )
 
     start = time.perf_counter()
     few = karat.CoresetRegressor(search).fit(X, y)  # folds of all rows, one coreset each
@@ -41,9 +43,18 @@ def main(n: int = 100_000) -> None:
 
     _, ax = plt.subplots(figsize=(6, 3.6), layout="constrained")
     alphas = full.cv_results_["param_lasso__alpha"].astype(float)
-    for results, style in ((full.cv_results_, {"color": "0.6", "linewidth": 4}), (mine.cv_results_, {"color": "#c98a00"})):
+    for results, style in (
+        (full.cv_results_, {"color": "0.6", "linewidth": 4}),
+        (mine.cv_results_, {"color": "#c98a00"}),
+    ):
         scores = [results[f"split{fold}_test_score"] for fold in range(5)]
-        ax.semilogx(alphas, np.transpose(scores), "o-" if results is mine.cv_results_ else "-", ms=3, **style)
+        ax.semilogx(
+            alphas,
+            np.transpose(scores),
+            "o-" if results is mine.cv_results_ else "-",
+            ms=3,
+            **style,
+        )
     lines = ax.get_lines()
     ax.legend([lines[0], lines[-1]], ["all rows", f"{len(few.core_)} kept rows"])
     ax.set(xlabel="penalty", ylabel="R2 of each fold")

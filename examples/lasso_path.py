@@ -14,9 +14,16 @@ from sklearn.linear_model import Lasso
 import karat
 
 
-def lasso_path(X: np.ndarray, y: np.ndarray, alphas: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+def lasso_path(
+    X: np.ndarray, y: np.ndarray, alphas: np.ndarray, weights: np.ndarray | None = None
+) -> np.ndarray:
     model = Lasso(warm_start=True, tol=1e-12, max_iter=100_000)
-    return np.array([model.set_params(alpha=alpha).fit(X, y, sample_weight=weights).coef_.copy() for alpha in alphas])
+    return np.array(
+        [
+            model.set_params(alpha=alpha).fit(X, y, sample_weight=weights).coef_.copy()
+            for alpha in alphas
+        ]
+    )
 
 
 def main(n: int = 300_000) -> None:
@@ -33,7 +40,10 @@ def main(n: int = 300_000) -> None:
     full = lasso_path(X, y, alphas)
     end = time.perf_counter()
     print(core.certificate)
-    print(f"all rows: {end - middle:.2f} s; {len(core)} rows: {middle - start:.2f} s, building included")
+    print(
+        f"all rows: {end - middle:.2f} s; {len(core)} rows: {middle - start:.2f} s, building"
+        " included"
+    )
     print(f"largest difference of a coefficient: {np.abs(few - full).max():.0e}")
     assert np.abs(few - full).max() < 1e-9
 

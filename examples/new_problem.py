@@ -2,9 +2,9 @@
 A new problem in 30 lines
 =========================
 
-A problem that keeps the sum of every trigonometric polynomial of angles, up to an order. A problem is a frozen dataclass
-with a kernel, a loss and a description of what it keeps. Everything else (reducers, certificates, groups, merging,
-streams) works with it.
+A problem that keeps the sum of every trigonometric polynomial of angles, up to an order. A problem
+is a frozen dataclass with a kernel, a loss and a description of what it keeps. Everything else
+(reducers, certificates, groups, merging, streams) works with it.
 """
 
 from __future__ import annotations
@@ -56,17 +56,35 @@ def main(n: int = 100_000) -> None:
     core = karat.coreset(angles, problem=Circular(3))
     print(core.certificate)
     query = rng.standard_normal(6)
-    right = float((np.hstack([np.cos(angles * [1, 2, 3]), np.sin(angles * [1, 2, 3])]) @ query).sum())
+    right = float(
+        (np.hstack([np.cos(angles * [1, 2, 3]), np.sin(angles * [1, 2, 3])]) @ query).sum()
+    )
     print(f"{len(core)} of {n:,} angles; loss {core.loss(query):.12g}, on all rows {right:.12g}")
     assert len(core) == 7
     assert abs(core.loss(query) - right) < 1e-9 * abs(right)
     halves = [karat.coreset(half, problem=Circular(3)) for half in np.array_split(angles, 2)]
     assert abs(halves[0].merge(halves[1]).loss(query) - right) < 1e-9 * abs(right)
 
-    _, ax = plt.subplots(figsize=(4.6, 4.2), subplot_kw={"projection": "polar"}, layout="constrained")
+    _, ax = plt.subplots(
+        figsize=(4.6, 4.2), subplot_kw={"projection": "polar"}, layout="constrained"
+    )
     counts, edges = np.histogram(angles, bins=72)
-    ax.bar(edges[:-1], counts / counts.max(), np.diff(edges), align="edge", color="0.8", label="all angles")
-    ax.vlines(core.X[:, 0], 0, core.weights / core.weights.max(), color="#c98a00", linewidth=3, label="kept angles, by weight")
+    ax.bar(
+        edges[:-1],
+        counts / counts.max(),
+        np.diff(edges),
+        align="edge",
+        color="0.8",
+        label="all angles",
+    )
+    ax.vlines(
+        core.X[:, 0],
+        0,
+        core.weights / core.weights.max(),
+        color="#c98a00",
+        linewidth=3,
+        label="kept angles, by weight",
+    )
     ax.set_yticklabels([])
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.09), ncols=2, fontsize=8)
 

@@ -2,8 +2,9 @@
 A stream, exact at any time
 ===========================
 
-A sketch keeps a few rows of a stream of batches. After every batch its coefficients are compared with those of all rows
-so far. The error does not grow, because each fold matches the running sums of all rows, not the result of the last fold.
+A sketch keeps a few rows of a stream of batches. After every batch its coefficients are compared
+with those of all rows so far. The error does not grow, because each fold matches the running sums
+of all rows, not the result of the last fold.
 """
 
 import matplotlib.pyplot as plt
@@ -27,12 +28,24 @@ def main(n: int = 200_000, batches: int = 40) -> None:
         right = np.linalg.lstsq(D, y[: rows[-1] + 1], rcond=None)[0]
         found = problem.solve(core)
         seen.append(rows[-1] + 1)
-        errors.append(np.abs(np.append(found.coef, found.intercept) - right).max() / np.abs(right).max())
-    print(f"{sketch!r}\nafter {batches} folds the coefficients are off by {errors[-1]:.0e}, at worst {max(errors):.0e}")
+        errors.append(
+            np.abs(np.append(found.coef, found.intercept) - right).max() / np.abs(right).max()
+        )
+    print(
+        f"{sketch!r}\nafter {batches} folds the coefficients are off by {errors[-1]:.0e}, at worst"
+        f" {max(errors):.0e}"
+    )
     assert max(errors) < 1e-10
 
     _, ax = plt.subplots(figsize=(6, 3.2), layout="constrained")
-    ax.semilogy(np.array(seen) / 1000, errors, "o-", color="#c98a00", ms=4, label="relative error of the coefficients")
+    ax.semilogy(
+        np.array(seen) / 1000,
+        errors,
+        "o-",
+        color="#c98a00",
+        ms=4,
+        label="relative error of the coefficients",
+    )
     ax.set(xlabel="thousand rows seen", ylim=(1e-17, 1e-9))
     ax.legend()
 

@@ -2,8 +2,9 @@
 Three hundred columns
 =====================
 
-Of real rows a table with 300 columns needs up to 45,753. 302 made rows (``rows="synthetic"``) have the same second moments,
-and so the same lasso path, the same grid search and the same principal components as all rows.
+Of real rows a table with 300 columns needs up to 45,753. 302 made rows (``rows="synthetic"``) have
+the same second moments, and so the same lasso path, the same grid search and the same principal
+components as all rows.
 """
 
 import time
@@ -28,11 +29,15 @@ def sensors(n: int, d: int = 300) -> tuple[np.ndarray, np.ndarray]:
 
 
 def path(X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Coefficients of scaled columns; the rows are multiplied by the roots of their weights, since lasso_path takes none."""
+    """Coefficients of scaled columns; the rows are multiplied by the roots of their weights, since
+    lasso_path takes none.
+    """
     share = weights / weights.sum()
     root = np.sqrt(share * len(share))[:, None]
     scale = np.sqrt(share @ np.square(X - share @ X))
-    return lasso_path(root * (X - share @ X) / scale, root[:, 0] * (y - share @ y), alphas=ALPHAS, tol=1e-10)[1]
+    return lasso_path(
+        root * (X - share @ X) / scale, root[:, 0] * (y - share @ y), alphas=ALPHAS, tol=1e-10
+    )[1]
 
 
 def scores(X: np.ndarray, y: np.ndarray, weights: np.ndarray, fold: np.ndarray) -> np.ndarray:
@@ -44,7 +49,9 @@ def scores(X: np.ndarray, y: np.ndarray, weights: np.ndarray, fold: np.ndarray) 
         model, scaled = Lasso(warm_start=True), scaler.transform(X)
         for i, alpha in enumerate(ALPHAS):
             model.set_params(alpha=alpha).fit(scaled[train], y[train], sample_weight=weights[train])
-            found[i, k] = r2_score(y[test], model.predict(scaled[test]), sample_weight=weights[test])
+            found[i, k] = r2_score(
+                y[test], model.predict(scaled[test]), sample_weight=weights[test]
+            )
     return found
 
 
@@ -62,8 +69,14 @@ def main(n: int = 30_000) -> None:
     theirs = scores(X, y, ones, fold)
     end = time.perf_counter()
     print(f"{core}\nfolds: {parts}")
-    print(f"path and grid search: {end - middle:.1f} s on all rows, {middle - start:.1f} s with made rows, making counted")
-    print(f"coefficients differ by {np.abs(few - full).max():.0e}, scores by {np.abs(mine - theirs).max():.0e}")
+    print(
+        f"path and grid search: {end - middle:.1f} s on all rows, {middle - start:.1f} s with made"
+        " rows, making counted"
+    )
+    print(
+        f"coefficients differ by {np.abs(few - full).max():.0e}, scores by"
+        f" {np.abs(mine - theirs).max():.0e}"
+    )
     best, chosen = ALPHAS[mine.mean(axis=1).argmax()], ALPHAS[theirs.mean(axis=1).argmax()]
     print(f"best penalty {best:.3g}, by all rows {chosen:.3g}")
     assert best == chosen

@@ -1,10 +1,12 @@
-"""The command ``make reproduce``: compute the tables and figures of the paper, and write one page with its numbers and ours.
+"""The command ``make reproduce``: compute the tables and figures of the paper, and write one page
+with its numbers and ours.
 
     python -m paper                                    everything, into reproduction/index.html
     python -m paper --only table1,figure1 -o folder
     python -m paper --quick --offline
 
-Data is read from the folder in KARAT_DATA, or downloaded.  The exit code is 1 if an experiment failed, 2 for bad use.
+Data is read from the folder in KARAT_DATA, or downloaded.  The exit code is 1 if an experiment
+failed, 2 for bad use.
 """
 
 from __future__ import annotations
@@ -21,21 +23,38 @@ from paper.settings import Settings
 
 
 def main() -> int:
-    """Run the experiments that the arguments name, print what came of each, and return the exit code."""
-    parser = argparse.ArgumentParser("python -m paper", description="Compute the paper's tables and figures.")
+    """Run the experiments that the arguments name, print what came of each, and return the exit
+    code.
+    """
+    parser = argparse.ArgumentParser(
+        "python -m paper", description="Compute the paper's tables and figures."
+    )
     parser.add_argument("--only", help=f"some of: {', '.join(EXPERIMENTS)}; separated by commas")
     parser.add_argument(
-        "-o", "--output", type=Path, default=Path("reproduction"), help="folder for index.html, CSV and PNG files"
+        "-o",
+        "--output",
+        type=Path,
+        default=Path("reproduction"),
+        help="folder for index.html, CSV and PNG files",
     )
-    parser.add_argument("--quick", action="store_true", help="fewer points, seeds and rows; faster and less precise")
-    parser.add_argument("--offline", action="store_true", help="download nothing; what has no data is left out, and says so")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer points, seeds and rows; faster and less precise"
+    )
+    parser.add_argument(
+        "--offline",
+        action="store_true",
+        help="download nothing; what has no data is left out, and says so",
+    )
     given = parser.parse_args()
     if given.output.exists() and not given.output.is_dir():
         parser.error(f"{given.output} is a file; --output names a folder.")
     names = [name.strip() for name in given.only.split(",") if name.strip()] if given.only else None
     try:
         outcomes = reproduce(
-            given.output, names, settings=Settings(Source(network=not given.offline), given.quick), progress=tell
+            given.output,
+            names,
+            settings=Settings(Source(network=not given.offline), given.quick),
+            progress=tell,
         )
     except (InputError, MissingExtraError) as error:
         parser.error(str(error))

@@ -1,7 +1,7 @@
 """The paper's data sets: from the folder in ``KARAT_DATA``, from the cache, or downloaded.
 
-If a set is not available, :class:`MissingDataError` is raised; the page shows its message, and the other experiments run.
-Downloads are cached in scikit-learn's data folder (``SCIKIT_LEARN_DATA``).
+If a set is not available, :class:`MissingDataError` is raised; the page shows its message, and the
+other experiments run. Downloads are cached in scikit-learn's data folder (``SCIKIT_LEARN_DATA``).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Value = TypeVar("Value")
 PATIENCE = 6.0  # seconds to wait for a server
 OPENML, FIGSHARE = "https://www.openml.org", "https://ndownloader.figshare.com"
 GLASS = (
-    "build wind float", "build wind non-float", "vehic wind float", "vehic wind non-float", "containers", "tableware",
-    "headlamps",
+    "build wind float", "build wind non-float", "vehic wind float", "vehic wind non-float",
+    "containers", "tableware", "headlamps",
 )  # fmt: skip
 SUBJECTS = ("physics", "mathematics", "computer science")
 GROUPS = ("sci.space", "sci.med", "comp.graphics")
@@ -52,9 +52,13 @@ class Documents(NamedTuple):
 
 
 class Source:
-    """Where the experiments get their data from: a folder, by default ``KARAT_DATA``, and else the network, if allowed."""
+    """Where the experiments get their data from: a folder, by default ``KARAT_DATA``, and else the
+    network, if allowed.
+    """
 
-    def __init__(self, folder: str | Path | None = None, *, network: bool = True, patience: float = PATIENCE) -> None:
+    def __init__(
+        self, folder: str | Path | None = None, *, network: bool = True, patience: float = PATIENCE
+    ) -> None:
         named = folder or os.environ.get("KARAT_DATA")
         self.folder = Path(named) if named else None
         self.network = network
@@ -91,9 +95,16 @@ class Source:
         return next((path for path in paths if path.exists()), None)
 
     def download(
-        self, name: str, host: str, fetch: Callable[[], dict[str, np.ndarray]], stem: str | None = None
+        self,
+        name: str,
+        host: str,
+        fetch: Callable[[], dict[str, np.ndarray]],
+        stem: str | None = None,
     ) -> dict[str, np.ndarray]:
-        """Load arrays from the cache, or download them and fill it.  ``stem`` is the file that would replace the download."""
+        """Load arrays from the cache, or download them and fill it.
+
+        ``stem`` is the file that would replace the download.
+        """
         from sklearn.datasets import get_data_home
 
         cached = Path(get_data_home()) / "karat" / f"{name}.npz"
@@ -102,13 +113,18 @@ class Source:
                 return dict(arrays)
         if not (self.network and self._reaches(host)):
             raise MissingDataError(
-                self._missing(stem or name, f"and {host} cannot be reached" if self.network else "(downloads are off)")
+                self._missing(
+                    stem or name,
+                    f"and {host} cannot be reached" if self.network else "(downloads are off)",
+                )
             )
         try:
             with _timeout(self.patience):
                 arrays = fetch()
         except Exception as error:  # servers fail in many ways; the set is missing in each case
-            raise MissingDataError(self._missing(stem or name, f"and its download from {host} failed: {error}")) from error
+            raise MissingDataError(
+                self._missing(stem or name, f"and its download from {host} failed: {error}")
+            ) from error
         cached.parent.mkdir(parents=True, exist_ok=True)
         np.savez_compressed(cached, **cast(dict[str, Any], arrays))
         return arrays
@@ -119,16 +135,23 @@ class Source:
         return f"the folder {self.folder}" if self.folder else "KARAT_DATA (not set)"
 
     def _missing(self, name: str, why: str) -> str:
-        return f"{name} is not in {self.place}, {why}. Put {name}.csv.gz or .parquet there, or allow downloads."
+        return (
+            f"{name} is not in {self.place}, {why}. Put {name}.csv.gz or .parquet there, or allow"
+            " downloads."
+        )
 
     def _reaches(self, host: str) -> bool:
-        """Whether a host answers; asked once, in a thread, because a name server may never answer."""
+        """Whether a host answers; asked once, in a thread, because a name server may never
+        answer.
+        """
         if host not in self._reachable:
             answers: list[bool] = []
 
             def ask() -> None:
                 try:
-                    urllib.request.urlopen(urllib.request.Request(host, method="HEAD"), timeout=self.patience).close()
+                    urllib.request.urlopen(
+                        urllib.request.Request(host, method="HEAD"), timeout=self.patience
+                    ).close()
                 except urllib.error.HTTPError:
                     pass  # an error status is an answer
                 except (OSError, ValueError):
@@ -153,7 +176,9 @@ def _timeout(seconds: float) -> Iterator[None]:
 
 
 def _columns(path: Path) -> dict[str, np.ndarray]:
-    """Read the columns of a CSV or Parquet file; strings become object arrays, missing values NaN."""
+    """Read the columns of a CSV or Parquet file; strings become object arrays, missing values
+    NaN.
+    """
     if path.suffix == ".parquet":
         from pyarrow import parquet
 
@@ -162,27 +187,40 @@ def _columns(path: Path) -> dict[str, np.ndarray]:
         from pyarrow import csv
 
         table = csv.read_csv(path)
-    return {name: column.to_numpy() for name, column in zip(table.column_names, table.columns, strict=True)}
+    return {
+        name: column.to_numpy()
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    }
 
 
 def _numbered(labels: np.ndarray, order: Sequence[Any] | None = None) -> Array:
-    """Number the classes 0, 1, ... in the given order, or in that of their names; classes that do not occur are skipped."""
+    """Number the classes 0, 1, ... in the given order, or in that of their names; classes that do
+    not occur are skipped.
+    """
     present = sorted(set(labels.tolist()), key=None if order is None else order.index)
     return np.array([present.index(label) for label in labels.tolist()], dtype=float)
 
 
-def _from_openml(number: int, order: Sequence[str] | None = None) -> Callable[[], dict[str, np.ndarray]]:
+def _from_openml(
+    number: int, order: Sequence[str] | None = None
+) -> Callable[[], dict[str, np.ndarray]]:
     def fetch() -> dict[str, np.ndarray]:
         from sklearn.datasets import fetch_openml
 
-        X, labels = fetch_openml(data_id=number, as_frame=False, parser="liac-arff", return_X_y=True, n_retries=1)
+        X, labels = fetch_openml(
+            data_id=number, as_frame=False, parser="liac-arff", return_X_y=True, n_retries=1
+        )
         return {"X": np.asarray(X, dtype=float), "y": _numbered(labels, order)}
 
     return fetch
 
 
-def _classes(stem: str, first: int, number: int, order: Sequence[str] | None = None) -> Callable[[Source], Labelled]:
-    """Make a loader for a set of Table 1: features from column ``first`` on, the class in the last column."""
+def _classes(
+    stem: str, first: int, number: int, order: Sequence[str] | None = None
+) -> Callable[[Source], Labelled]:
+    """Make a loader for a set of Table 1: features from column ``first`` on, the class in the last
+    column.
+    """
 
     def load(source: Source) -> Labelled:
         path = source.find(stem)
@@ -206,7 +244,9 @@ def _iris(source: Source) -> Labelled:
 
 
 def _imputed(X: Array) -> Array:
-    """Replace missing values by the median of the column, which keeps the paper's 699 rows of Breast cancer."""
+    """Replace missing values by the median of the column, which keeps the paper's 699 rows of
+    Breast cancer.
+    """
     return np.where(np.isnan(X), np.nanmedian(X, axis=0), X)
 
 
@@ -223,8 +263,8 @@ def _credit_card(source: Source) -> Array:
     path = source.find("credit_card")
     if path is None:
         raise MissingDataError(
-            f"credit_card is not in {source.place}, and its source (Kaggle, arjunbhasin2013/ccdata) needs a login. Download CC "
-            "GENERAL.csv by hand and put it there as credit_card.csv."
+            f"credit_card is not in {source.place}, and its source (Kaggle, arjunbhasin2013/ccdata)"
+            " needs a login. Download CC GENERAL.csv by hand and put it there as credit_card.csv."
         )
     X = np.column_stack([column.astype(float) for column in list(_columns(path).values())[1:]])
     return np.ascontiguousarray(X[np.isfinite(X).all(axis=1)])
@@ -251,12 +291,16 @@ def _documents(source: Source) -> Documents:
         def fetch() -> dict[str, np.ndarray]:
             from sklearn.datasets import fetch_20newsgroups
 
-            posts = fetch_20newsgroups(categories=list(GROUPS), remove=("headers", "footers", "quotes"))
+            posts = fetch_20newsgroups(
+                categories=list(GROUPS), remove=("headers", "footers", "quotes")
+            )
             names = np.array(posts.target_names)
             return {"texts": np.array(posts.data), "subjects": names[posts.target]}
 
         arrays = source.download("newsgroups", FIGSHARE, fetch, "arxiv_6topics_small")
-        return Documents(arrays["texts"].tolist(), arrays["subjects"], "three groups of 20 Newsgroups")
+        return Documents(
+            arrays["texts"].tolist(), arrays["subjects"], "three groups of 20 Newsgroups"
+        )
     columns = _columns(path)
     subjects = columns["category"].astype(str)
     chosen = np.flatnonzero(np.isin(subjects, SUBJECTS))

@@ -1,4 +1,6 @@
-"""Latent Dirichlet allocation on documents that mix four topics; the paper claims it and does not run it."""
+"""Latent Dirichlet allocation on documents that mix four topics; the paper claims it and does not
+run it.
+"""
 
 from __future__ import annotations
 
@@ -32,18 +34,30 @@ def run(settings: Settings) -> Experiment:
     settings.say(f"{n:,} documents")
     rows = [agreement("latent Dirichlet", MODEL, n, 21)]
     sizes = (1000, 4000) if settings.quick else (1000, 4000, 16_000, 64_000)
-    table, figure = recovery("Latent Dirichlet allocation", "lda_recovery", {"k = 4": MODEL}, sizes, 3 if settings.quick else 7)
+    table, figure = recovery(
+        "Latent Dirichlet allocation",
+        "lda_recovery",
+        {"k = 4": MODEL},
+        sizes,
+        3 if settings.quick else 7,
+    )
     return Experiment(
         "Latent Dirichlet allocation",
         [
-            f"{LENGTH}-word documents over {WORDS} words, each a mixture of four topics with Dirichlet shares. Topics and "
-            "Dirichlet parameters learned from the 21 documents of the coreset are those of all documents.",
+            (
+                f"{LENGTH}-word documents over {WORDS} words, each a mixture of four topics with"
+                " Dirichlet shares. Topics and Dirichlet parameters learned from the 21 documents"
+                " of the coreset are those of all documents."
+            ),
         ],
         [Table("lda", f"Four topics, alpha_0 = {ALPHA.sum():g}", COLUMNS, rows), table],
         [figure],
         [
-            "The tensor of latent Dirichlet allocation contains products of the mean word distribution with the second "
-            "moments. It is a sum over documents only if that mean is fixed, so the mean of the full data is stored with the "
-            "coreset (the paper does not mention this).",
+            (
+                "The tensor of latent Dirichlet allocation contains products of the mean word"
+                " distribution with the second moments. It is a sum over documents only if that"
+                " mean is fixed, so the mean of the full data is stored with the coreset (the paper"
+                " does not mention this)."
+            ),
         ],
     )

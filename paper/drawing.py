@@ -1,4 +1,6 @@
-"""Figures of one look: panels with a title, two spines and a faint grid, and readable logarithmic axes."""
+"""Figures of one look: panels with a title, two spines and a faint grid, and readable logarithmic
+axes.
+"""
 
 from __future__ import annotations
 
@@ -35,4 +37,6 @@ def readable_logs(panel: Any) -> None:
         axis.set_minor_formatter(NullFormatter())
         if np.log10(high / low) < WIDE:
             axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
+            axis.set_major_formatter(
+                FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
+            )

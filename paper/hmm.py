@@ -1,4 +1,6 @@
-"""Hidden Markov models with three states and categorical or Gaussian emissions; the paper claims them and does not run them."""
+"""Hidden Markov models with three states and categorical or Gaussian emissions; the paper claims
+them and does not run them.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ def states(n: int, rng: np.random.Generator) -> np.ndarray:
 
 def categorical(n: int, rng: np.random.Generator) -> tuple[Array, Array]:
     laws = EMISSIONS.cumsum(axis=1)[states(n, rng)]
-    return np.minimum((rng.random(n)[:, None] >= laws).sum(axis=1), 6)[:, None].astype(float), EMISSIONS
+    return (
+        np.minimum((rng.random(n)[:, None] >= laws).sum(axis=1), 6)[:, None].astype(float),
+        EMISSIONS,
+    )
 
 
 def gaussian(n: int, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -36,14 +41,20 @@ def gaussian(n: int, rng: np.random.Generator) -> tuple[Array, Array]:
 
 MODELS = {
     "categorical emissions": Model(
-        categorical, lambda: problems.HiddenMarkov(3), lambda: models.HiddenMarkov(3),
-        ("emissionprob_", "transmat_", "startprob_"), lambda model: np.asarray(model.emissionprob_),
+        categorical,
+        lambda: problems.HiddenMarkov(3),
+        lambda: models.HiddenMarkov(3),
+        ("emissionprob_", "transmat_", "startprob_"),
+        lambda model: np.asarray(model.emissionprob_),
     ),
     "Gaussian emissions": Model(
-        gaussian, lambda: problems.HiddenMarkov(3, "gaussian"), lambda: models.HiddenMarkov(3, emissions="gaussian"),
-        ("means_", "covars_", "transmat_", "startprob_"), lambda model: np.asarray(model.means_),
+        gaussian,
+        lambda: problems.HiddenMarkov(3, "gaussian"),
+        lambda: models.HiddenMarkov(3, emissions="gaussian"),
+        ("means_", "covars_", "transmat_", "startprob_"),
+        lambda model: np.asarray(model.means_),
     ),
-}  # fmt: skip
+}
 
 
 def run(settings: Settings) -> Experiment:
@@ -53,18 +64,27 @@ def run(settings: Settings) -> Experiment:
         settings.say(name)
         rows.append(agreement(name, model, n, bound))
     sizes = (4000, 16_000) if settings.quick else (4000, 16_000, 64_000)
-    table, figure = recovery("Hidden Markov model", "hmm_recovery", MODELS, sizes, 3 if settings.quick else 5)
+    table, figure = recovery(
+        "Hidden Markov model", "hmm_recovery", MODELS, sizes, 3 if settings.quick else 5
+    )
     return Experiment(
         "Hidden Markov models",
         [
-            "Emissions, transitions and the distribution of the first state are learned from all windows of a chain and from "
-            "the few windows of the coreset. They agree to rounding, so both have the same error, which falls with n.",
+            (
+                "Emissions, transitions and the distribution of the first state are learned from"
+                " all windows of a chain and from the few windows of the coreset. They agree to"
+                " rounding, so both have the same error, which falls with n."
+            ),
         ],
         [Table("hmm", "Three hidden states, one chain", COLUMNS, rows), table],
         [figure],
         [
-            "The paper's bound binom(k+2, 3) + 1 = 11 holds after the tensor is symmetrised. Gaussian emissions are centred, "
-            "so that the tensor holds the total weight; they need k = 3 more rows for their variances, which makes 13. As for "
-            "all latent models, the maps of the full data (here also the cross moments of two steps) are stored with the rows.",
+            (
+                "The paper's bound binom(k+2, 3) + 1 = 11 holds after the tensor is symmetrised."
+                " Gaussian emissions are centred, so that the tensor holds the total weight; they"
+                " need k = 3 more rows for their variances, which makes 13. As for all latent"
+                " models, the maps of the full data (here also the cross moments of two steps) are"
+                " stored with the rows."
+            ),
         ],
     )

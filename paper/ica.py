@@ -23,15 +23,19 @@ def signals(n: int, rng: np.random.Generator) -> tuple[Array, Array]:
     Also returns the columns of the mixing matrix, with their largest entries positive.
     """
     sources = np.column_stack(
-        [rng.laplace(size=(n, 2)) / np.sqrt(2), rng.uniform(-1, 1, n) * np.sqrt(3), rng.exponential(size=n) - 1]
+        [
+            rng.laplace(size=(n, 2)) / np.sqrt(2),
+            rng.uniform(-1, 1, n) * np.sqrt(3),
+            rng.exponential(size=n) - 1,
+        ]
     )
     largest = np.take_along_axis(MIXING, np.abs(MIXING).argmax(axis=0)[None], axis=0)
     return sources @ MIXING.T, np.asarray((MIXING * np.sign(largest)).T)
 
 
 MODEL = Model(
-    signals, lambda: problems.ICA(K), lambda: models.ICA(K), ("mixing_", "components_", "kurtosis_"),
-    lambda model: np.asarray(model.mixing_.T),
+    signals, lambda: problems.ICA(K), lambda: models.ICA(K),
+    ("mixing_", "components_", "kurtosis_"), lambda model: np.asarray(model.mixing_.T),
 )  # fmt: skip
 
 
@@ -40,12 +44,26 @@ def run(settings: Settings) -> Experiment:
     settings.say(f"{n:,} samples")
     rows = [agreement("ICA", MODEL, n, BOUND)]
     sizes = (4000, 16_000) if settings.quick else (4000, 16_000, 64_000, 256_000)
-    table, figure = recovery("Independent components", "ica_recovery", {"k = 4": MODEL}, sizes, 3 if settings.quick else 7)
+    table, figure = recovery(
+        "Independent components",
+        "ica_recovery",
+        {"k = 4": MODEL},
+        sizes,
+        3 if settings.quick else 7,
+    )
     return Experiment(
         "Independent component analysis",
-        ["The mixing matrix learned from the coreset is that of all samples, so it has the same error."],
-        [Table("ica", "Four sources: two Laplace, a uniform, an exponential", COLUMNS, rows), table],
+        [
+            "The mixing matrix learned from the coreset is that of all samples, so it has the same"
+            " error."
+        ],
+        [
+            Table("ica", "Four sources: two Laplace, a uniform, an exponential", COLUMNS, rows),
+            table,
+        ],
         [figure],
-        [f"The paper bounds every latent model by the third-order count binom(k+2, 3) + 1 = 21; fourth cumulants need "
-         f"{BOUND}."],
-    )  # fmt: skip
+        [
+            "The paper bounds every latent model by the third-order count binom(k+2, 3) + 1 = 21;"
+            f" fourth cumulants need {BOUND}."
+        ],
+    )

@@ -1,20 +1,24 @@
-"""The paper's Algorithms 2, 5 and 6 as printed: an SVD per removed point, and d + 1 points at the end.
+"""The paper's Algorithms 2, 5 and 6 as printed: an SVD per removed point, and d + 1 points at the
+end.
 
 They are here for comparison; the library does not use them.  Without three guards they do not end:
 
-* Algorithm 5 is called with k > d + 1 clusters.  The paper leaves k open; with k <= d + 1 no cluster is ever removed and
-  the recursion is endless.
-* The weight that determines the step is set to zero.  Rounding may leave it at 1e-17, and ``w > 0`` would keep the point.
+* Algorithm 5 is called with k > d + 1 clusters.  The paper leaves k open; with k <= d + 1 no
+  cluster is ever removed and the recursion is endless.
+* The weight that determines the step is set to zero.  Rounding may leave it at 1e-17, and ``w > 0``
+  would keep the point.
 * Both recursions are tail calls, written as loops: Python would run out of stack.
 
-Algorithms 5 and 6 stop at d + 1 points for points in R^d, whatever the rank.  The benchmarks pass them the unique monomials
-without the constant: with the paper's vec(d d') of (d+1)^2 entries they would keep almost twice as many rows.
+Algorithms 5 and 6 stop at d + 1 points for points in R^d, whatever the rank.  The benchmarks pass
+them the unique monomials without the constant: with the paper's vec(d d') of (d+1)^2 entries they
+would keep almost twice as many rows.
 
-Algorithm 2 stacks the unfolded rows vec(d d') on lambda T, T the diagonal matrix of signs, and reduces both together.  With
-weights W_ab on the rows of T and Delta = S - S_c the difference of the moments, this means
-``W_ab = 1 - Delta_ab / lambda`` above the diagonal, ``1 + Delta_ab / lambda`` below and on it: each cross moment may differ by
-up to lambda.  The paper then solves ``(Xc'Xc + lambda I_c) w = Xc'yc`` with I_c the weighted signs.  That is wrong twice:
-only the symmetric part of I_c belongs there, and the signs in the label's row and column are a term of the right side.
+Algorithm 2 stacks the unfolded rows vec(d d') on lambda T, T the diagonal matrix of signs, and
+reduces both together.  With weights W_ab on the rows of T and Delta = S - S_c the difference of the
+moments, this means ``W_ab = 1 - Delta_ab / lambda`` above the diagonal, ``1 + Delta_ab / lambda``
+below and on it: each cross moment may differ by up to lambda.  The paper then solves ``(Xc'Xc +
+lambda I_c) w = Xc'yc`` with I_c the weighted signs.  That is wrong twice: only the symmetric part
+of I_c belongs there, and the signs in the label's row and column are a term of the right side.
 """
 
 from __future__ import annotations
@@ -28,7 +32,9 @@ from karat.engine.linalg import Array, Indices
 
 
 def caratheodory(points: Array, weights: Array) -> Array:
-    """Algorithm 6: remove one point after the other, O(n^4) in all; returns new weights, mostly zero."""
+    """Algorithm 6: remove one point after the other, O(n^4) in all; returns new weights, mostly
+    zero.
+    """
     weights = weights.astype(float)
     alive = np.flatnonzero(weights > 0)
     while len(alive) > points.shape[1] + 1:
@@ -46,15 +52,22 @@ def caratheodory(points: Array, weights: Array) -> Array:
     return weights
 
 
-def fast_caratheodory(points: Array, weights: Array, clusters: int | None = None) -> tuple[Indices, Array]:
-    """Algorithm 5: Algorithm 6 on the means of clusters, repeated on the points of the clusters that are left.
+def fast_caratheodory(
+    points: Array, weights: Array, clusters: int | None = None
+) -> tuple[Indices, Array]:
+    """Algorithm 5:
+
+    Algorithm 6 on the means of clusters, repeated on the points of the clusters that are left.
 
     Returns indices and weights.
     """
     width = points.shape[1]
     clusters = 2 * (width + 1) if clusters is None else clusters
     if clusters <= width + 1:
-        raise ValueError(f"{clusters} clusters of points in R^{width}: with at most {width + 1} the recursion never ends.")
+        raise ValueError(
+            f"{clusters} clusters of points in R^{width}: with at most {width + 1} the recursion"
+            " never ends."
+        )
     index = np.flatnonzero(weights > 0)
     weights = weights[index].astype(float)
     while len(index) > width + 1:
@@ -80,7 +93,8 @@ def unfolded(D: Array) -> Array:
 
 
 def claimed_bound(D: Array, lam: float, copies: float = 1.0) -> float:
-    """The bound of the paper's theorem on ridge, ``sum_i 1 / (1 + lambda^2 / sigma_i^2) + 1`` data rows, which is false.
+    """The bound of the paper's theorem on ridge, ``sum_i 1 / (1 + lambda^2 / sigma_i^2) + 1`` data
+    rows, which is false.
 
     sigma are the singular values of the unfolded rows; there are ``copies`` of each row.
     """
@@ -90,7 +104,9 @@ def claimed_bound(D: Array, lam: float, copies: float = 1.0) -> float:
 
 
 class SignCoreset(NamedTuple):
-    """The result of Algorithm 2: data rows with weights, and the weights of the rows of T as a matrix."""
+    """The result of Algorithm 2: data rows with weights, and the weights of the rows of T as a
+    matrix.
+    """
 
     rows: Indices
     weights: Array
@@ -114,7 +130,9 @@ def solve_as_written(core: SignCoreset, X: Array, y: Array, lam: float) -> Array
     d = X.shape[1]
     weighted = X[core.rows].T * core.weights
     carried = (core.signs * sign_matrix(d))[:d, :d]
-    return np.asarray(np.linalg.solve(weighted @ X[core.rows] + lam * carried, weighted @ y[core.rows]))
+    return np.asarray(
+        np.linalg.solve(weighted @ X[core.rows] + lam * carried, weighted @ y[core.rows])
+    )
 
 
 def solve_corrected(core: SignCoreset, X: Array, y: Array, lam: float) -> Array:
@@ -123,5 +141,8 @@ def solve_corrected(core: SignCoreset, X: Array, y: Array, lam: float) -> Array:
     weighted = X[core.rows].T * core.weights
     carried = core.signs * sign_matrix(d)
     carried = (carried + carried.T) / 2
-    left, right = weighted @ X[core.rows] + lam * carried[:d, :d], weighted @ y[core.rows] + lam * carried[:d, d]
+    left, right = (
+        weighted @ X[core.rows] + lam * carried[:d, :d],
+        weighted @ y[core.rows] + lam * carried[:d, d],
+    )
     return np.asarray(np.linalg.solve(left, right))

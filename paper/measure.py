@@ -16,7 +16,9 @@ from karat.engine.linalg import Array
 
 
 def seconds(action: Callable[[], Any], enough: float = 0.2, runs: int = 200) -> float:
-    """Median wall time of an action, repeated for ``enough`` seconds after a first call that is not counted."""
+    """Median wall time of an action, repeated for ``enough`` seconds after a first call that is not
+    counted.
+    """
     action()
     taken: list[float] = []
     while len(taken) < 3 or (sum(taken) < enough and len(taken) < runs):
@@ -39,7 +41,9 @@ def kmeans_loss(X: Array, centres: Array) -> float:
 
 
 class Learned(NamedTuple):
-    """A coreset, the models learned from all rows and from it, seconds to learn each and to build it, and warnings."""
+    """A coreset, the models learned from all rows and from it, seconds to learn each and to build
+    it, and warnings.
+    """
 
     core: Any
     full: Any
@@ -51,14 +55,23 @@ class Learned(NamedTuple):
 
 
 def learn_twice(X: Any, problem: Any, learner: Callable[[], Any]) -> Learned:
-    """Learn a latent-variable model from all rows and from the coreset of its problem, and time both."""
+    """Learn a latent-variable model from all rows and from the coreset of its problem, and time
+    both.
+    """
     with real_data() as doubts:
         core = karat.coreset(X, problem=problem)
         full = learner().fit(X)
     with real_data():
         small = learner().fit_coreset(core)
         times = seconds(lambda: learner().fit(X)), seconds(lambda: learner().fit_coreset(core))
-        return Learned(core, full, small, *times, seconds(lambda: karat.coreset(X, problem=problem)), tuple(doubts))
+        return Learned(
+            core,
+            full,
+            small,
+            *times,
+            seconds(lambda: karat.coreset(X, problem=problem)),
+            tuple(doubts),
+        )
 
 
 @contextmanager

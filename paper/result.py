@@ -1,4 +1,6 @@
-"""The result of an experiment: text, tables and figures, from which the page and the files are written."""
+"""The result of an experiment: text, tables and figures, from which the page and the files are
+written.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ class Table:
     def __post_init__(self) -> None:
         for row in self.rows:
             if len(row) != len(self.columns):
-                raise ValueError(f"Table {self.name}: a row has {len(row)} cells for {len(self.columns)} columns.")
+                raise ValueError(
+                    f"Table {self.name}: a row has {len(row)} cells for {len(self.columns)}"
+                    " columns."
+                )
 
     def shown(self) -> list[list[str]]:
         """Format the cells for the page; the CSV file has all digits."""

@@ -1,4 +1,6 @@
-"""Run all experiments and write one page, CSV and PNG files.  If one fails, the others still run."""
+"""Run all experiments and write one page, CSV and PNG files.  If one fails, the others still
+run.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def chosen(only: Sequence[str] | None, experiments: Mapping[str, str] = EXPERIME
     """The experiments asked for, in the order of the paper."""
     unknown = [name for name in only or () if name not in experiments]
     if unknown:
-        raise InputError(f"There is no experiment {', '.join(unknown)}; choose from {', '.join(experiments)}.")
+        raise InputError(
+            f"There is no experiment {', '.join(unknown)}; choose from {', '.join(experiments)}."
+        )
     return [name for name in experiments if not only or name in only]
 
 
@@ -57,9 +61,11 @@ def reproduce(
     progress: Progress | None = None,
     experiments: Mapping[str, str] = EXPERIMENTS,
 ) -> list[Outcome]:
-    """Run the experiments of the names ``only``, by default all, and write the page, CSV and PNG files to a folder.
+    """Run the experiments of the names ``only``, by default all, and write the page, CSV and PNG
+    files to a folder.
 
-    ``progress`` is called with (experiment, what it is doing, experiments done, experiments in all).
+    ``progress`` is called with (experiment, what it is doing, experiments done, experiments in
+    all).
     """
     try:
         import matplotlib  # noqa: F401  (before experiments run for hours)
@@ -84,7 +90,8 @@ def reproduce(
                 part.write(folder / f"{part.name}.csv")
             for figure in outcome.experiment.figures:
                 figure.write(folder / f"{figure.name}.png")
-        write_page(folder, outcomes, settings)  # after each one, so that an interrupted run leaves a page
+        # after each one, so that an interrupted run leaves a page
+        write_page(folder, outcomes, settings)
     return outcomes
 
 

@@ -2,12 +2,14 @@
 
 Each gets the same views of the rows and returns indices, and weights that sum to about n:
 
-    uniform           without replacement, weights n / m
-    leverage          with probabilities proportional to the leverage scores of the rows, weights 1 / (m p_i)
-    sensitivity       the same, with an upper bound of each row's largest share of the loss
-    kernel thinning   goodpoints: m 2^j rows drawn uniformly and halved j times, Gaussian kernel
-    kernel herding    coreax: greedy in the maximum mean discrepancy, its weights optimised; Gaussian kernel, all rows
-    recombination     coreax: TreeRecombination, given the kernel features of the task as a matrix
+    uniform          without replacement, weights n / m
+    leverage         with probabilities proportional to the leverage scores of the rows, weights 1 /
+                     (m p_i)
+    sensitivity      the same, with an upper bound of each row's largest share of the loss
+    kernel thinning  goodpoints: m 2^j rows drawn uniformly and halved j times, Gaussian kernel
+    kernel herding   coreax: greedy in the maximum mean discrepancy, its weights optimised; Gaussian
+                     kernel, all rows
+    recombination    coreax: TreeRecombination, given the kernel features of the task as a matrix
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ class Views:
     table: Array  # (n, q): standardised rows, the target among them
     leverage: Array  # (n,): scores, up to a factor
     sensitivity: Array
-    features: Array  # (n, m): the kernel features whose sums an exact coreset keeps, without the constant
+    # (n, m): the kernel features whose sums an exact coreset keeps, without the constant
+    features: Array
 
 
 Sampler = Callable[[Views, int, np.random.Generator], Choice]
@@ -53,7 +56,9 @@ def leverage_scores(table: Array) -> Array:
 
 
 def lightweight(table: Array) -> Array:
-    """A bound of the sensitivities for clustering: half uniform, half by squared distance to the mean."""
+    """A bound of the sensitivities for clustering: half uniform, half by squared distance to the
+    mean.
+    """
     distance = np.square(table - table.mean(axis=0)).sum(axis=1)
     return np.asarray(0.5 / len(table) + 0.5 * distance / distance.sum())
 
@@ -110,8 +115,12 @@ def kernel_herding(views: Views, m: int, rng: np.random.Generator) -> Choice:
         from coreax.weights import MMDWeightsOptimiser
 
         kernel = SquaredExponentialKernel(length_scale=bandwidth(views.table))
-        kept, _ = KernelHerding(coreset_size=m, kernel=kernel, block_size=2000).reduce(Data(views.table))
-        weights = np.asarray(kept.solve_weights(MMDWeightsOptimiser(kernel), block_size=2000).points.weights)
+        kept, _ = KernelHerding(coreset_size=m, kernel=kernel, block_size=2000).reduce(
+            Data(views.table)
+        )
+        weights = np.asarray(
+            kept.solve_weights(MMDWeightsOptimiser(kernel), block_size=2000).points.weights
+        )
         return np.asarray(kept.unweighted_indices), len(views.table) * weights / weights.sum()
 
 
@@ -145,7 +154,11 @@ def _lacking() -> list[str]:
 
 def available(samplers: dict[str, Sampler]) -> dict[str, Sampler]:
     """The samplers whose package is installed."""
-    return {name: sampler for name, sampler in samplers.items() if not any(f"({package})" in name for package in _lacking())}
+    return {
+        name: sampler
+        for name, sampler in samplers.items()
+        if not any(f"({package})" in name for package in _lacking())
+    }
 
 
 def absent() -> list[str]:

@@ -19,7 +19,9 @@ class Settings:
     quick: bool = False  # fewer points, seeds and rows; faster and less precise
     say: Callable[[str], None] = lambda _: None  # called with a few words about the current step
 
-    def each(self, names: Sequence[str], load: Callable[[str], Value], missing: list[str]) -> Iterator[tuple[str, Value]]:
+    def each(
+        self, names: Sequence[str], load: Callable[[str], Value], missing: list[str]
+    ) -> Iterator[tuple[str, Value]]:
         """Load data sets by name; for those that are missing, a message is added to ``missing``."""
         for name in names:
             self.say(name)

@@ -1,4 +1,6 @@
-"""The tasks of the comparison: data, karat's coreset, and the error of a model trained on some weighted rows."""
+"""The tasks of the comparison: data, karat's coreset, and the error of a model trained on some
+weighted rows.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,8 @@ class Task:
     title: str
     views: Views
     build: Callable[[], Choice]  # builds karat's coreset: indices and weights
-    # from indices and weights to the relative error of the model's parameters against those of all rows, and the excess of its
-    # loss on all rows over the minimum (NaN for models without a loss)
+    # from indices and weights to the relative error of the model's parameters against those of all
+    # rows, and the excess of its loss on all rows over the minimum (NaN for models without a loss)
     error: Callable[[Indices, Array], tuple[float, float]]
 
 
@@ -67,16 +69,27 @@ def regression(p: int, X: Array, y: Array, title: str) -> Task:
 
     def error(index: Indices, weights: Array) -> tuple[float, float]:
         found = train(X[index], y[index], weights)
-        return difference(found, expected), max(0.0, loss(found) / least - 1.0)  # a negative excess is rounding
+        # a negative excess is rounding
+        return difference(found, expected), max(0.0, loss(found) / least - 1.0)
 
     affine = np.column_stack([np.ones(len(y)), table])
-    # The largest share of a row in an l_p loss is at most its leverage among the monomials of degree p/2.
-    views = Views(table, leverage_scores(affine[:, :-1]), leverage_scores(products(table, p // 2)), products(table, p)[:, 1:])
+    # The largest share of a row in an l_p loss is at most its leverage among the monomials of
+    # degree p/2.
+    views = Views(
+        table,
+        leverage_scores(affine[:, :-1]),
+        leverage_scores(products(table, p // 2)),
+        products(table, p)[:, 1:],
+    )
     return Task(title, views, lambda: choice(karat.coreset(X, y, problem)), error)
 
 
-def latent(X: Array, problem: Any, learner: Any, components: Callable[[Any], Array], title: str) -> Task:
-    """Make a task of a latent-variable model; every sampler is given the whitening of the full data."""
+def latent(
+    X: Array, problem: Any, learner: Any, components: Callable[[Any], Array], title: str
+) -> Task:
+    """Make a task of a latent-variable model; every sampler is given the whitening of the full
+    data.
+    """
     core = karat.coreset(X, problem=problem)
     with real_data():
         expected = components(learner().fit(X))
@@ -86,7 +99,9 @@ def latent(X: Array, problem: Any, learner: Any, components: Callable[[Any], Arr
         merged = np.bincount(place, weights).astype(float)
         with real_data():
             try:
-                found = learner().fit_coreset(replace(core, indices=rows, weights=merged, X=X[rows]))
+                found = learner().fit_coreset(
+                    replace(core, indices=rows, weights=merged, X=X[rows])
+                )
             except InputError:  # the rows have too few components
                 return float("nan"), float("nan")
         return relative_error(expected, components(found)), float("nan")
@@ -94,18 +109,23 @@ def latent(X: Array, problem: Any, learner: Any, components: Callable[[Any], Arr
     sample, _ = read_sample(X, problem, None, None)
     kernel = problem.known_kernel(core.maps)
     rows = sample.rows(problem.reader(core.maps, problem.keep), kernel.columns)
-    features = kernel.features(rows.take(np.arange(len(X)), np.zeros(rows.columns)))[:, :-1]  # the last one is the constant
+    # the last one is the constant
+    features = kernel.features(rows.take(np.arange(len(X)), np.zeros(rows.columns)))[:, :-1]
     views = Views(standardised(X), leverage_scores(X - X.mean(axis=0)), lightweight(X), features)
     return Task(title, views, lambda: choice(karat.coreset(X, problem=problem)), error)
 
 
 def regression_rows(settings: Settings, columns: int) -> tuple[Array, Array, str]:
-    """Draw 10,000 rows of Covertype, Elevation against other numeric columns; synthetic rows if it is missing."""
+    """Draw 10,000 rows of Covertype, Elevation against other numeric columns; synthetic rows if it
+    is missing.
+    """
     rng = np.random.default_rng(0)
     try:
         table = settings.source.covertype()
     except MissingDataError:
-        X = rng.standard_normal((ROWS, columns)) @ (np.eye(columns) + 0.5 * rng.standard_normal((columns, columns)))
+        X = rng.standard_normal((ROWS, columns)) @ (
+            np.eye(columns) + 0.5 * rng.standard_normal((columns, columns))
+        )
         return X, X.sum(axis=1) + rng.standard_t(5, ROWS), "made-up rows"
     table = table[rng.permutation(len(table))[:ROWS], :10]
     return table[:, 1 : 1 + columns], table[:, 0], "Covertype"
@@ -132,12 +152,18 @@ TASKS: dict[str, Callable[[Settings], Task]] = {
     "ridge": lambda settings: _regression(settings, 2, 9, "ridge regression"),
     "l4": lambda settings: _regression(settings, 4, 3, "l_4 regression"),
     "mixture": lambda _: latent(
-        mixtures.synthetic(), problems.GaussianMixture(3), lambda: models.GaussianMixture(3),
-        lambda model: np.asarray(model.means_), "mixture, k = 3, d = 30, synthetic",
+        mixtures.synthetic(),
+        problems.GaussianMixture(3),
+        lambda: models.GaussianMixture(3),
+        lambda model: np.asarray(model.means_),
+        "mixture, k = 3, d = 30, synthetic",
     ),
     "topics": _topics,
     "ica": lambda _: latent(
-        ica.signals(ROWS, np.random.default_rng(2))[0], ica.MODEL.problem(), ica.MODEL.learner, ica.MODEL.components,
+        ica.signals(ROWS, np.random.default_rng(2))[0],
+        ica.MODEL.problem(),
+        ica.MODEL.learner,
+        ica.MODEL.components,
         "independent components, k = 4, synthetic",
     ),
-}  # fmt: skip
+}

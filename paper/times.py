@@ -1,7 +1,10 @@
-"""Running times against the theorems: O(n d^2 + d^8 log n) for ridge regression, O(n k^3 + k^12 log n) for latent models.
+"""Running times against the theorems:
 
-O() has no constant.  The theorem's curve is drawn with the smallest constant for which it bounds the measured times of the
-paper's algorithm as printed, or of karat where that is not run.  Only its shape is meaningful.
+O(n d^2 + d^8 log n) for ridge regression, O(n k^3 + k^12 log n) for latent models.
+
+O() has no constant.  The theorem's curve is drawn with the smallest constant for which it bounds
+the measured times of the paper's algorithm as printed, or of karat where that is not run.  Only its
+shape is meaningful.
 """
 
 from __future__ import annotations
@@ -43,7 +46,9 @@ def mixture_data(n: int, k: int, d: int = 20) -> Array:
 def squares(X: Array, y: Array) -> Array:
     """The matrix of all products of two columns, which the literal algorithm takes as input."""
     D = np.column_stack([X, y])
-    return np.column_stack([D[:, a] * D[:, b] for a, b in combinations_with_replacement(range(D.shape[1]), 2)])
+    return np.column_stack(
+        [D[:, a] * D[:, b] for a, b in combinations_with_replacement(range(D.shape[1]), 2)]
+    )
 
 
 def measured(values: Sequence[int], job: Callable[[int], Callable[[], Any]]) -> Curve:
@@ -51,7 +56,9 @@ def measured(values: Sequence[int], job: Callable[[int], Callable[[], Any]]) -> 
     return list(values), [seconds(job(value), enough=0.3, runs=5) for value in values]
 
 
-def regression_curves(values: Sequence[int], most: int, shape: Callable[[int], tuple[int, int]]) -> dict[str, Curve]:
+def regression_curves(
+    values: Sequence[int], most: int, shape: Callable[[int], tuple[int, int]]
+) -> dict[str, Curve]:
     """Time two methods of karat, and the literal algorithm up to ``most``."""
     problem = LeastSquares(fit_intercept=False)
 
@@ -74,7 +81,9 @@ def regression_curves(values: Sequence[int], most: int, shape: Callable[[int], t
     }
 
 
-def latent_curves(values: Sequence[int], shape: Callable[[int], tuple[int, int]]) -> dict[str, Curve]:
+def latent_curves(
+    values: Sequence[int], shape: Callable[[int], tuple[int, int]]
+) -> dict[str, Curve]:
     """Time karat on Gaussian mixtures."""
 
     def job(value: int) -> Callable[[], Any]:
@@ -86,9 +95,14 @@ def latent_curves(values: Sequence[int], shape: Callable[[int], tuple[int, int]]
 
 
 def with_theorem(curves: dict[str, Curve], law: Callable[[int], float]) -> dict[str, Curve]:
-    """Add the theorem's curve, the lowest that bounds the literal algorithm, or karat if that was not run."""
+    """Add the theorem's curve, the lowest that bounds the literal algorithm, or karat if that was
+    not run.
+    """
     values = curves["karat"][0]
-    scale = max(taken / law(value) for value, taken in zip(*curves.get(LITERAL, curves["karat"]), strict=True))
+    scale = max(
+        taken / law(value)
+        for value, taken in zip(*curves.get(LITERAL, curves["karat"]), strict=True)
+    )
     return curves | {THEOREM: (values, [scale * law(value) for value in values])}
 
 
@@ -96,22 +110,32 @@ def slope(curve: Curve) -> float:
     """The exponent of a curve, fitted from its middle to its end."""
     values, taken = (np.log(np.array(part, dtype=float)) for part in curve)
     half = len(values) // 2
-    return float(np.polyfit(values[half:], taken[half:], 1)[0]) if len(values) - half > 1 else float("nan")
+    return (
+        float(np.polyfit(values[half:], taken[half:], 1)[0])
+        if len(values) - half > 1
+        else float("nan")
+    )
 
 
 def draw(parts: dict[str, tuple[str, dict[str, Curve]]]) -> Any:
     drawing = new_drawing(11, 7.6)
-    for panel, (title, (variable, curves)) in zip(drawing.subplots(2, 2).ravel(), parts.items(), strict=True):
+    for panel, (title, (variable, curves)) in zip(
+        drawing.subplots(2, 2).ravel(), parts.items(), strict=True
+    ):
         for name, (values, taken) in curves.items():
             theorem = name == THEOREM
             style = (
-                {"linestyle": "--", "color": "black"} if theorem else {"marker": "o", "markersize": 4, "color": COLOURS[name]}
+                {"linestyle": "--", "color": "black"}
+                if theorem
+                else {"marker": "o", "markersize": 4, "color": COLOURS[name]}
             )
             panel.loglog(values, taken, label=name, **style)
         top = max(max(taken) for name, (_, taken) in curves.items() if name != THEOREM)
         low = min(min(taken) for _, taken in curves.values())
         if variable != "n":
-            panel.set_xticks(curves["karat"][0], [str(value) for value in curves["karat"][0]], minor=False)
+            panel.set_xticks(
+                curves["karat"][0], [str(value) for value in curves["karat"][0]], minor=False
+            )
             panel.minorticks_off()
         finish(panel, title, xlabel=variable, ylabel="seconds", ylim=(low / 3, 30 * top))
         panel.legend(frameon=False, fontsize=8)
@@ -120,24 +144,36 @@ def draw(parts: dict[str, tuple[str, dict[str, Curve]]]) -> Any:
 
 def run(settings: Settings) -> Experiment:
     quick = settings.quick
-    n_values = [1000, 10_000, 100_000] if quick else [1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000]
+    n_values = (
+        [1000, 10_000, 100_000]
+        if quick
+        else [1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000]
+    )
     d_values = [2, 4, 8] if quick else [2, 3, 4, 6, 8, 12, 16, 24, 32]
     k_values = [2, 3, 4] if quick else [2, 3, 4, 6, 8, 12, 16]
     N = 20_000  # rows, where they are fixed
     cases: dict[str, tuple[str, Callable[[], dict[str, Curve]], Callable[[int], float]]] = {
         "squared loss, d = 6: time against n": (
-            "n", lambda: regression_curves(n_values, 100_000, lambda n: (n, 6)), lambda n: n * 6**2 + 6**8 * np.log(n)
+            "n",
+            lambda: regression_curves(n_values, 100_000, lambda n: (n, 6)),
+            lambda n: n * 6**2 + 6**8 * np.log(n),
         ),
         f"squared loss, n = {N:,}: time against d": (
-            "d", lambda: regression_curves(d_values, 12, lambda d: (N, d)), lambda d: N * d**2 + d**8 * np.log(N)
+            "d",
+            lambda: regression_curves(d_values, 12, lambda d: (N, d)),
+            lambda d: N * d**2 + d**8 * np.log(N),
         ),
         "mixture, k = 4, d = 20: time against n": (
-            "n", lambda: latent_curves(n_values, lambda n: (n, 4)), lambda n: n * 4**3 + 4**12 * np.log(n)
+            "n",
+            lambda: latent_curves(n_values, lambda n: (n, 4)),
+            lambda n: n * 4**3 + 4**12 * np.log(n),
         ),
         f"mixture, n = {N:,}, d = 20: time against k": (
-            "k", lambda: latent_curves(k_values, lambda k: (N, k)), lambda k: N * k**3 + k**12 * np.log(N)
+            "k",
+            lambda: latent_curves(k_values, lambda k: (N, k)),
+            lambda k: N * k**3 + k**12 * np.log(N),
         ),
-    }  # fmt: skip
+    }
     parts: dict[str, tuple[str, dict[str, Curve]]] = {}
     with real_data():
         for title, (variable, curves, law) in cases.items():
@@ -157,12 +193,18 @@ def run(settings: Settings) -> Experiment:
     return Experiment(
         "Running times against the theorems",
         [
-            "Time to build a coreset, against n and against d or k. Dashed lines are the theorems' O(n d^2 + d^8 log n) and "
-            "O(n k^3 + k^12 log n), with the smallest constant for which they bound the measured times; only their shape is "
-            "meaningful.",
-            "In n, the time of karat grows at most linearly, as in the theorems. In d and k it stays far below their d^8 and "
-            "k^12, which come from one singular value decomposition per removed point. karat eliminates all points in one "
-            "blocked factorisation, O(n d^2 + d^6) and O(n k^3 + k^9); even these powers are not reached in the range shown.",
+            (
+                "Time to build a coreset, against n and against d or k. Dashed lines are the"
+                " theorems' O(n d^2 + d^8 log n) and O(n k^3 + k^12 log n), with the smallest"
+                " constant for which they bound the measured times; only their shape is meaningful."
+            ),
+            (
+                "In n, the time of karat grows at most linearly, as in the theorems. In d and k it"
+                " stays far below their d^8 and k^12, which come from one singular value"
+                " decomposition per removed point. karat eliminates all points in one blocked"
+                " factorisation, O(n d^2 + d^6) and O(n k^3 + k^9); even these powers are not"
+                " reached in the range shown."
+            ),
         ],
         [
             Table(
@@ -175,8 +217,10 @@ def run(settings: Settings) -> Experiment:
         ],
         [Figure("times", "Running times", draw(parts))],
         [
-            "The theorem on latent models omits the second moment, its eigenvectors and the projection, O(n d^2 + d^3 + n d "
-            "k), which take most of the time here (d = 20).",
+            (
+                "The theorem on latent models omits the second moment, its eigenvectors and the"
+                " projection, O(n d^2 + d^3 + n d k), which take most of the time here (d = 20)."
+            ),
             "The literal algorithm and the tree run up to n = 100,000 and d = 12 only.",
         ],
     )

@@ -1,4 +1,7 @@
-"""Data sets by tag.  Every data set is made from a fixed seed, and each tag is one way in which real data is unpleasant."""
+"""Data sets by tag.
+
+Every data set is made from a fixed seed, and each tag is one way in which real data is unpleasant.
+"""
 
 from __future__ import annotations
 

@@ -136,8 +136,27 @@ def trend(rng, n, c):
 HOSTILE: dict[str, Callable[[np.random.Generator, int, int], Group]] = {
     f.__name__: f
     for f in (
-        normal, far_from_zero, scales, cauchy, pareto, lognormal, collinear, nearly_collinear, constant, several_constants,
-        nearly_constant, all_rows_equal, duplicates, zeros_and_ones, one_hot, whole_numbers, weights_of_many_magnitudes,
-        one_heavy_weight, one_huge_row, rare_column, extreme, trend,
+        normal,
+        far_from_zero,
+        scales,
+        cauchy,
+        pareto,
+        lognormal,
+        collinear,
+        nearly_collinear,
+        constant,
+        several_constants,
+        nearly_constant,
+        all_rows_equal,
+        duplicates,
+        zeros_and_ones,
+        one_hot,
+        whole_numbers,
+        weights_of_many_magnitudes,
+        one_heavy_weight,
+        one_huge_row,
+        rare_column,
+        extreme,
+        trend,
     )
-}  # fmt: skip
+}

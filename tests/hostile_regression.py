@@ -1,4 +1,6 @@
-"""Regression data that spoiled absorbed coresets, each from a fixed seed; ``REFUTED`` are those that 0.1.0 called exact."""
+"""Regression data that spoiled absorbed coresets, each from a fixed seed; ``REFUTED`` are those
+that 0.1.0 called exact.
+"""
 
 from __future__ import annotations
 

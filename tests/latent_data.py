@@ -11,7 +11,9 @@ class Truth(dict):
 
 def draw(cumulative, rng):
     """One index per row of cumulative probabilities."""
-    return np.minimum((rng.random(len(cumulative))[:, None] >= cumulative).sum(axis=1), cumulative.shape[1] - 1)
+    return np.minimum(
+        (rng.random(len(cumulative))[:, None] >= cumulative).sum(axis=1), cumulative.shape[1] - 1
+    )
 
 
 def make_mixture(n=20_000, d=8, k=4, spherical=False, seed=0):
@@ -55,10 +57,16 @@ def make_chain(n=60_000, lengths=None, gaussian=False, seed=2):
     if gaussian:
         means, variances = 2 * rng.standard_normal((3, 6)), np.array([0.2, 0.5, 0.9])
         X = means[states] + np.sqrt(variances[states])[:, None] * rng.standard_normal((n, 6))
-        return Truth(X=X, lengths=lengths, states=states, means=means, variances=variances, start=start)
+        return Truth(
+            X=X, lengths=lengths, states=states, means=means, variances=variances, start=start
+        )
     emissions = rng.dirichlet(np.full(7, 0.5), size=3)
     return Truth(
-        X=draw(emissions.cumsum(axis=1)[states], rng), lengths=lengths, states=states, emissions=emissions, start=start
+        X=draw(emissions.cumsum(axis=1)[states], rng),
+        lengths=lengths,
+        states=states,
+        emissions=emissions,
+        start=start,
     )
 
 
@@ -74,7 +82,11 @@ def make_views(n=20_000, seed=3):
 def make_sources(n=20_000, seed=4):
     rng = np.random.default_rng(seed)
     H = np.column_stack(
-        [rng.laplace(size=(n, 2)) / np.sqrt(2), rng.uniform(-1, 1, n) * np.sqrt(3), rng.exponential(size=n) - 1]
+        [
+            rng.laplace(size=(n, 2)) / np.sqrt(2),
+            rng.uniform(-1, 1, n) * np.sqrt(3),
+            rng.exponential(size=n) - 1,
+        ]
     )
     A = rng.standard_normal((4, 4))
     return Truth(X=H @ A.T + 5.0, A=A, H=H)
@@ -83,24 +95,33 @@ def make_sources(n=20_000, seed=4):
 CASES = {
     "mixture": ("GaussianMixture", (4,), {}, make_mixture, ("means_", "weights_", "covariances_")),
     "mixture, own variances": (
-        "GaussianMixture", (4,), {"variances": "spherical"}, lambda: make_mixture(spherical=True),
+        "GaussianMixture",
+        (4,),
+        {"variances": "spherical"},
+        lambda: make_mixture(spherical=True),
         ("means_", "weights_", "covariances_"),
     ),
     "single topic": ("SingleTopic", (4,), {}, make_topics, ("topics_", "weights_")),
     "dirichlet": (
-        "LatentDirichlet", (4,), {"alpha0": 1.5}, lambda: make_topics(alpha=[0.2, 0.3, 0.4, 0.6], length=30),
+        "LatentDirichlet",
+        (4,),
+        {"alpha0": 1.5},
+        lambda: make_topics(alpha=[0.2, 0.3, 0.4, 0.6], length=30),
         ("topics_", "alpha_"),
     ),
     "chain": ("HiddenMarkov", (3,), {}, make_chain, ("emissionprob_", "transmat_", "startprob_")),
     "chain, gaussian": (
-        "HiddenMarkov", (3,), {"emissions": "gaussian"}, lambda: make_chain(lengths=[97, 3, 400] * 60, gaussian=True),
+        "HiddenMarkov",
+        (3,),
+        {"emissions": "gaussian"},
+        lambda: make_chain(lengths=[97, 3, 400] * 60, gaussian=True),
         ("means_", "covars_", "transmat_", "startprob_"),
     ),
     "views": ("MultiView", (3,), {}, make_views, ("means_", "weights_")),
     "sources": ("ICA", (4,), {}, make_sources, ("mixing_", "components_", "kurtosis_")),
-}  # fmt: skip
-# rows kept: conic mode A, B, C (math: binom(k+2,3) (+k), binom(k+3,3) (+k), ...)
-# About the mean the tensor holds all moments up to the third in k - 1 dimensions, and the total weight.
+}
+# rows kept: conic mode A, B, C (math: binom(k+2,3) (+k), binom(k+3,3) (+k), ...) About the mean the
+# tensor holds all moments up to the third in k - 1 dimensions, and the total weight.
 SIZES = {
     "mixture": (20, 20, 55),
     "mixture, own variances": (24, 24, 58),

@@ -35,12 +35,18 @@ class Case:
         self.n = len(self.views[0])
         names = [[f"v{i}_{j}" for j in range(view.shape[1])] for i, view in enumerate(self.views)]
         self.columns = names if len(names) == 3 else names[0]
-        columns = {n: c for ns, view in zip(names, self.views, strict=True) for n, c in zip(ns, view.T, strict=True)}
+        columns = {
+            n: c
+            for ns, view in zip(names, self.views, strict=True)
+            for n, c in zip(ns, view.T, strict=True)
+        }
         rng = np.random.default_rng(3)
         columns["w"] = self.weights = rng.random(self.n) * (rng.random(self.n) > 0.1)
         columns["id"] = np.arange(self.n) + 10**6
         if self.lengths:
-            columns["seq"] = [f"s{i}" for i in np.repeat(np.arange(len(truth.lengths)), truth.lengths)]
+            columns["seq"] = [
+                f"s{i}" for i in np.repeat(np.arange(len(truth.lengths)), truth.lengths)
+            ]
         self.table = pa.table(columns)
         self.sequence = {"sequence": "seq"} if self.lengths else {}
         self.roles = {"columns": self.columns} | self.sequence
@@ -57,9 +63,19 @@ class Case:
     def windows(self):
         """First rows of the samples, found one by one."""
         if not self.lengths:
-            return np.flatnonzero(self.X.sum(axis=1) >= 3) if "opic" in self.name or "Dir" in self.name else np.arange(self.n)
+            return (
+                np.flatnonzero(self.X.sum(axis=1) >= 3)
+                if "opic" in self.name or "Dir" in self.name
+                else np.arange(self.n)
+            )
         starts = np.cumsum([0, *self.lengths["lengths"][:-1]])
-        return np.array([s + t for s, long in zip(starts, self.lengths["lengths"], strict=True) for t in range(long - 2)])
+        return np.array(
+            [
+                s + t
+                for s, long in zip(starts, self.lengths["lengths"], strict=True)
+                for t in range(long - 2)
+            ]
+        )
 
     def rows_at(self, indices):
         """What a coreset should hold of the samples at these rows."""
@@ -73,9 +89,15 @@ case_of = cache(Case)
 
 def flat(model, name):
     value = getattr(model, name)
-    return np.concatenate([np.ravel(v) for v in value]) if isinstance(value, tuple) else np.ravel(value)
+    return (
+        np.concatenate([np.ravel(v) for v in value])
+        if isinstance(value, tuple)
+        else np.ravel(value)
+    )
 
 
 def parameter_error(one, two, names):
     """Largest difference of a parameter, relative to its largest entry."""
-    return max(np.abs(flat(one, n) - flat(two, n)).max() / np.abs(flat(one, n)).max() for n in names)
+    return max(
+        np.abs(flat(one, n) - flat(two, n)).max() / np.abs(flat(one, n)).max() for n in names
+    )

@@ -1,6 +1,8 @@
-"""The claim of synthetic rows, judged in rational arithmetic over all queries, and what every coreset of them says of itself.
+"""The claim of synthetic rows, judged in rational arithmetic over all queries, and what every
+coreset of them says of itself.
 
-The claim is about squares of affine forms of all columns, targets among them (``tests/torture/claim.py`` has the judge).
+The claim is about squares of affine forms of all columns, targets among them
+(``tests/torture/claim.py`` has the judge).
 """
 
 from __future__ import annotations
@@ -28,10 +30,19 @@ def worst_ratio(core, X, y=None, weights=None, groups=None) -> float:
     found, claim = [0.0], core.certificate
     for label in labels:
         rows = np.flatnonzero(u > 0 if label is None else (np.asarray(groups) == label) & (u > 0))
-        some = np.arange(len(kept)) if label is None else np.flatnonzero(np.asarray(core.groups) == label)
+        some = (
+            np.arange(len(kept))
+            if label is None
+            else np.flatnonzero(np.asarray(core.groups) == label)
+        )
         alone = core.verbatim[some]
-        both = [np.column_stack([table.astype(float), target, w]) for table, target, w in
-                ((X[rows], Y[rows], u[rows]), (kept[some[alone]], own[some[alone]], core.weights[some[alone]]))]  # fmt: skip
+        both = [
+            np.column_stack([table.astype(float), target, w])
+            for table, target, w in (
+                (X[rows], Y[rows], u[rows]),
+                (kept[some[alone]], own[some[alone]], core.weights[some[alone]]),
+            )
+        ]
         apart = places(*both)
         assert apart is not None, "a row that is called verbatim is no row of the data"
         judge = Claim(X[rows], Y[rows] if Y.size else None, u[rows], 2, affine=True)

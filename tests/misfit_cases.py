@@ -1,4 +1,6 @@
-"""How often the learners notice that a model does not fit; benchmarks/misfit.py measures it at full size."""
+"""How often the learners notice that a model does not fit; benchmarks/misfit.py measures it at full
+size.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Data of latent-variable models that follow them, and data that do not: eight kinds of misfit for every family."""
+"""Data of latent-variable models that follow them, and data that do not: eight kinds of misfit for
+every family.
+"""
 
 from __future__ import annotations
 
@@ -147,7 +149,13 @@ def _apart(rng, count, d):
     """Means of states of which every three can be told apart."""
     while True:
         means = 2 * rng.standard_normal((count, d))
-        if min(np.linalg.svd(means[:m] - means[:m].mean(axis=0), compute_uv=False)[m - 2] for m in (2, 3, 4)) > 2.0:
+        if (
+            min(
+                np.linalg.svd(means[:m] - means[:m].mean(axis=0), compute_uv=False)[m - 2]
+                for m in (2, 3, 4)
+            )
+            > 2.0
+        ):
             return means
 
 
@@ -191,7 +199,8 @@ def chain(kind, n, rng, d=5):
 def symbols(kind, n, rng, d=7):
     """Symbols of a Markov chain."""
     states = _hidden(kind, n, rng)
-    laws = 0.85 * np.eye(4, d) + 0.15 * rng.dirichlet(np.full(d, 1.0), size=4)  # every state has a symbol of its own
+    # every state has a symbol of its own
+    laws = 0.85 * np.eye(4, d) + 0.15 * rng.dirichlet(np.full(d, 1.0), size=4)
     if kind == "two chains in turn":
         states = states + 0
         other = 0.85 * np.eye(4, d, 3) + 0.15 * rng.dirichlet(np.full(d, 1.0), size=4)
@@ -223,7 +232,10 @@ def topics(kind, n, rng, k=3, d=15, length=20, alpha=None):
     if alpha is not None:
         shares = rng.dirichlet(np.full(count, alpha), size=n)
     if kind == "correlated topics":
-        raw = np.exp(rng.standard_normal((n, 1)) * np.array([1.5, 1.5, -1.5]) + 0.5 * rng.standard_normal((n, 3)))
+        raw = np.exp(
+            rng.standard_normal((n, 1)) * np.array([1.5, 1.5, -1.5])
+            + 0.5 * rng.standard_normal((n, 3))
+        )
         shares = raw / raw.sum(axis=1, keepdims=True)
     laws = shares @ words
     if kind == "law drifts":
@@ -241,19 +253,31 @@ def topics(kind, n, rng, k=3, d=15, length=20, alpha=None):
             again = rng.random(n) < 0.3
             drawn[again, t] = drawn[again, t - 1]
     if kind == "pairs of words":  # every second word is the partner of the one before
-        drawn[:, 1::2] = np.where(rng.random(drawn[:, 1::2].shape) < 0.4, (drawn[:, ::2] + 1) % d, drawn[:, 1::2])
-    return np.bincount((np.arange(n)[:, None] * d + drawn).ravel(), minlength=n * d).reshape(n, d).astype(float)
+        drawn[:, 1::2] = np.where(
+            rng.random(drawn[:, 1::2].shape) < 0.4, (drawn[:, ::2] + 1) % d, drawn[:, 1::2]
+        )
+    return (
+        np.bincount((np.arange(n)[:, None] * d + drawn).ravel(), minlength=n * d)
+        .reshape(n, d)
+        .astype(float)
+    )
 
 
 def dirichlet(kind, n, rng):
     """Word counts of documents that mix topics, alpha_0 = 1.2; the learner is told 1.2."""
-    return topics(kind, n, rng, length=40, alpha=0.4 * {"alpha0 x 4": 4.0, "alpha0 / 4": 0.25}.get(kind, 1.0))
+    return topics(
+        kind, n, rng, length=40, alpha=0.4 * {"alpha0 x 4": 4.0, "alpha0 / 4": 0.25}.get(kind, 1.0)
+    )
 
 
 def sources(kind, n, rng):
     """Mixed independent sources."""
     H = np.column_stack(
-        [rng.laplace(size=(n, 2)) / np.sqrt(2), rng.uniform(-1, 1, n) * np.sqrt(3), rng.exponential(size=n) - 1]
+        [
+            rng.laplace(size=(n, 2)) / np.sqrt(2),
+            rng.uniform(-1, 1, n) * np.sqrt(3),
+            rng.exponential(size=n) - 1,
+        ]
     )
     if kind == "common spread":
         H = H * np.exp(0.4 * rng.standard_normal((n, 1)))

@@ -1,10 +1,11 @@
 """Independent judges.  Nothing here calls the engine.
 
-A power loss is homogeneous of degree p in *base variables* B: the columns, the target if there is one, and the constant 1 if
-the problem has an intercept.  All judges work on whitened base variables ``W = B A`` with ``W' diag(u) W = I``: every query
-on B is a query on W and the other way round, and there its loss can be evaluated to rounding.  The map is applied in extended
-precision to shifted columns (a shift is allowed where 1 is a base variable), so that the judge itself is accurate to about
-1e-19 times the condition number.
+A power loss is homogeneous of degree p in *base variables* B: the columns, the target if there is
+one, and the constant 1 if the problem has an intercept.  All judges work on whitened base variables
+``W = B A`` with ``W' diag(u) W = I``: every query on B is a query on W and the other way round, and
+there its loss can be evaluated to rounding.  The map is applied in extended precision to shifted
+columns (a shift is allowed where 1 is a base variable), so that the judge itself is accurate to
+about 1e-19 times the condition number.
 """
 
 from __future__ import annotations
@@ -71,7 +72,9 @@ def whiten(table: np.ndarray, weights: np.ndarray, affine: bool) -> White:
 
 
 def square_error(white: White, core: np.ndarray, core_weights: np.ndarray) -> float:
-    """Worst relative loss error over every query, degree 2: generalised eigenvalues of the two Gram matrices."""
+    """Worst relative loss error over every query, degree 2: generalised eigenvalues of the two Gram
+    matrices.
+    """
     W = white(core)
     G = (W * core_weights.astype(wide)[:, None]).T @ W
     return float(np.abs(np.linalg.eigvalsh((G - np.eye(white.rank)).astype(float))).max())
@@ -80,19 +83,25 @@ def square_error(white: White, core: np.ndarray, core_weights: np.ndarray) -> fl
 class PowerJudge:
     """Loss of degree p at thousands of adversarial queries, in whitened coordinates.
 
-    Random directions at many ratios of scale; coordinate axes, of which the last are the small singular directions of the base;
-    minimisers of the loss and their neighbours; and, per coreset, directions that annihilate as many kept rows as possible,
-    where its loss rests on the fewest rows.
+    Random directions at many ratios of scale; coordinate axes, of which the last are the small
+    singular directions of the base; minimisers of the loss and their neighbours; and, per coreset,
+    directions that annihilate as many kept rows as possible, where its loss rests on the fewest
+    rows.
     """
 
-    def __init__(self, white: White, table: np.ndarray, weights: np.ndarray, p: int, count: int = 3000) -> None:
+    def __init__(
+        self, white: White, table: np.ndarray, weights: np.ndarray, p: int, count: int = 3000
+    ) -> None:
         self.white, self.weights, self.p, self.count = white, weights, p, count
         self.W = np.asarray(white(table), dtype=float)
         rng = np.random.default_rng(0)
         r = white.rank
         found = [np.eye(r), rng.standard_normal((r, count // 2))]
-        found.append(rng.standard_normal((r, count // 2)) * 10.0 ** rng.uniform(-3, 3, (r, count // 2)))
-        axes = np.linalg.pinv(white.map.astype(float))  # how each base variable reads in whitened coordinates
+        found.append(
+            rng.standard_normal((r, count // 2)) * 10.0 ** rng.uniform(-3, 3, (r, count // 2))
+        )
+        # how each base variable reads in whitened coordinates
+        axes = np.linalg.pinv(white.map.astype(float))
         functionals = np.column_stack([axes, np.eye(r), rng.standard_normal((r, 8))])[
             :, : None if count > 1000 else axes.shape[1]
         ]
@@ -117,7 +126,9 @@ class PowerJudge:
         r = self.white.rank
         if r > 1 and len(kept) >= r - 1:
             rng = np.random.default_rng(1)
-            rows = np.array([rng.choice(len(kept), r - 1, replace=False) for _ in range(self.count // 10)])
+            rows = np.array(
+                [rng.choice(len(kept), r - 1, replace=False) for _ in range(self.count // 10)]
+            )
             Q = _unit(np.linalg.svd(kept[rows])[2][:, -1].T)
             worst = max(worst, self._compare(kept, core_weights, Q, *self._loss(Q)))
         return worst
@@ -155,7 +166,12 @@ def minimiser(W: np.ndarray, weights: np.ndarray, p: int, c: np.ndarray) -> np.n
 def monomials(W: np.ndarray, p: int) -> np.ndarray:
     """All monomials of degree p of the columns, one product after the other."""
     W = np.asarray(W, dtype=float)
-    return np.column_stack([np.prod(W[:, list(t)], axis=1) for t in combinations_with_replacement(range(W.shape[1]), p)])
+    return np.column_stack(
+        [
+            np.prod(W[:, list(t)], axis=1)
+            for t in combinations_with_replacement(range(W.shape[1]), p)
+        ]
+    )
 
 
 def rank(features: np.ndarray, weights: np.ndarray, total: bool) -> int:
@@ -173,7 +189,9 @@ def rank(features: np.ndarray, weights: np.ndarray, total: bool) -> int:
         weighted = sla.qr(weighted, mode="r", check_finite=False)[0][: weighted.shape[1]]
     s = np.linalg.svd(weighted, compute_uv=False)
     s = s / s[0]
-    assert not ((s > 3e-12) & (s < 3e-11)).any(), f"the rank is not clear: singular values {s[(s > 1e-13) & (s < 1e-9)]}"
+    assert not ((s > 3e-12) & (s < 3e-11)).any(), (
+        f"the rank is not clear: singular values {s[(s > 1e-13) & (s < 1e-9)]}"
+    )
     return int((s > 1e-11).sum())
 
 
@@ -184,12 +202,16 @@ def solve_ridge(X, y, weights, alpha, intercept):
     middle = weights @ y / total if intercept else 0.0
     root = np.sqrt(weights)
     stacked = np.vstack([root[:, None] * (X - centre), np.sqrt(alpha) * np.eye(X.shape[1])])
-    coef = np.linalg.lstsq(stacked, np.concatenate([root * (y - middle), np.zeros(X.shape[1])]), rcond=None)[0]
+    coef = np.linalg.lstsq(
+        stacked, np.concatenate([root * (y - middle), np.zeros(X.shape[1])]), rcond=None
+    )[0]
     return coef, (middle - centre @ coef) if intercept else 0.0
 
 
 def solve_power(X, y, weights, p, alpha, intercept):
-    """Minimise ``sum u (x.w + b - y)^p + alpha sum |w|^p`` on all rows, by Newton in extended precision."""
+    """Minimise ``sum u (x.w + b - y)^p + alpha sum |w|^p`` on all rows, by Newton in extended
+    precision.
+    """
     n, d = X.shape
     size = np.sqrt((X**2).mean(axis=0)).astype(wide)
     Z = X.astype(wide) / size
@@ -265,9 +287,11 @@ def nnls_exists(features: np.ndarray, target: np.ndarray) -> float:
 
 
 def programme_exists(features: np.ndarray, target: np.ndarray, rows=slice(None)) -> bool:
-    """Whether a linear programme finds non-negative weights on some of these rows that meet the target.
+    """Whether a linear programme finds non-negative weights on some of these rows that meet the
+    target.
 
-    Stated in orthonormal coordinates of the features' span: solvers drop the small coefficients of anything else.
+    Stated in orthonormal coordinates of the features' span: solvers drop the small coefficients of
+    anything else.
     """
     size = np.linalg.norm(features, axis=0)
     size[size == 0] = 1.0

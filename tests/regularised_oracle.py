@@ -3,10 +3,11 @@
     f(z) = sum_i u_i (d_i . z)^p + alpha sum_a |w_a|^p       z = (w, [b,] -1) or any multiple of it
     g(z) = sum_c w_c (d_c . z)^p + alpha sum_a |w_a|^p + C(w, -1)
 
-Degree 2: rows of the regulariser, ``sqrt(alpha) e_a``, are stacked below the data; this is made orthonormal by QR and three
-more rounds in extended precision.  There f = |q|^2, so the worst relative error is an eigenvalue.  Higher degrees: many
-queries in the same coordinates, random ones at many scales, those that annihilate kept rows, and the worst found so far moved
-about.  A search, so what it finds is below the true error.
+Degree 2: rows of the regulariser, ``sqrt(alpha) e_a``, are stacked below the data; this is made
+orthonormal by QR and three more rounds in extended precision.  There f = |q|^2, so the worst
+relative error is an eigenvalue.  Higher degrees: many queries in the same coordinates, random ones
+at many scales, those that annihilate kept rows, and the worst found so far moved about.  A search,
+so what it finds is below the true error.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ def base(X, y, intercept):
 
 
 def _frame(D, u, alpha, p, d):
-    """Coordinates z = A q in which ``sum u/U (d.z)^2 + (alpha/U)^(2/p) |w|^2`` is |q|^2; also D A, without cancellation."""
+    """Coordinates z = A q in which ``sum u/U (d.z)^2 + (alpha/U)^(2/p) |w|^2`` is |q|^2; also D A,
+    without cancellation.
+    """
     U = u.sum()
     penalty = (wide(alpha) / U) ** (wide(2) / p)
     rows = np.zeros((d, D.shape[1]), dtype=wide)
@@ -54,7 +57,9 @@ def absorbed_error(X, y, core, alpha, p, intercept, weights=None, queries=4000):
     u = (np.ones(len(y)) if weights is None else np.asarray(weights)).astype(wide)
     D, d = base(X, y, intercept), np.shape(X)[1]
     K, w = base(*core.arrays(), intercept), core.weights.astype(wide)
-    if intercept:  # the constant takes up a shift of the others, which a correction of the highest degree does not see
+    # the constant takes up a shift of the others, which a correction of the highest degree does not
+    # see
+    if intercept:
         shift = u @ D / u.sum()
         shift[d] = 0
         D, K = D - shift, K - shift
@@ -67,7 +72,9 @@ def absorbed_error(X, y, core, alpha, p, intercept, weights=None, queries=4000):
         E += outer.T @ (_symmetric(correction, d + 1) / U) @ outer
         return float(np.abs(np.linalg.eigvalsh(E.astype(float))).max())
     sets = list(combinations_with_replacement(range(d + 1), p))
-    orders = np.array([factorial(p) // prod(factorial(t.count(v)) for v in set(t)) for t in sets], dtype=wide)
+    orders = np.array(
+        [factorial(p) // prod(factorial(t.count(v)) for v in set(t)) for t in sets], dtype=wide
+    )
     scale = orders * correction.delta.astype(wide) / U
     indices = np.array(sets)
     assert np.array_equal(indices, correction.sets)

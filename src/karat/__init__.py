@@ -1,7 +1,7 @@
 """karat: accurate (lossless) coresets.
 
-A data set of n rows becomes a handful of rows with positive weights, its own or made ones, on which a model trains to exactly
-the same answer.
+A data set of n rows becomes a handful of rows with positive weights, its own or made ones, on which
+a model trains to exactly the same answer.
 """
 
 import importlib
@@ -43,7 +43,8 @@ __all__ = [
     "verify_files",
 ]
 
-# Names are imported when they are first used: the command line answers at once, and extras are not needed before their time.
+# Names are imported when they are first used: the command line answers at once, and extras are not
+# needed before their time.
 _HOMES = {
     "_core.certify": ["Certificate"],
     "_core.coreset": ["Coreset", "coreset", "load"],

@@ -23,7 +23,13 @@ from karat._cluster.partitions import PartitionPass, labels_as_text, positions, 
 from karat._cluster.sketches import finish, last_pass, two_passes
 from karat._core.coreset import Coreset
 from karat._core.synthetic import RowChoice, RowKind, Verbatim, check_rows_argument
-from karat._data.arguments import check_mergeable, check_taken, column_problem, column_roles, refuse_sequence
+from karat._data.arguments import (
+    check_mergeable,
+    check_taken,
+    column_problem,
+    column_roles,
+    refuse_sequence,
+)
 from karat.errors import InputError, check_whole
 from karat.io.layout import Layout
 from karat.problems import Problem
@@ -62,19 +68,22 @@ def coreset(
     problem : Problem, optional
         As in :func:`karat.coreset`.  Latent-variable problems read the data twice.
     columns : list of str, optional
-        The features of a data frame; by default all columns that have no other role.  For MultiView, three lists.
+        The features of a data frame; by default all columns that have no other role.  For
+        MultiView, three lists.
     sample_weight, groups
         Columns of a data frame; for an array, Dask arrays of shape (n,).
     key : str, optional
-        A column of a data frame that identifies rows.  Without one the keys are ``partition:offset``.
+        A column of a data frame that identifies rows.  Without one the keys are
+        ``partition:offset``.
     on_missing : {"error", "drop"}
         What to do with rows of a data frame that lack a value.
     rows, verbatim : str
-        As in :func:`karat.coreset`: "real" or "synthetic" rows, and what to do about rows that would be kept as they are.
+        As in :func:`karat.coreset`: "real" or "synthetic" rows, and what to do about rows that
+        would be kept as they are.
     random_state : int
     sequence
-        For HiddenMarkov: a column (for an array, a Dask array) that names the sequence of every row.  A sequence must lie in
-        one partition, its rows one after the other.
+        For HiddenMarkov: a column (for an array, a Dask array) that names the sequence of every
+        row.  A sequence must lie in one partition, its rows one after the other.
     compute : bool
         False: nothing is computed, a :class:`dask.delayed.Delayed` is returned.
 
@@ -87,18 +96,24 @@ def coreset(
     if isinstance(problem, Latent):
         check_rows_argument(rows, problem, "auto", verbatim)
         check_taken(problem, y=target, groups=groups)
-        return _of_latent(data, problem, columns, sample_weight, sequence, key, on_missing, random_state, compute)
+        return _of_latent(
+            data, problem, columns, sample_weight, sequence, key, on_missing, random_state, compute
+        )
     refuse_sequence(problem, sequence)
     if is_dask_frame(data):
         problem = column_problem(problem, labels_as_text(target, list(data.columns)))
-        layout = _frame_layout(data, problem, (target, columns, sample_weight, groups, key, None), on_missing)
+        layout = _frame_layout(
+            data, problem, (target, columns, sample_weight, groups, key, None), on_missing
+        )
         work = last_pass(check_mergeable(problem), layout, random_state, choice)
         task, parts = _frame_messages(data, work)
     elif isinstance(data, Array):
         _refuse_names(columns, key, on_missing)
         problem = column_problem(problem, None if target is None else "y")
         aligned = _aligned({"x": data}, {"y": target, "weight": sample_weight, "group": groups})
-        task, parts = _array_messages(aligned, last_pass(check_mergeable(problem), None, random_state, choice))
+        task, parts = _array_messages(
+            aligned, last_pass(check_mergeable(problem), None, random_state, choice)
+        )
     else:
         raise _wrong_kind(data)
     core = delayed(finish, pure=False)(task, tree(task, parts), NAME)
@@ -110,7 +125,12 @@ def frame_schema(data: Any) -> pa.Schema:
     if not is_dask_frame(data):
         raise _wrong_kind(data, "a Dask data frame")
     kinds = ((str(name), kind) for name, kind in zip(data.columns, data.dtypes, strict=True))
-    return pa.schema([(name, pa.float64() if getattr(kind, "kind", "O") in "fiub" else pa.string()) for name, kind in kinds])
+    return pa.schema(
+        [
+            (name, pa.float64() if getattr(kind, "kind", "O") in "fiub" else pa.string())
+            for name, kind in kinds
+        ]
+    )
 
 
 def messages(data: Any, work: PartitionPass) -> list[bytes]:
@@ -130,7 +150,9 @@ def _frame_messages(data: Any, work: PartitionPass) -> tuple[Delayed, list[Any]]
     return task, [delayed(part_of_frame, pure=False)(task, number, part) for number, part in parts]
 
 
-def _array_messages(aligned: list[dict[str, Any]], work: PartitionPass) -> tuple[Delayed, list[Any]]:
+def _array_messages(
+    aligned: list[dict[str, Any]], work: PartitionPass
+) -> tuple[Delayed, list[Any]]:
     """The same for the chunks of arrays."""
     task = delayed(work, pure=False, traverse=False)
     return task, [task.part_of_arrays(number, arrays) for number, arrays in enumerate(aligned)]
@@ -150,7 +172,10 @@ def _wrong_kind(data: Any, wanted: str = "a Dask data frame or array") -> InputE
     kind, remedy = type(data).__name__, "use karat.coreset"
     if isinstance(data, Delayed):
         kind = "Delayed"
-        remedy = "make a frame of it by dask.dataframe.from_delayed, or an array by dask.array.from_delayed"
+        remedy = (
+            "make a frame of it by dask.dataframe.from_delayed, or an array by"
+            " dask.array.from_delayed"
+        )
     elif hasattr(data, "npartitions") and hasattr(data, "to_frame"):
         remedy = "make a frame of it by to_frame()"
     elif hasattr(data, "npartitions") and hasattr(data, "to_dataframe"):
@@ -161,16 +186,24 @@ def _wrong_kind(data: Any, wanted: str = "a Dask data frame or array") -> InputE
 
 
 def _refuse_names(columns: Any, key: Any, on_missing: str) -> None:
-    given = {"columns": columns, "key": key, "on_missing": None if on_missing == "error" else on_missing}
+    given = {
+        "columns": columns,
+        "key": key,
+        "on_missing": None if on_missing == "error" else on_missing,
+    }
     for name, value in given.items():
         if value is not None:
             raise InputError(f"{name} is for data frames; an array has no column names.")
 
 
 def _frame_layout(data: Any, problem: Problem, named: Sequence[Any], on_missing: str) -> Layout:
-    """How the rows of a data frame are read; ``named`` are the columns that :func:`column_roles` takes."""
+    """How the rows of a data frame are read; ``named`` are the columns that :func:`column_roles`
+    takes.
+    """
     labels = list(data.columns)
-    roles = column_roles(problem, *(labels_as_text(one, labels) for one in named)).among([str(label) for label in labels])
+    roles = column_roles(problem, *(labels_as_text(one, labels) for one in named)).among(
+        [str(label) for label in labels]
+    )
     return Layout.of(problem, roles, None, on_missing)
 
 
@@ -179,7 +212,10 @@ def partitions(data: Any, wanted: list[str]) -> list[Any]:
     labels = list(data.columns)
     twice = [label for i, label in enumerate(labels) if label in labels[:i]]
     if twice:  # Dask itself cannot choose among such columns
-        raise InputError(f"{labels.count(twice[0])} columns of the data are called {str(twice[0])!r}; rename them.")
+        raise InputError(
+            f"{labels.count(twice[0])} columns of the data are called {str(twice[0])!r}; rename"
+            " them."
+        )
     return list(data[[labels[i] for i in positions(wanted, labels)]].to_delayed())
 
 
@@ -192,10 +228,15 @@ def part_of_frame(work: PartitionPass, number: int, frame: Any) -> bytes:
 
 
 def _aligned(tables: dict[str, Any], others: dict[str, Any]) -> list[dict[str, Any]]:
-    """The chunks of rows of some arrays, the first of which decides where rows are cut; None stands for no array."""
+    """The chunks of rows of some arrays, the first of which decides where rows are cut; None stands
+    for no array.
+    """
     (name, X), *more = tables.items()
     if X.ndim not in (1, 2):
-        raise InputError(f"data has {X.ndim} dimensions; it must be a table of rows and columns.", argument="data")
+        raise InputError(
+            f"data has {X.ndim} dimensions; it must be a table of rows and columns.",
+            argument="data",
+        )
     X = X if X.ndim == 1 else X.rechunk({1: -1})
     columns = {name: list(np.ravel(X.to_delayed()))}
     for name, other in [*more, *others.items()]:
@@ -204,29 +245,39 @@ def _aligned(tables: dict[str, Any], others: dict[str, Any]) -> list[dict[str, A
             continue
         said = ARGUMENTS[name]
         if not isinstance(other, Array):
-            raise InputError(f"{said} must be a Dask array with as many rows as the data, not a {type(other).__name__}.")
+            raise InputError(
+                f"{said} must be a Dask array with as many rows as the data, not a"
+                f" {type(other).__name__}."
+            )
         if np.isnan(X.shape[0]) or np.isnan(other.shape[0]):
-            raise InputError(f"The rows of the data or of {said} are not counted; call compute_chunk_sizes() on both first.")
+            raise InputError(
+                f"The rows of the data or of {said} are not counted; call compute_chunk_sizes() on"
+                " both first."
+            )
         if other.ndim not in (1, 2) or other.shape[0] != X.shape[0]:
-            raise InputError(f"{said} must be a Dask array with as many rows as the data, {X.shape[0]}.")
+            raise InputError(
+                f"{said} must be a Dask array with as many rows as the data, {X.shape[0]}."
+            )
         chunks = (X.chunks[0],) if other.ndim == 1 else (X.chunks[0], -1)
         columns[name] = list(np.ravel(other.rechunk(chunks).to_delayed()))
     return [dict(zip(columns, chunk, strict=True)) for chunk in zip(*columns.values(), strict=True)]
 
 
 def _of_latent(
-    data: Any, problem: Latent, columns: Any, sample_weight: Any, sequence: Any, key: str | None, on_missing: str,
-    random_state: int, compute: bool,
+    data: Any, problem: Latent, columns: Any, sample_weight: Any, sequence: Any, key: str | None,
+    on_missing: str, random_state: int, compute: bool,
 ) -> Coreset | Delayed:  # fmt: skip
     """The coreset of a latent-variable problem.
 
-    One pass is computed after the other: in one graph partitions would wait for the second pass in memory.  Where the passes
-    are to be computed later, they are a task that starts tasks.
+    One pass is computed after the other: in one graph partitions would wait for the second pass in
+    memory.  Where the passes are to be computed later, they are a task that starts tasks.
     """
     views = data if isinstance(data, tuple | list) else (data,)
     layout = None
     if is_dask_frame(data):
-        layout = _frame_layout(data, problem, (None, columns, sample_weight, None, key, sequence), on_missing)
+        layout = _frame_layout(
+            data, problem, (None, columns, sample_weight, None, key, sequence), on_missing
+        )
         widths = layout.roles.widths
         run = partial(messages, data)
     elif all(isinstance(view, Array) for view in views) and len(views) == problem.input_tables:
@@ -234,7 +285,11 @@ def _of_latent(
         _refuse_names(columns, key, on_missing)
         named = {f"{VIEW}{i}_": view for i, view in enumerate(views)}
         aligned = _aligned(named, {"weight": sample_weight, "sequence": sequence})
-        widths = tuple(1 if view.ndim == 1 else int(view.shape[1]) for view in views) if len(views) == 3 else None
+        widths = (
+            tuple(1 if view.ndim == 1 else int(view.shape[1]) for view in views)
+            if len(views) == 3
+            else None
+        )
         run = partial(_run_on_arrays, aligned)
     else:
         more = " (for MultiView a tuple of three arrays)" if problem.input_tables > 1 else ""

@@ -1,14 +1,16 @@
 """The errors that karat raises: each says what is wrong, where, and what to do.
 
-What a program may want to know about an error is in its fields, never only in its text.  Damaged and hostile files give one
-kind of error, whatever fails while they are read (:func:`reading`).
+What a program may want to know about an error is in its fields, never only in its text.  Damaged
+and hostile files give one kind of error, whatever fails while they are read (:func:`reading`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from numbers import Integral  # NumPy's whole numbers are registered; NumPy itself is not needed here
+
+# NumPy's whole numbers are registered; NumPy itself is not needed here
+from numbers import Integral
 
 
 class InputError(ValueError):
@@ -17,13 +19,21 @@ class InputError(ValueError):
     Parameters
     ----------
     message, remedy : str
-        What is wrong, and what to do, where another interface (the command line) says it in its own words.
+        What is wrong, and what to do, where another interface (the command line) says it in its own
+        words.
     argument, column, row : optional
-        The argument that is wrong or would help; the column and the first row of the data that cannot be used.
+        The argument that is wrong or would help; the column and the first row of the data that
+        cannot be used.
     """
 
     def __init__(
-        self, message: str, remedy: str = "", *, argument: str | None = None, column: str | None = None, row: int | None = None
+        self,
+        message: str,
+        remedy: str = "",
+        *,
+        argument: str | None = None,
+        column: str | None = None,
+        row: int | None = None,
     ) -> None:
         super().__init__(f"{message} {remedy}" if remedy else message)
         self.message, self.remedy = message, remedy
@@ -37,11 +47,15 @@ class UnknownLabelError(InputError, KeyError):
 
 
 class NotExactError(RuntimeError):
-    """An exact result could not be reached, or the request is for something a coreset does not keep."""
+    """An exact result could not be reached, or the request is for something a coreset does not
+    keep.
+    """
 
 
 class StorageError(OSError):
-    """A file could not be written (what was there before is unchanged), or what it holds cannot be believed."""
+    """A file could not be written (what was there before is unchanged), or what it holds cannot be
+    believed.
+    """
 
 
 class DamagedFileError(InputError, StorageError):
@@ -56,21 +70,26 @@ class MissingExtraError(ImportError):
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(
-            f"{what} needs an optional dependency: install it with  pip install 'karat[{extra}]'  (in a copy of the project, "
-            f"pip install '.[{extra}]')."
+            f"{what} needs an optional dependency: install it with  pip install 'karat[{extra}]' "
+            f" (in a copy of the project, pip install '.[{extra}]')."
         )
 
 
 def check_memory(memory: object) -> None:
     """Raise unless an argument says how many bytes may be used."""
     if isinstance(memory, bool) or not isinstance(memory, int) or memory < 10**6:
-        raise InputError(f"memory must be a whole number of at least 10**6 bytes, not {memory!r}.", argument="memory")
+        raise InputError(
+            f"memory must be a whole number of at least 10**6 bytes, not {memory!r}.",
+            argument="memory",
+        )
 
 
 def check_whole(name: str, value: object, least: int = 1) -> None:
     """Raise unless an argument is a whole number of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise InputError(f"{name} must be a whole number of at least {least}, not {value!r}.", argument=name)
+        raise InputError(
+            f"{name} must be a whole number of at least {least}, not {value!r}.", argument=name
+        )
 
 
 @contextmanager
@@ -89,7 +108,9 @@ def reading(name: str, what: str) -> Iterator[None]:
     except (InputError, NotExactError, MissingExtraError):  # they say what is wrong already
         raise
     except Exception as error:
-        raise DamagedFileError(f"{name} is not {what}, or it is damaged ({_brief(error)}).") from error
+        raise DamagedFileError(
+            f"{name} is not {what}, or it is damaged ({_brief(error)})."
+        ) from error
 
 
 def require(condition: bool, complaint: str) -> None:

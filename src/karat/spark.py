@@ -1,4 +1,6 @@
-"""Spark: partitions become sketches where they lie, by Arrow batches, in one job per pass; the driver merges their messages."""
+"""Spark: partitions become sketches where they lie, by Arrow batches, in one job per pass; the
+driver merges their messages.
+"""
 
 from __future__ import annotations
 
@@ -54,20 +56,24 @@ def coreset(
     df : pyspark.sql.DataFrame
     target : str or list of str, optional
     problem : Problem, optional
-        As in :func:`karat.coreset`.  Latent-variable problems read the data twice, any other problem once.
+        As in :func:`karat.coreset`.  Latent-variable problems read the data twice, any other
+        problem once.
     columns : list of str, optional
         The features; by default all columns that have no other role.  For MultiView, three lists.
     sample_weight, groups, key : str, optional
-        Columns with weights, with group labels, and with keys that identify rows.  Without a key column the keys are
-        ``partition:offset``, which point at rows as long as the plan of ``df`` gives the same partitions again.
+        Columns with weights, with group labels, and with keys that identify rows.  Without a key
+        column the keys are ``partition:offset``, which point at rows as long as the plan of ``df``
+        gives the same partitions again.
     on_missing : {"error", "drop"}
         What to do with rows that lack a value.
     rows, verbatim : str
-        As in :func:`karat.coreset`: "real" or "synthetic" rows, and what to do about rows that would be kept as they are.
+        As in :func:`karat.coreset`: "real" or "synthetic" rows, and what to do about rows that
+        would be kept as they are.
     random_state : int
     sequence : str, optional
-        For HiddenMarkov, a column that names the sequence of every row.  A sequence must lie in one partition, its rows one
-        after the other: ``df.repartition("sequence").sortWithinPartitions("sequence", "time")``.
+        For HiddenMarkov, a column that names the sequence of every row.  A sequence must lie in one
+        partition, its rows one after the other:
+        ``df.repartition("sequence").sortWithinPartitions("sequence", "time")``.
 
     Returns
     -------
@@ -79,7 +85,9 @@ def coreset(
     check_rows_argument(rows, problem, "auto", verbatim)
     if isinstance(problem, Latent):
         check_taken(problem, y=target, groups=groups)
-    roles = column_roles(problem, target, columns, sample_weight, groups, key, sequence).among(df.columns)
+    roles = column_roles(problem, target, columns, sample_weight, groups, key, sequence).among(
+        df.columns
+    )
     layout = Layout.of(problem, roles, None, on_missing)
     if isinstance(problem, Latent):
         return two_passes(partial(messages, df), problem, layout, roles.widths, random_state, NAME)
@@ -89,14 +97,23 @@ def coreset(
 
 def _check_frame(df: Any) -> None:
     if not hasattr(df, "mapInArrow"):
-        remedy = "make a Spark data frame of it by to_spark()" if hasattr(df, "to_spark") else "use karat.coreset"
+        remedy = (
+            "make a Spark data frame of it by to_spark()"
+            if hasattr(df, "to_spark")
+            else "use karat.coreset"
+        )
         raise InputError(f"df must be a Spark data frame, not {type(df).__name__}; {remedy}.")
 
 
 def frame_schema(df: Any) -> pa.Schema:
     """The columns of a Spark data frame, as numbers or text."""
     _check_frame(df)
-    return pa.schema([(field.name, pa.float64() if _holds_numbers(field.dataType) else pa.string()) for field in df.schema])
+    return pa.schema(
+        [
+            (field.name, pa.float64() if _holds_numbers(field.dataType) else pa.string())
+            for field in df.schema
+        ]
+    )
 
 
 def _holds_numbers(kind: DataType) -> bool:
@@ -106,7 +123,8 @@ def _holds_numbers(kind: DataType) -> bool:
 def messages(df: Any, work: PartitionPass) -> list[bytes]:
     """What the partitions have to say, by one job; joined here until few messages are left.
 
-    The number of partitions is known when the job has run: to ask for it before would compute the data another time.
+    The number of partitions is known when the job has run: to ask for it before would compute the
+    data another time.
     """
     assert work.layout is not None
     names, kinds = work.layout.columns, [field.dataType for field in df.schema]
@@ -114,18 +132,25 @@ def messages(df: Any, work: PartitionPass) -> list[bytes]:
     for name, i in zip(names, chosen, strict=True):
         if name in work.layout.numeric and not _holds_numbers(kinds[i]):
             raise InputError(
-                f"Column {name!r} has type {kinds[i].simpleString()}, which is not numeric; encode it or choose columns=."
+                f"Column {name!r} has type {kinds[i].simpleString()}, which is not numeric; encode"
+                " it or choose columns=."
             )
     plain = df.toDF(*(f"c{i}" for i in range(len(kinds)))).select(*(f"c{i}" for i in chosen))
-    rows = sorted(plain.mapInArrow(_worker(work, names), SCHEMA).collect(), key=lambda row: row["part"])
+    rows = sorted(
+        plain.mapInArrow(_worker(work, names), SCHEMA).collect(), key=lambda row: row["part"]
+    )
     for row in rows:
         if row["error"] is not None:
             raise pickle.loads(row["error"])
     return tree(work, [bytes(row["message"]) for row in rows])
 
 
-def _worker(work: PartitionPass, names: list[str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What a worker does; an error of karat's is sent as a value, because Spark tells the driver no more than its text."""
+def _worker(
+    work: PartitionPass, names: list[str]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What a worker does; an error of karat's is sent as a value, because Spark tells the driver no
+    more than its text.
+    """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         number = TaskContext.get().partitionId()
@@ -136,6 +161,8 @@ def _worker(work: PartitionPass, names: list[str]) -> Callable[[Iterator[pa.Reco
         except (InputError, NotExactError) as error:
             refusal = pickle.dumps(error)
         values = ([number], [message], [refusal])
-        yield pa.RecordBatch.from_arrays([pa.array(*pair) for pair in zip(values, ARROW.types, strict=True)], schema=ARROW)
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(*pair) for pair in zip(values, ARROW.types, strict=True)], schema=ARROW
+        )
 
     return run

@@ -33,19 +33,27 @@ class Result:
 
 def environment(**changes):
     fixed = {"OPENBLAS_NUM_THREADS": "1", "COLUMNS": "80", "TERM": "dumb"}
-    return {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")} | fixed | changes
+    return (
+        {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")}
+        | fixed
+        | changes
+    )
 
 
 def command(*arguments, env=None, **options):
     """Run ``karat`` with the arguments."""
     options = {"capture_output": True, "text": True, "timeout": 120} | options
-    done = subprocess.run([KARAT, *map(str, arguments)], env=environment(**(env or {})), check=False, **options)
+    done = subprocess.run(
+        [KARAT, *map(str, arguments)], env=environment(**(env or {})), check=False, **options
+    )
     return Result(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.fixture
 def inside(capsys):
-    """The same in this process, a second faster: for the many variants of what :func:`command` has shown to work."""
+    """The same in this process, a second faster: for the many variants of what :func:`command` has
+    shown to work.
+    """
 
     def call(*arguments):
         code = run_command([str(a) for a in arguments])
@@ -55,7 +63,9 @@ def inside(capsys):
 
 
 def refused(result, *words):
-    """One error message on standard error, exit code 2, nothing on standard output, no traceback."""
+    """One error message on standard error, exit code 2, nothing on standard output, no
+    traceback.
+    """
     assert result.code == 2, (result.out, result.err)
     assert result.out == ""
     assert result.err.startswith("Error: ")

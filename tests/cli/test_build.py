@@ -1,4 +1,6 @@
-"""karat build: every format, every option, against the same numbers computed by NumPy from the whole table."""
+"""karat build: every format, every option, against the same numbers computed by NumPy from the
+whole table.
+"""
 
 import json
 import os
@@ -20,7 +22,9 @@ def same_moments(core, full, weights=None):
     """Whether a weighted sum of products over kept rows is that over all rows, by NumPy."""
     kept = np.column_stack([*core.arrays()]) if core.y is not None else core.arrays()[0]
     expected = moments(full, np.ones(len(full)) if weights is None else weights)
-    return np.allclose(moments(kept, core.weights), expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
+    return np.allclose(
+        moments(kept, core.weights), expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max()
+    )
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +55,18 @@ def test_the_file_opens_in_any_tool_and_says_where_it_came_from(core, full):
 
 
 def test_the_table_for_people(data, tmp_path):
-    result = command("build", data / "rows.parquet", "-t", "y", "-o", tmp_path / "c.npz", "--problem", "ridge", "--alpha", "10")
+    result = command(
+        "build",
+        data / "rows.parquet",
+        "-t",
+        "y",
+        "-o",
+        tmp_path / "c.npz",
+        "--problem",
+        "ridge",
+        "--alpha",
+        "10",
+    )
     assert result.code == 0
     assert result.err == ""  # no progress bar where nobody sees it
     for words in (
@@ -70,8 +85,8 @@ def test_the_table_for_people(data, tmp_path):
 
 def test_weights_groups_and_keys(inside, data, table, full, tmp_path):
     result = inside(
-        "build", data / "all.parquet", "-t", "y", "--weight", "w", "--groups", "fold", "--key", "id", "--columns", "a,b",
-        "--columns", "c", "-o", tmp_path / "core.parquet",
+        "build", data / "all.parquet", "-t", "y", "--weight", "w", "--groups", "fold", "--key",
+        "id", "--columns", "a,b", "--columns", "c", "-o", tmp_path / "core.parquet",
     )  # fmt: skip
     assert result.code == 0, result.err
     core = karat.load(tmp_path / "core.parquet")
@@ -80,7 +95,9 @@ def test_weights_groups_and_keys(inside, data, table, full, tmp_path):
     for fold in np.unique(folds):
         inside = core.groups.astype(str) == fold
         expected = moments(full[folds == fold], weights[folds == fold])
-        np.testing.assert_allclose(moments(kept[inside], core.weights[inside]), expected, rtol=1e-9, atol=1e-8)
+        np.testing.assert_allclose(
+            moments(kept[inside], core.weights[inside]), expected, rtol=1e-9, atol=1e-8
+        )
     assert np.array_equal(core.keys.astype(int), core.indices + 7)
 
 
@@ -88,17 +105,39 @@ def test_missing_values_are_left_out_only_when_asked(inside, data, full, tmp_pat
     text = (data / "rows.csv").read_text().splitlines()
     text[5] = text[5].replace(text[5].split(",")[1], "", 1)
     (tmp_path / "gaps.csv").write_text("\n".join(text) + "\n")
-    done = inside("build", tmp_path / "gaps.csv", "-t", "y", "-o", tmp_path / "core.npz", "--on-missing", "drop", "--json")
+    done = inside(
+        "build",
+        tmp_path / "gaps.csv",
+        "-t",
+        "y",
+        "-o",
+        tmp_path / "core.npz",
+        "--on-missing",
+        "drop",
+        "--json",
+    )
     assert done.code == 0, done.err
     assert any("1 rows with missing values" in note for note in done.json["certificate"]["notes"])
     assert same_moments(karat.load(tmp_path / "core.npz"), np.delete(full, 4, axis=0))
-    people = inside("build", tmp_path / "gaps.csv", "-t", "y", "-o", tmp_path / "core.npz", "--on-missing", "drop")
+    people = inside(
+        "build",
+        tmp_path / "gaps.csv",
+        "-t",
+        "y",
+        "-o",
+        tmp_path / "core.npz",
+        "--on-missing",
+        "drop",
+    )
     assert "3,999 of 4,000 rows became 15" in people.out
     assert inside("train", tmp_path / "core.npz", "--check", tmp_path / "gaps.csv").code == 0
 
 
 PROBLEMS = {
-    "least-squares": (["--no-intercept", "--no-total-weight"], "LeastSquares(fit_intercept=False, total_weight=False)"),
+    "least-squares": (
+        ["--no-intercept", "--no-total-weight"],
+        "LeastSquares(fit_intercept=False, total_weight=False)",
+    ),
     "lp": (["--p", "4", "--alpha", "2"], "LpRegression(p=4, alpha=2.0)"),
     "ridge": (["--alpha", "1e3", "--absorb", "diagonal"], "Ridge(alpha=1000.0, absorb='diagonal')"),
     "moments": (["--degree", "3"], "Moments(degree=3)"),
@@ -111,7 +150,17 @@ PROBLEMS = {
 def test_every_problem(inside, name, data, full, tmp_path):
     options, described = PROBLEMS[name]
     target = ["-t", "y"] if name in ("least-squares", "lp", "ridge") else []
-    result = inside("build", data / "rows.parquet", *target, "--problem", name, *options, "-o", tmp_path / "core.npz", "--json")
+    result = inside(
+        "build",
+        data / "rows.parquet",
+        *target,
+        "--problem",
+        name,
+        *options,
+        "-o",
+        tmp_path / "core.npz",
+        "--json",
+    )
     assert result.code == 0, result.err
     assert result.json["problem"] == described
     core = karat.load(tmp_path / "core.npz")
@@ -121,10 +170,14 @@ def test_every_problem(inside, name, data, full, tmp_path):
     assert np.isclose(core.loss(query), expected, rtol=1e-9)
 
 
-def test_the_seed_changes_the_rows_and_a_second_build_replaces_the_first(inside, data, core, tmp_path):
+def test_the_seed_changes_the_rows_and_a_second_build_replaces_the_first(
+    inside, data, core, tmp_path
+):
     first = karat.load(core)
     (tmp_path / "core.parquet").write_bytes(core.read_bytes())
-    result = inside("build", data / "rows.parquet", "-t", "y", "--seed", "5", "-o", tmp_path / "core.parquet")
+    result = inside(
+        "build", data / "rows.parquet", "-t", "y", "--seed", "5", "-o", tmp_path / "core.parquet"
+    )
     assert result.code == 0, result.err
     second = karat.load(tmp_path / "core.parquet")
     assert not np.array_equal(first.indices, second.indices)
@@ -133,13 +186,32 @@ def test_the_seed_changes_the_rows_and_a_second_build_replaces_the_first(inside,
 
 def test_merge_is_the_coreset_of_the_union(inside, data, full, tmp_path):
     for i in (0, 1):
-        assert inside("build", data / "parts" / f"part-{i}.parquet", "-t", "y", "-o", tmp_path / f"{i}.parquet").code == 0
-    result = inside("merge", tmp_path / "0.parquet", tmp_path / "1.parquet", "-o", tmp_path / "both.parquet", "--json")
+        assert (
+            inside(
+                "build",
+                data / "parts" / f"part-{i}.parquet",
+                "-t",
+                "y",
+                "-o",
+                tmp_path / f"{i}.parquet",
+            ).code
+            == 0
+        )
+    result = inside(
+        "merge",
+        tmp_path / "0.parquet",
+        tmp_path / "1.parquet",
+        "-o",
+        tmp_path / "both.parquet",
+        "--json",
+    )
     assert result.code == 0, result.err
     assert result.json["rows_in"] == 2000
     assert same_moments(karat.load(tmp_path / "both.parquet"), full[:2000])
     people = inside("inspect", tmp_path / "both.parquet", "--rows", "2")
-    assert "part-0.parquet (1,000 rows), part-1.parquet (1,000 rows)" in " ".join(people.out.split())
+    assert "part-0.parquet (1,000 rows), part-1.parquet (1,000 rows)" in " ".join(
+        people.out.split()
+    )
 
 
 def test_inspect_shows_the_heaviest_rows(inside, core, numbers):
@@ -166,7 +238,9 @@ def test_plan_knows_files_and_sizes(inside, data):
     assert abs(rows / ROWS - 1) < 0.05
 
 
-def test_inspect_on_a_narrow_terminal_shows_the_target_and_names_what_it_hides(inside, core, monkeypatch):
+def test_inspect_on_a_narrow_terminal_shows_the_target_and_names_what_it_hides(
+    inside, core, monkeypatch
+):
     monkeypatch.setenv("COLUMNS", "48")
     shown = inside("inspect", core).out
     header = next(line for line in shown.splitlines() if line.lstrip().startswith("row "))

@@ -29,7 +29,19 @@ def cube(rows, inside, tmp_path):
 
 
 def test_the_installed_command(rows, tmp_path):
-    result = command("cube", "build", rows, "--by", "region", "--by", "day", "--target", "y", "-o", tmp_path / "c.parquet")
+    result = command(
+        "cube",
+        "build",
+        rows,
+        "--by",
+        "region",
+        "--by",
+        "day",
+        "--target",
+        "y",
+        "-o",
+        tmp_path / "c.parquet",
+    )
     assert result.code == 0, result.err
     assert "6,000 rows became 24 cells" in result.out
     assert "exact" in result.out
@@ -39,7 +51,9 @@ def test_the_installed_command(rows, tmp_path):
 
 def test_fit(cube, rows, inside):
     frame = pd.read_parquet(rows)
-    found = inside("cube", "fit", cube, "--by", "region", "--model", "ridge", "--alpha", "2", "--json").json
+    found = inside(
+        "cube", "fit", cube, "--by", "region", "--model", "ridge", "--alpha", "2", "--json"
+    ).json
     for region in ("EU", "US"):
         own = frame[frame.region == region]
         full = Ridge(2.0).fit(own[FEATURES], own.y)
@@ -48,10 +62,21 @@ def test_fit(cube, rows, inside):
     shown = inside("cube", "fit", cube, "--by", "region")
     assert "ols: 3 models of 6,000 rows" in shown.out
     assert "intercept" in shown.out
-    some = inside("cube", "fit", cube, "--where", "region=EU", "--where", "day=2026-01-21..2026-01-23", "--json").json
+    some = inside(
+        "cube",
+        "fit",
+        cube,
+        "--where",
+        "region=EU",
+        "--where",
+        "day=2026-01-21..2026-01-23",
+        "--json",
+    ).json
     own = frame[(frame.region == "EU") & (frame.day >= "2026-01-21") & (frame.day <= "2026-01-23")]
     full = LinearRegression().fit(own[FEATURES], own.y)
-    np.testing.assert_allclose([line["coefficient"] for line in some["coefficients"]][1:], full.coef_, rtol=1e-9)
+    np.testing.assert_allclose(
+        [line["coefficient"] for line in some["coefficients"]][1:], full.coef_, rtol=1e-9
+    )
     windows = inside("cube", "fit", cube, "--rolling", "day:3", "--by", "region", "--json").json
     assert len(windows["coefficients"]) == 3 * 6 * 4
 
@@ -88,7 +113,9 @@ def test_verify(cube, rows, inside, tmp_path):
     found = inside("cube", "verify", cube, fewer, "--json")
     assert found.code == 1
     assert len(found.json["extra"]) == 3
-    assert [one["day"] for one in found.json["differ"]] == [str(frame.day[7].date())] * (frame.day[7] != day)
+    assert [one["day"] for one in found.json["differ"]] == [str(frame.day[7].date())] * (
+        frame.day[7] != day
+    )
     assert inside("cube", "verify", cube, rows, "-o", output, "--memory", "100MB").code == 0
     assert karat.Cube.load(output).certificate().method == "verified on the full data"
     assert inside("cube", "verify", cube, rows, "-o", cube).code == 0  # in place
@@ -99,11 +126,20 @@ def test_verify(cube, rows, inside, tmp_path):
 
 def test_what_is_refused(cube, rows, inside, tmp_path):
     output = tmp_path / "c.parquet"
-    refused(inside("cube", "build", rows, "--by", "regoin", "-t", "y", "-o", output), "--by regoin", "did you mean region")
-    refused(inside("cube", "build", rows, "--by", "region", "-t", "y", "-o", rows), "is the data itself")
+    refused(
+        inside("cube", "build", rows, "--by", "regoin", "-t", "y", "-o", output),
+        "--by regoin",
+        "did you mean region",
+    )
+    refused(
+        inside("cube", "build", rows, "--by", "region", "-t", "y", "-o", rows), "is the data itself"
+    )
     refused(inside("cube", "build", "--by", "region", "-t", "y", "-o", output), "DATA")
     refused(inside("cube", "build", rows, "-t", "y", "-o", output), "--by")
-    refused(inside("cube", "build", rows, "--by", "region", "--groups", "day", "-t", "y", "-o", output), "--groups")
+    refused(
+        inside("cube", "build", rows, "--by", "region", "--groups", "day", "-t", "y", "-o", output),
+        "--groups",
+    )
     refused(inside("cube", "fit", cube, "--model", "ridge"), "needs --alpha")
     refused(inside("cube", "fit", cube, "--model", "ica"), "by label")
     refused(inside("cube", "fit", cube, "--where", "EU"), "LABEL=VALUE")

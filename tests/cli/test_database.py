@@ -20,9 +20,17 @@ def test_build_verify_and_report(table, inside, tmp_path):
     X = np.column_stack([table[name] for name in "abc"])
     assert karat.load(output).verify(X, table["y"].to_numpy()).ok
     assert inside("verify", output, "--sql", SELECT, "--database", shop).code == 0
-    assert inside("report", output, "--sql", SELECT, "--database", shop, "-o", tmp_path / "page.html").code == 0
+    assert (
+        inside(
+            "report", output, "--sql", SELECT, "--database", shop, "-o", tmp_path / "page.html"
+        ).code
+        == 0
+    )
     refused(inside("verify", output), "made from a query", "--sql")
     refused(inside("build", "--database", shop, "-t", "y", "-o", output), "--sql")
     refused(inside("build", "x.parquet", "--sql", SELECT, "-t", "y", "-o", output), "not both")
     refused(inside("build", "-t", "y", "-o", output), "DATA")
-    refused(inside("build", "--sql", "SELECT", "--database", shop, "-t", "y", "-o", output), "DuckDB refuses")
+    refused(
+        inside("build", "--sql", "SELECT", "--database", shop, "-t", "y", "-o", output),
+        "DuckDB refuses",
+    )

@@ -1,4 +1,6 @@
-"""Latent-variable models from files: built in two passes, trained, checked against all rows, verified."""
+"""Latent-variable models from files: built in two passes, trained, checked against all rows,
+verified.
+"""
 
 import numpy as np
 import pyarrow as pa
@@ -45,7 +47,10 @@ PROBLEMS = {
     "latent-dirichlet": (words, ["--k", "2", "--alpha0", "0.5"]),
     "ica": (sources, ["--k", "2"]),
     "hidden-markov": (chain, ["--k", "2", "--sequence", "run"]),
-    "multi-view": (views, ["--k", "2", "--view", "x0,x1,x2", "--view", "x3,x4,x5", "--view", "x6,x7,x8"]),
+    "multi-view": (
+        views,
+        ["--k", "2", "--view", "x0,x1,x2", "--view", "x3,x4,x5", "--view", "x6,x7,x8"],
+    ),
 }
 
 
@@ -58,12 +63,23 @@ def test_a_latent_model_from_files_is_that_of_all_rows(name, inside, tmp_path):
     if name == "hidden-markov":
         columns["run"] = np.repeat(np.arange(ROWS // 500), 500)
     pq.write_table(pa.table(columns), tmp_path / "rows.parquet", row_group_size=1000)
-    built = inside("build", tmp_path / "rows.parquet", "--problem", name, *options, "-o", tmp_path / "core.parquet", "--json")
+    built = inside(
+        "build",
+        tmp_path / "rows.parquet",
+        "--problem",
+        name,
+        *options,
+        "-o",
+        tmp_path / "core.parquet",
+        "--json",
+    )
     assert built.code == 0, built.err
     assert built.json["rows_kept"] < 20
     proof = inside("verify", tmp_path / "core.parquet", tmp_path / "rows.parquet", "--json")
     assert (proof.code, proof.json["data"]) == (0, "identical"), proof.out
-    trained = inside("train", tmp_path / "core.parquet", "--check", tmp_path / "rows.parquet", "--json")
+    trained = inside(
+        "train", tmp_path / "core.parquet", "--check", tmp_path / "rows.parquet", "--json"
+    )
     assert trained.code == 0, trained.err
     assert trained.json["check"]["rows"] == ROWS
     assert trained.json["check"]["relative"] < 1e-6
@@ -85,7 +101,12 @@ def test_latent_options_where_they_belong(inside, data, tmp_path):
     refused(inside(*line, "gaussian-mixture"), "--problem gaussian-mixture needs --k")
     refused(inside(*line, "latent-dirichlet", "--k", "2"), "needs --alpha0")
     refused(inside(*line, "multi-view", "--k", "2"), "needs --view three times")
-    refused(inside(*line, "ica", "--k", "2", "--view", "a", "--view", "b", "--view", "c"), "--view is for multi-view only")
-    refused(inside(*line, "ica", "--k", "2", "--sequence", "a"), "--sequence is for hidden-markov only")
+    refused(
+        inside(*line, "ica", "--k", "2", "--view", "a", "--view", "b", "--view", "c"),
+        "--view is for multi-view only",
+    )
+    refused(
+        inside(*line, "ica", "--k", "2", "--sequence", "a"), "--sequence is for hidden-markov only"
+    )
     refused(inside(*line, "mean", "--sequence", "a"), "--sequence is for hidden-markov only")
     refused(inside(*line, "gaussian-mixture", "--k", "9"), "cannot be told apart")

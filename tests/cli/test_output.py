@@ -14,7 +14,17 @@ def run(data, redirection, *line):
 
 
 def test_closed_output(data, tmp_path):
-    found = run(data, ">&-", "build", data / "rows.parquet", "-t", "y", "-o", tmp_path / "core.npz", "--json")
+    found = run(
+        data,
+        ">&-",
+        "build",
+        data / "rows.parquet",
+        "-t",
+        "y",
+        "-o",
+        tmp_path / "core.npz",
+        "--json",
+    )
     assert found.returncode == 2
     assert "Traceback" not in found.stderr
     assert "output is closed" in found.stderr
@@ -22,7 +32,12 @@ def test_closed_output(data, tmp_path):
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
 @pytest.mark.parametrize(
-    "line", [["inspect", "none.npz", "--json"], ["build", "none.csv", "-o", "c.npz", "--json"], ["--version"]]
+    "line",
+    [
+        ["inspect", "none.npz", "--json"],
+        ["build", "none.csv", "-o", "c.npz", "--json"],
+        ["--version"],
+    ],
 )
 def test_full_output(line, data):
     found = run(data, "> /dev/full", *line)
@@ -38,6 +53,21 @@ def test_no_command():
 
 
 def test_digest(inside, data, tmp_path):
-    found = inside("build", data / "rows.parquet", "-t", "y", "-o", tmp_path / "core.npz", "--digest", "sha256", "--json")
+    found = inside(
+        "build",
+        data / "rows.parquet",
+        "-t",
+        "y",
+        "-o",
+        tmp_path / "core.npz",
+        "--digest",
+        "sha256",
+        "--json",
+    )
     assert found.json["provenance"]["digest"]["algorithm"] == "sha256"
-    assert inside("build", data / "rows.parquet", "-t", "y", "-o", tmp_path / "d.npz", "--digest", "md5").code == 2
+    assert (
+        inside(
+            "build", data / "rows.parquet", "-t", "y", "-o", tmp_path / "d.npz", "--digest", "md5"
+        ).code
+        == 2
+    )

@@ -1,4 +1,6 @@
-"""karat regress: the table, its JSON, a saved coreset, and messages in the options of the command."""
+"""karat regress: the table, its JSON, a saved coreset, and messages in the options of the
+command.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,20 @@ def test_table_and_json(inside, data, table):
     import statsmodels.formula.api as smf
 
     frame = table.to_pandas()
-    full = smf.ols("y ~ a + C(hue)", frame).fit(cov_type="cluster", cov_kwds={"groups": frame["fold"]})
+    full = smf.ols("y ~ a + C(hue)", frame).fit(
+        cov_type="cluster", cov_kwds={"groups": frame["fold"]}
+    )
     shown = inside("regress", data / "all.parquet", "y ~ a + C(hue)", "--cov", "cluster:fold")
     assert shown.code == 0, shown.err
     assert shown.out.splitlines()[0].strip().startswith(f"Observations: {len(frame):,} (")
     assert "C(hue)[T.red]" in shown.out
-    found = inside("regress", data / "all.parquet", "y ~ a + C(hue)", "--cov", "cluster:fold", "--json").json
+    found = inside(
+        "regress", data / "all.parquet", "y ~ a + C(hue)", "--cov", "cluster:fold", "--json"
+    ).json
     assert found["clusters"] == 3
-    assert [row["std_error"] for row in found["coefficients"]] == pytest.approx(list(full.bse), rel=1e-9)
+    assert [row["std_error"] for row in found["coefficients"]] == pytest.approx(
+        list(full.bse), rel=1e-9
+    )
     assert found["model"]["aic"] == pytest.approx(full.aic, rel=1e-9)
 
 
@@ -35,7 +43,11 @@ def test_a_saved_coreset_answers_again(inside, data, tmp_path):
     shown = inside("inspect", core).out
     assert "y ~ a + C(hue)" in shown
     assert "nonrobust, HC0, HC1" in shown
-    assert inside("inspect", core, "--json").json["regression"]["tables"] == ["nonrobust", "HC0", "HC1"]
+    assert inside("inspect", core, "--json").json["regression"]["tables"] == [
+        "nonrobust",
+        "HC0",
+        "HC1",
+    ]
 
 
 def test_the_installed_command(data):
@@ -58,7 +70,9 @@ def test_messages(inside, data):
 
 def test_residuals(inside, data, tmp_path):
     core, rows = tmp_path / "core.parquet", data / "all.parquet"
-    found = inside("regress", rows, "y ~ a", "--residuals", "-o", core, "--json").json["residual_quantiles"]
+    found = inside("regress", rows, "y ~ a", "--residuals", "-o", core, "--json").json[
+        "residual_quantiles"
+    ]
     assert list(found.values()) == sorted(found.values())
     assert inside("regress", core, "--residuals", "--json").json["residual_quantiles"] == found
     assert "Residuals: min" in inside("regress", core).out

@@ -7,7 +7,9 @@ from cli.conftest import command, leftovers, refused
 
 
 def test_the_page_and_the_table(core, data, tmp_path):
-    result = command("report", core, "--data", data / "rows.parquet", "-o", tmp_path / "report.html")
+    result = command(
+        "report", core, "--data", data / "rows.parquet", "-o", tmp_path / "report.html"
+    )
     assert result.code == 0, result.err
     assert result.err == ""
     assert "4,000 rows, 15 kept" in result.out
@@ -29,7 +31,12 @@ def test_without_data(inside, core, tmp_path):
 
 def test_several_files_and_folders(inside, core, data, tmp_path):
     parts = [part for i in range(4) for part in ("--data", data / "parts" / f"part-{i}.parquet")]
-    for given in (parts, ["--data", data / "parts"], ["--data", data / "parts" / "*.parquet"], ["--data", data / "rows.csv"]):
+    for given in (
+        parts,
+        ["--data", data / "parts"],
+        ["--data", data / "parts" / "*.parquet"],
+        ["--data", data / "rows.csv"],
+    ):
         result = inside("report", core, *given, "-o", tmp_path / "report.html", "--json")
         assert result.code == 0, result.err
         assert result.json["verified"]["data"] == "identical"
@@ -40,7 +47,15 @@ def test_changed_data_is_exit_one_and_still_a_page(inside, core, data, tmp_path)
     y = rows["y"].to_numpy().copy()
     y[5] += 1.0
     pq.write_table(rows.set_column(3, "y", [y]), tmp_path / "changed.parquet")
-    result = inside("report", core, "--data", tmp_path / "changed.parquet", "-o", tmp_path / "report.html", "--json")
+    result = inside(
+        "report",
+        core,
+        "--data",
+        tmp_path / "changed.parquet",
+        "-o",
+        tmp_path / "report.html",
+        "--json",
+    )
     assert result.code == 1
     assert result.json["verified"]["data"] == "changed"
     assert "REFUTED" in (tmp_path / "report.html").read_text(encoding="utf-8")
@@ -75,7 +90,9 @@ def test_a_file_of_another_kind_is_not_replaced(inside, core, tmp_path):
 def test_help_has_an_example(inside):
     result = inside("report", "--help")
     assert result.code == 0
-    assert "karat report core.parquet --data data.parquet -o report.html" in " ".join(result.out.split())
+    assert "karat report core.parquet --data data.parquet -o report.html" in " ".join(
+        result.out.split()
+    )
 
 
 def test_the_rows_on_the_page_are_those_of_the_data(core, data, tmp_path, inside, numbers):

@@ -18,7 +18,18 @@ from cli.conftest import KARAT, command, environment, leftovers
 
 import karat
 
-COMMANDS = ["build", "train", "regress", "verify", "report", "inspect", "merge", "plan", "demo", "reproduce"]
+COMMANDS = [
+    "build",
+    "train",
+    "regress",
+    "verify",
+    "report",
+    "inspect",
+    "merge",
+    "plan",
+    "demo",
+    "reproduce",
+]
 
 
 @pytest.fixture(scope="module")
@@ -29,16 +40,33 @@ def slow(tmp_path_factory):
     names = [f"x{i}" for i in range(6)]
     columns = {name: rng.standard_normal(2_000_000) for name in names}
     pq.write_table(pa.table(columns), home / "rows.parquet", row_group_size=20_000)
-    return ["build", home / "rows.parquet", "--problem", "moments", "--degree", "3", "--memory", "3MB"]
+    return [
+        "build",
+        home / "rows.parquet",
+        "--problem",
+        "moments",
+        "--degree",
+        "3",
+        "--memory",
+        "3MB",
+    ]
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_leaves_nothing_half_written_and_a_checkpoint_resumes(number, code, slow, tmp_path):
+def test_a_signal_leaves_nothing_half_written_and_a_checkpoint_resumes(
+    number, code, slow, tmp_path
+):
     line = [*slow, "-o", tmp_path / "core.parquet", "--checkpoint", tmp_path / "run.npz"]
-    process = subprocess.Popen([KARAT, *map(str, line)], env=environment(), stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [KARAT, *map(str, line)], env=environment(), stderr=subprocess.PIPE, text=True
+    )
     deadline = time.monotonic() + 60
-    while not (tmp_path / "run.npz").exists() and process.poll() is None and time.monotonic() < deadline:
+    while (
+        not (tmp_path / "run.npz").exists()
+        and process.poll() is None
+        and time.monotonic() < deadline
+    ):
         time.sleep(0.01)
     assert process.poll() is None, "it ended before it could be stopped"
     process.send_signal(number)
@@ -70,7 +98,9 @@ def on_terminal(*arguments, **env):
     reader = threading.Thread(target=read)
     reader.start()
     settings = environment(TERM="xterm-256color", **env)
-    process = subprocess.run([KARAT, *map(str, arguments)], stdout=side, stderr=side, env=settings, check=False)
+    process = subprocess.run(
+        [KARAT, *map(str, arguments)], stdout=side, stderr=side, env=settings, check=False
+    )
     os.close(side)
     reader.join()
     os.close(main)
@@ -116,11 +146,13 @@ def test_every_command_has_help_with_an_example(name, inside):
 
 def test_help_imports_little():
     code = (
-        "import sys; from karat.cli.app import run_command\n"
-        "assert run_command(['--help']) == 0\n"
-        "print('LOADED', *[m for m in ('numpy', 'scipy', 'pyarrow', 'sklearn', 'pandas') if m in sys.modules])"
+        "import sys; from karat.cli.app import run_command\nassert run_command(['--help']) =="
+        " 0\nprint('LOADED', *[m for m in ('numpy', 'scipy', 'pyarrow', 'sklearn', 'pandas') if m"
+        " in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=False
+    )
     assert done.stdout.splitlines()[-1].strip() == "LOADED"
 
 

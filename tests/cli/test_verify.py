@@ -55,7 +55,9 @@ def test_one_changed_digit_is_seen_though_no_moment_moves(inside, core, numbers,
     assert people.code == 1
     for words in ("REFUTED", "CHANGED", "row 1,234 (touched.parquet row 1,234)"):
         assert words in people.out
-    assert "which now is" in " ".join(inside("verify", core, tmp_path / "touched.parquet", "--locate").out.split())
+    assert "which now is" in " ".join(
+        inside("verify", core, tmp_path / "touched.parquet", "--locate").out.split()
+    )
 
 
 def test_other_data_is_refuted_by_its_moments(inside, core, numbers, tmp_path):
@@ -81,7 +83,11 @@ def test_a_coreset_from_memory_needs_the_names_of_the_columns(inside, data, numb
     found = inside("verify", tmp_path / "memory.npz", data / "rows.parquet", "-t", "y", "--json")
     assert found.code == 0, found.err
     assert found.json["data"] == "unknown"
-    refused(inside("verify", tmp_path / "memory.npz", data / "rows.parquet"), "what its target is called", "add --target")
+    refused(
+        inside("verify", tmp_path / "memory.npz", data / "rows.parquet"),
+        "what its target is called",
+        "add --target",
+    )
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".parquet"])
@@ -92,8 +98,13 @@ def test_a_coreset_of_frames_knows_its_names(suffix, inside, data, numbers, tmp_
     result = inside("train", tmp_path / f"memory{suffix}", "--check", data / "rows.csv", "--json")
     assert result.code == 0, result.err
     assert result.json["check"]["same"]
-    karat.coreset(frame[["a", "b", "c"]], frame["y"], sample_weight=np.full(ROWS, 2.0)).save(tmp_path / f"weighted{suffix}")
-    refused(inside("train", tmp_path / f"weighted{suffix}", "--check", data / "rows.csv"), "does not say from which columns")
+    karat.coreset(frame[["a", "b", "c"]], frame["y"], sample_weight=np.full(ROWS, 2.0)).save(
+        tmp_path / f"weighted{suffix}"
+    )
+    refused(
+        inside("train", tmp_path / f"weighted{suffix}", "--check", data / "rows.csv"),
+        "does not say from which columns",
+    )
 
 
 @pytest.mark.parametrize("name", ["nowhere.parquet", "rows.arrow"])

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 
 NAMES = [
-    "a.b", "`q`", "a`b.c", "*", "a.*", " ", "  two  words ", "partition:offset", "partition:offset'", "1", "0.5", "None",
-    "éß漢", "select", "c0", "c1", "part", "message", "__index_level_0__", "weight", "x" * 300, "a\nb", "'", '"', "%s", "{}",
+    "a.b", "`q`", "a`b.c", "*", "a.*", " ", "  two  words ", "partition:offset",
+    "partition:offset'", "1", "0.5", "None", "éß漢", "select", "c0", "c1", "part", "message",
+    "__index_level_0__", "weight", "x" * 300, "a\nb", "'", '"', "%s", "{}",
 ]  # fmt: skip
 ROLES = ["feature", "target", "weight", "key"]
 N = 90
@@ -18,7 +19,9 @@ N = 90
 
 @dataclass
 class Odd:
-    """A source: a frame, the arguments of the coreset, and the words of its refusal (None: it must be exact)."""
+    """A source: a frame, the arguments of the coreset, and the words of its refusal (None: it must
+    be exact).
+    """
 
     name: str
     frame: pd.DataFrame
@@ -59,13 +62,41 @@ def with_arguments() -> list[Odd]:
             {"target": "y", "columns": "uv"},
             r"columns must be a list of names; did you mean \['uv'\]|list of",
         ),
-        ("a column twice", {"target": "y", "columns": ["u", "u", "v"]}, "'u' is named twice in columns"),
-        ("a target twice", {"target": ["y", "y"], "columns": ["u", "v"]}, "'y' is named twice in target"),
-        ("the target among the columns", {"target": "y", "columns": ["u", "v", "y"]}, "'y' is the target"),
-        ("a target that is a number", {"target": 3, "columns": ["u", "v"]}, "target must be the name of a column"),
-        ("a column that is a number", {"target": "y", "columns": ["u", 7]}, "columns must name columns of the data by text"),
-        ("a weight that is a number", {"target": "y", "sample_weight": 2.5}, "sample_weight must name columns"),
-        ("a weight of values", {"target": "y", "sample_weight": np.ones(N)}, "sample_weight must name columns"),
+        (
+            "a column twice",
+            {"target": "y", "columns": ["u", "u", "v"]},
+            "'u' is named twice in columns",
+        ),
+        (
+            "a target twice",
+            {"target": ["y", "y"], "columns": ["u", "v"]},
+            "'y' is named twice in target",
+        ),
+        (
+            "the target among the columns",
+            {"target": "y", "columns": ["u", "v", "y"]},
+            "'y' is the target",
+        ),
+        (
+            "a target that is a number",
+            {"target": 3, "columns": ["u", "v"]},
+            "target must be the name of a column",
+        ),
+        (
+            "a column that is a number",
+            {"target": "y", "columns": ["u", 7]},
+            "columns must name columns of the data by text",
+        ),
+        (
+            "a weight that is a number",
+            {"target": "y", "sample_weight": 2.5},
+            "sample_weight must name columns",
+        ),
+        (
+            "a weight of values",
+            {"target": "y", "sample_weight": np.ones(N)},
+            "sample_weight must name columns",
+        ),
         ("a key of values", {"target": "y", "key": np.arange(N)}, "key must name columns"),
         ("no columns", {"target": "y", "columns": []}, "No columns are left"),
         ("an unknown column", {"target": "y", "columns": ["u", "V"]}, "no column 'V'"),
@@ -85,7 +116,9 @@ def check_exact(core: Any, odd: Odd) -> None:
     X, y = core.arrays()
     kept = np.column_stack([np.ones(len(core)), X, y])
     full = (D * w[:, None]).T @ D
-    np.testing.assert_allclose((kept * core.weights[:, None]).T @ kept, full, rtol=0, atol=1e-11 * np.abs(full).max())
+    np.testing.assert_allclose(
+        (kept * core.weights[:, None]).T @ kept, full, rtol=0, atol=1e-11 * np.abs(full).max()
+    )
     assert core.certificate.ok
     assert core.n_rows == len(frame)
     if "key" in odd.options:

@@ -1,4 +1,6 @@
-"""Dask and Spark: the same coreset guarantees, rows that can be found again, few bytes, and workers that die."""
+"""Dask and Spark: the same coreset guarantees, rows that can be found again, few bytes, and workers
+that die.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ class TestDask:
         np.testing.assert_array_equal(found, core.indices)
 
     def test_weights_groups_and_keys(self, ddf, table):
-        core = karat.dask.coreset(ddf, "y", columns=COLUMNS, sample_weight="w", groups="g", key="id")
+        core = karat.dask.coreset(
+            ddf, "y", columns=COLUMNS, sample_weight="w", groups="g", key="id"
+        )
         check(core, table, table["w"].to_numpy(), groups_of(table))
         np.testing.assert_array_equal(core.keys, core.indices + 10**6)
 
@@ -81,7 +85,10 @@ class TestDask:
         w, g = table["w"].to_numpy(), groups_of(table)
         A = da.from_array(X, chunks=(3333, 3))
         core = karat.dask.coreset(
-            A, da.from_array(y, chunks=5000), sample_weight=da.from_array(w, chunks=777), groups=da.from_array(g, chunks=9999)
+            A,
+            da.from_array(y, chunks=5000),
+            sample_weight=da.from_array(w, chunks=777),
+            groups=da.from_array(g, chunks=9999),
         )
         check(core, table, w, g)
         assert karat.dask.coreset(A).verify(X).ok
@@ -90,7 +97,8 @@ class TestDask:
         frame = table.to_pandas()
         frame.loc[7, "b"] = np.nan
         ddf = dd.from_pandas(frame, npartitions=12)
-        ddf = ddf[(ddf["id"] < 10**6 + 8000) | (ddf["id"] >= 10**6 + 20_000)]  # whole partitions vanish
+        # whole partitions vanish
+        ddf = ddf[(ddf["id"] < 10**6 + 8000) | (ddf["id"] >= 10**6 + 20_000)]
         with pytest.raises(karat.InputError, match="Partition 0, row 7: column 'b' has no value"):
             karat.dask.coreset(ddf, "y", columns=COLUMNS)
         core = karat.dask.coreset(ddf, "y", columns=COLUMNS, on_missing="drop")
@@ -101,11 +109,25 @@ class TestDask:
         check(core, rest, weights)
 
     def test_provenance_and_hashes_are_those_of_files(self, ddf, table, folder):
-        core = karat.dask.coreset(ddf, "y", columns=COLUMNS, sample_weight="w", groups="g", key="id")
-        of_files = karat.coreset_files(folder, "y", columns=COLUMNS, sample_weight="w", groups="g", key="id").provenance
+        core = karat.dask.coreset(
+            ddf, "y", columns=COLUMNS, sample_weight="w", groups="g", key="id"
+        )
+        of_files = karat.coreset_files(
+            folder, "y", columns=COLUMNS, sample_weight="w", groups="g", key="id"
+        ).provenance
         told = core.provenance
         assert told["source"] == {"given": [], "files": []}
-        for name in ("karat", "target", "columns", "roles", "pipeline", "on_missing", "dropped", "problem", "seed"):
+        for name in (
+            "karat",
+            "target",
+            "columns",
+            "roles",
+            "pipeline",
+            "on_missing",
+            "dropped",
+            "problem",
+            "seed",
+        ):
             assert told[name] == of_files[name], name
         assert told["content"]["sums"] == of_files["content"]["sums"]
         assert told["content"]["parts"] == [len(part) for part in ddf.partitions]
@@ -115,7 +137,11 @@ class TestDask:
         with pytest.raises(karat.InputError, match="pass the source"):
             karat.verify_files(core)
         with pytest.raises(karat.InputError, match="count twice"):
-            core.merge(karat.coreset_files(folder, "y", columns=COLUMNS, sample_weight="w", groups="g", key="id"))
+            core.merge(
+                karat.coreset_files(
+                    folder, "y", columns=COLUMNS, sample_weight="w", groups="g", key="id"
+                )
+            )
 
     def test_changed_rows_are_found_by_their_partition(self, ddf, table, tmp_path):
         core = karat.dask.coreset(ddf, "y", columns=COLUMNS)
@@ -130,14 +156,21 @@ class TestDask:
 
     def test_hashes_of_arrays(self, table):
         X, y = arrays(table)
-        one, other = (karat.dask.coreset(da.from_array(X, chunks=(n, -1)), da.from_array(y, chunks=n)) for n in (3333, 5000))
+        one, other = (
+            karat.dask.coreset(da.from_array(X, chunks=(n, -1)), da.from_array(y, chunks=n))
+            for n in (3333, 5000)
+        )
         assert one.provenance["content"]["sums"] == other.provenance["content"]["sums"]
         with pytest.raises(karat.InputError, match="count twice"):
             one.merge(other)
 
     def test_few_bytes_travel(self, table):
         few, many = (
-            bytes_of(karat.dask.coreset(dd.from_pandas(make(n).to_pandas(), npartitions=10), "y", columns=COLUMNS))
+            bytes_of(
+                karat.dask.coreset(
+                    dd.from_pandas(make(n).to_pandas(), npartitions=10), "y", columns=COLUMNS
+                )
+            )
             for n in (5000, 100_000)
         )
         assert many < 1.1 * few < 10 * 30_000  # it does not depend on the rows
@@ -149,7 +182,10 @@ class TestDask:
             (lambda: karat.dask.coreset(ddf, "y", columns=["a", "g"]), "not numeric"),
             (lambda: karat.dask.coreset(ddf, "y", on_missing="x"), "on_missing"),
             (lambda: karat.dask.coreset(ddf, problem=P.LeastSquares()), "needs a target"),
-            (lambda: karat.dask.coreset(da.ones((9, 2)), columns=["a"]), "columns is for data frames"),
+            (
+                lambda: karat.dask.coreset(da.ones((9, 2)), columns=["a"]),
+                "columns is for data frames",
+            ),
             (lambda: karat.dask.coreset(da.ones((9, 2)), da.ones(8)), "as many rows"),
         ]:
             with pytest.raises(karat.InputError, match=words):
@@ -180,11 +216,18 @@ def slowly(frame):
 
 
 @pytest.mark.nightly
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
 def test_a_dask_worker_killed_while_it_works(table, tmp_path):
     distributed = pytest.importorskip("distributed")
     folder = write(table, tmp_path / "data", files=20)
-    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
+    options = {
+        "n_workers": 2,
+        "threads_per_worker": 1,
+        "processes": True,
+        "dashboard_address": ":0",
+    }
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
         ddf = dd.read_parquet(folder).map_partitions(slowly)
         victim = next(iter(client.run(os.getpid).values()))
@@ -197,11 +240,15 @@ def test_a_dask_worker_killed_while_it_works(table, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning")
+@pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning"
+)
 class TestSpark:
     def test_exact_with_offsets(self, spark, folder, table):
         df = spark.read.parquet(str(folder)).coalesce(1).repartitionByRange(12, "id")
-        core = karat.spark.coreset(df, "y", columns=COLUMNS, key="id", groups="g", sample_weight="w")
+        core = karat.spark.coreset(
+            df, "y", columns=COLUMNS, key="id", groups="g", sample_weight="w"
+        )
         order = table.take(core.keys - 10**6)
         np.testing.assert_array_equal(order["a"].to_numpy(), core.X["a"].to_numpy())
         X, y = arrays(table)
@@ -213,22 +260,35 @@ class TestSpark:
         proven_in_files(core, folder)
         assert core.provenance["roles"] == {"weight": "w", "group": "g", "key": "id"}
         with pytest.raises(karat.InputError, match="count twice"):
-            core.merge(karat.coreset_files(folder, "y", columns=COLUMNS, key="id", groups="g", sample_weight="w"))
+            core.merge(
+                karat.coreset_files(
+                    folder, "y", columns=COLUMNS, key="id", groups="g", sample_weight="w"
+                )
+            )
 
     def test_partitions_and_offsets(self, spark, folder, table):
         df = spark.read.parquet(str(folder))
         core = karat.spark.coreset(df, "y", columns=COLUMNS)
         parts = df.select("id").rdd.glom().collect()
         ids = [parts[int(k.split(":")[0])][int(k.split(":")[1])]["id"] for k in core.keys]
-        np.testing.assert_array_equal(table.take(np.array(ids) - 10**6)["a"].to_numpy(), core.X["a"].to_numpy())
+        np.testing.assert_array_equal(
+            table.take(np.array(ids) - 10**6)["a"].to_numpy(), core.X["a"].to_numpy()
+        )
         proven_in_files(core, folder)
         assert bytes_of(core) < 200_000
 
     def test_a_missing_value_is_named(self, spark, folder, table):
-        df = spark.read.parquet(str(folder)).coalesce(1).selectExpr(*COLUMNS[1:], "y", "IF(id % 7001 = 5, NULL, a) AS a")
-        with pytest.raises(karat.InputError, match=r"^Partition 0, row [\d,]+: column 'a' has no value") as refused:
+        df = (
+            spark.read.parquet(str(folder))
+            .coalesce(1)
+            .selectExpr(*COLUMNS[1:], "y", "IF(id % 7001 = 5, NULL, a) AS a")
+        )
+        with pytest.raises(
+            karat.InputError, match=r"^Partition 0, row [\d,]+: column 'a' has no value"
+        ) as refused:
             karat.spark.coreset(df, "y", columns=COLUMNS)
-        assert refused.value.argument == "on_missing"  # the error itself has come, not only its text
+        # the error itself has come, not only its text
+        assert refused.value.argument == "on_missing"
         core = karat.spark.coreset(df, "y", columns=COLUMNS, on_missing="drop")
         weights = (table["id"].to_numpy() % 7001 != 5).astype(float)
         proof = core.verify(*arrays(table), sample_weight=weights)
@@ -242,7 +302,9 @@ class TestSpark:
             karat.spark.coreset(df, "y")
 
     def test_errors_of_others_are_theirs(self, spark):
-        df = spark.range(10).selectExpr("CAST(id AS DOUBLE) AS a", "raise_error('mine: karat.errors.InputError: no') AS y")
+        df = spark.range(10).selectExpr(
+            "CAST(id AS DOUBLE) AS a", "raise_error('mine: karat.errors.InputError: no') AS y"
+        )
         with pytest.raises(Exception, match="mine") as raised:
             karat.spark.coreset(df.selectExpr("a", "CAST(y AS DOUBLE) AS y"), "y")
         assert not isinstance(raised.value, karat.InputError)
@@ -259,7 +321,9 @@ class TestSpark:
 
 
 @pytest.mark.nightly
-@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning")
+@pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning"
+)
 def test_a_cube_of_a_spark_frame(spark, table, tmp_path):
     whole = table.append_column("part", pa.array(np.arange(len(table)) % 7))
     pq.write_table(whole, tmp_path / "rows.parquet")
@@ -276,12 +340,17 @@ def test_a_cube_of_a_spark_frame(spark, table, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning")
+@pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning"
+)
 def test_a_spark_partition_of_which_no_row_is_left(spark):
     rng = np.random.default_rng(0)
-    frame = pa.table({"a": rng.standard_normal(400), "y": rng.standard_normal(400), "k": np.arange(400) // 100}).to_pandas()
+    frame = pa.table(
+        {"a": rng.standard_normal(400), "y": rng.standard_normal(400), "k": np.arange(400) // 100}
+    ).to_pandas()
     frame.loc[frame.k == 2, "a"] = np.nan
-    data = spark.createDataFrame(frame).repartition(4, "k")  # all rows of a label lie in one partition
+    # all rows of a label lie in one partition
+    data = spark.createDataFrame(frame).repartition(4, "k")
     cube = karat.cube(data, target="y", by="k", on_missing="drop")
     assert len(cube) == 3
     assert (cube.history[0]["rows"], cube.history[0]["dropped"]["missing"]) == (400, 100)

@@ -1,4 +1,6 @@
-"""The same exactness everywhere: in memory, from files, in a sketch of random chunks, on Dask and on Spark."""
+"""The same exactness everywhere: in memory, from files, in a sketch of random chunks, on Dask and
+on Spark.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ def agree(cores, X, y):
     shift, scale = np.r_[0.0, D[:, 1:].mean(axis=0)], np.r_[1.0, D[:, 1:].std(axis=0)]
     scale[scale == 0] = 1.0
     full = np.zeros((D.shape[1], D.shape[1]), dtype=np.longdouble)
-    for start in range(0, len(D), 500):  # one sum over all rows would itself be off by more than 1e-12
+    # one sum over all rows would itself be off by more than 1e-12
+    for start in range(0, len(D), 500):
         Z = (D[start : start + 500] - shift) / scale
         full += Z.T @ Z
     full /= len(D)
@@ -49,7 +52,9 @@ def sketched(X, y, largest, buffer_rows, seed=0):
 def by_dask(folder, target, columns):
     dask, dd = pytest.importorskip("dask"), pytest.importorskip("dask.dataframe")
     with dask.config.set(scheduler="threads", num_workers=2):
-        return karat.dask.coreset(dd.read_parquet(folder).repartition(npartitions=2), target, columns=columns)
+        return karat.dask.coreset(
+            dd.read_parquet(folder).repartition(npartitions=2), target, columns=columns
+        )
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword")  # of pandas, by Dask
@@ -71,11 +76,14 @@ def test_synthetic(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning")
+@pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning"
+)
 @pytest.mark.filterwarnings("ignore:The inplace keyword")
 def test_covtype_as_fifty_files(request, covtype, tmp_path):
     *columns, target = covtype.column_names
-    columns = columns[:14]  # the measurements and one set of categories, whose columns add up to one
+    # the measurements and one set of categories, whose columns add up to one
+    columns = columns[:14]
     covtype = covtype.select([*columns, target]).take(np.arange(0, len(covtype), 4))
     folder = write(covtype, tmp_path / "data", files=50, row_group_size=1400)
     X = np.column_stack([covtype[c].to_numpy() for c in columns]).astype(np.float32)
@@ -93,5 +101,6 @@ def test_covtype_as_fifty_files(request, covtype, tmp_path):
     for name, core in cores.items():
         proof = core.verify(X, y)
         assert proof.loss_error <= 1e-11, (name, proof.loss_error)
-        if name != "spark":  # which packs files into partitions by size, so its rows have other numbers than ours
+        # which packs files into partitions by size, so its rows have other numbers than ours
+        if name != "spark":
             assert proof.ok, (name, str(proof))

@@ -1,4 +1,6 @@
-"""Odd sources on Dask and Spark: each is exact or refused with a message, and is computed once per pass."""
+"""Odd sources on Dask and Spark: each is exact or refused with a message, and is computed once per
+pass.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def test_dask(odd):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("odd", [odd for odd in SOURCES if odd not in FEW], ids=lambda odd: odd.name)
+@pytest.mark.parametrize(
+    "odd", [odd for odd in SOURCES if odd not in FEW], ids=lambda odd: odd.name
+)
 def test_more_of_dask(odd):
     dask_outcome(odd)
 
@@ -63,8 +67,18 @@ def labelled(labels):
 
 
 LABELS = [
-    ("integers", labelled([0, 1, 2, 3, 4]), {"target": 3, "columns": [0, 1], "sample_weight": None, "key": 4}, None),
-    ("integers and text", labelled(["0", 1, "w", "y", "id"]), {"target": "y", "columns": ["0", 1], "key": "id"}, None),
+    (
+        "integers",
+        labelled([0, 1, 2, 3, 4]),
+        {"target": 3, "columns": [0, 1], "sample_weight": None, "key": 4},
+        None,
+    ),
+    (
+        "integers and text",
+        labelled(["0", 1, "w", "y", "id"]),
+        {"target": "y", "columns": ["0", 1], "key": "id"},
+        None,
+    ),
     ("integers by default", labelled([0, 1, "w", "y", "id"])[[0, 1, "y"]], {"target": "y"}, None),
     ("integers as text", labelled([0, 1, 2, 3, 4]), {"target": "3", "columns": ["0", "1"]}, None),
     (
@@ -73,20 +87,34 @@ LABELS = [
         {"target": "y", "columns": [1]},
         "2 columns .* would be called '1'",
     ),
-    ("two of one name", labelled(["u", "u", "w", "y", "id"]), {"target": "y"}, "2 columns of the data are called 'u'"),
+    (
+        "two of one name",
+        labelled(["u", "u", "w", "y", "id"]),
+        {"target": "y"},
+        "2 columns of the data are called 'u'",
+    ),
     (
         "two of one name, not used",
         labelled(["u", "v", "w", "y", "w"]),
         {"target": "y", "columns": ["u", "v"]},
         "2 .* called 'w'",
     ),
-    ("a number that is no label", labelled([0, 1, 2, 3, 4]), {"target": 9}, "target must be the name of a column"),
+    (
+        "a number that is no label",
+        labelled([0, 1, 2, 3, 4]),
+        {"target": 9},
+        "target must be the name of a column",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("frame", "options", "words"), [case[1:] for case in LABELS], ids=[case[0] for case in LABELS])
+@pytest.mark.parametrize(
+    ("frame", "options", "words"), [case[1:] for case in LABELS], ids=[case[0] for case in LABELS]
+)
 def test_labels_of_dask(frame, options, words):
-    ddf = dd.from_delayed([dask.delayed(frame.iloc[a : a + 30]) for a in range(0, N, 30)], meta=frame.iloc[:0])
+    ddf = dd.from_delayed(
+        [dask.delayed(frame.iloc[a : a + 30]) for a in range(0, N, 30)], meta=frame.iloc[:0]
+    )
     if words:
         with pytest.raises(karat.InputError, match=words):
             karat.dask.coreset(ddf, **options)
@@ -113,30 +141,99 @@ SERIES = pd.Series(Y, name="y")
 BAD = [
     ("masked", lambda: masked(X), {}, "Partition 1: X has masked values in 1 rows"),
     ("complex", lambda: chunked(X + 1j), {}, r"Partition \d: X holds complex numbers"),
-    ("text", lambda: chunked(X.astype(str)), {}, r"Partition \d: X has type <U.*, which is not numeric"),
+    (
+        "text",
+        lambda: chunked(X.astype(str)),
+        {},
+        r"Partition \d: X has type <U.*, which is not numeric",
+    ),
     ("dates", lambda: chunked(X.astype("datetime64[s]")), {}, r"Partition \d: X has type datetime"),
     ("objects", lambda: chunked(X.astype(object)), {}, r"Partition \d: X has type object"),
-    ("NaN", lambda: chunked(np.where(np.arange(N)[:, None] == 60, np.nan, X)), {}, r"Partition 1.*(row 20|not finite|NaN)"),
-    ("infinite weights", lambda: chunked(X), {"sample_weight": chunked(np.full(N, np.inf))}, "sample_weight has [14]0 values"),
-    ("NaN weights", lambda: chunked(X), {"sample_weight": chunked(np.full(N, np.nan))}, "sample_weight has [14]0 values"),
-    ("negative weights", lambda: chunked(X), {"sample_weight": chunked(-np.ones(N))}, "sample_weight has [14]0 negative"),
-    ("masked weights", lambda: chunked(X), {"sample_weight": masked(np.ones(N))}, "sample_weight has masked"),
-    ("text weights", lambda: chunked(X), {"sample_weight": chunked(np.full(N, "1"))}, "sample_weight has type"),
-    ("weights in memory", lambda: chunked(X), {"sample_weight": np.ones(N)}, "sample_weight must be a Dask array"),
-    ("lazy weights", lambda: chunked(X), {"sample_weight": dask.delayed(np.ones(N))}, "sample_weight must be a Dask array"),
-    ("too few weights", lambda: chunked(X), {"sample_weight": chunked(np.ones(N - 1))}, "as many rows as the data, 90"),
-    ("uncounted rows", lambda: chunked(X)[chunked(Y) > -9], {"sample_weight": chunked(np.ones(N))}, "compute_chunk_sizes"),
+    (
+        "NaN",
+        lambda: chunked(np.where(np.arange(N)[:, None] == 60, np.nan, X)),
+        {},
+        r"Partition 1.*(row 20|not finite|NaN)",
+    ),
+    (
+        "infinite weights",
+        lambda: chunked(X),
+        {"sample_weight": chunked(np.full(N, np.inf))},
+        "sample_weight has [14]0 values",
+    ),
+    (
+        "NaN weights",
+        lambda: chunked(X),
+        {"sample_weight": chunked(np.full(N, np.nan))},
+        "sample_weight has [14]0 values",
+    ),
+    (
+        "negative weights",
+        lambda: chunked(X),
+        {"sample_weight": chunked(-np.ones(N))},
+        "sample_weight has [14]0 negative",
+    ),
+    (
+        "masked weights",
+        lambda: chunked(X),
+        {"sample_weight": masked(np.ones(N))},
+        "sample_weight has masked",
+    ),
+    (
+        "text weights",
+        lambda: chunked(X),
+        {"sample_weight": chunked(np.full(N, "1"))},
+        "sample_weight has type",
+    ),
+    (
+        "weights in memory",
+        lambda: chunked(X),
+        {"sample_weight": np.ones(N)},
+        "sample_weight must be a Dask array",
+    ),
+    (
+        "lazy weights",
+        lambda: chunked(X),
+        {"sample_weight": dask.delayed(np.ones(N))},
+        "sample_weight must be a Dask array",
+    ),
+    (
+        "too few weights",
+        lambda: chunked(X),
+        {"sample_weight": chunked(np.ones(N - 1))},
+        "as many rows as the data, 90",
+    ),
+    (
+        "uncounted rows",
+        lambda: chunked(X)[chunked(Y) > -9],
+        {"sample_weight": chunked(np.ones(N))},
+        "compute_chunk_sizes",
+    ),
     ("three dimensions", lambda: da.ones((9, 2, 2), chunks=3), {}, "data has 3 dimensions"),
-    ("a series", lambda: dd.from_pandas(SERIES, npartitions=2), {}, r"not Series; make a frame of it by to_frame\(\)"),
-    ("delayed", lambda: dask.delayed(X), {}, "not Delayed; make a frame of it by dask.dataframe.from_delayed"),
+    (
+        "a series",
+        lambda: dd.from_pandas(SERIES, npartitions=2),
+        {},
+        r"not Series; make a frame of it by to_frame\(\)",
+    ),
+    (
+        "delayed",
+        lambda: dask.delayed(X),
+        {},
+        "not Delayed; make a frame of it by dask.dataframe.from_delayed",
+    ),
     ("a frame in memory", plain, {}, "not DataFrame; use karat.coreset"),
     ("None", lambda: None, {}, "not NoneType"),
     ("names for an array", lambda: chunked(X), {"columns": ["u"]}, "columns is for data frames"),
-]  # fmt: skip
+]
 
 
-@pytest.mark.parametrize("problem", [P.Moments(2), P.GaussianMixture(1), P.ICA(2)], ids=lambda p: p.describe())
-@pytest.mark.parametrize(("make", "options", "words"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
+@pytest.mark.parametrize(
+    "problem", [P.Moments(2), P.GaussianMixture(1), P.ICA(2)], ids=lambda p: p.describe()
+)
+@pytest.mark.parametrize(
+    ("make", "options", "words"), [case[1:] for case in BAD], ids=[case[0] for case in BAD]
+)
 def test_bad_arrays_of_dask(problem, make, options, words):
     """The same checks for every problem, latent or not."""
     with pytest.raises(karat.InputError, match=words):
@@ -147,8 +244,12 @@ def of_chunks(convert):
     return da.from_array(X, chunks=(40, -1)).map_blocks(convert, dtype=float, meta=np.empty((0, 0)))
 
 
-@pytest.mark.parametrize("problem", [P.Moments(2), P.GaussianMixture(1)], ids=lambda p: p.describe())
-@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array, sparse.csc_array, sparse.coo_array])
+@pytest.mark.parametrize(
+    "problem", [P.Moments(2), P.GaussianMixture(1)], ids=lambda p: p.describe()
+)
+@pytest.mark.parametrize(
+    "kind", [sparse.csr_matrix, sparse.csr_array, sparse.csc_array, sparse.coo_array]
+)
 def test_sparse_chunks(problem, kind):
     core = karat.dask.coreset(of_chunks(kind), problem=problem)
     assert core.verify(X).ok
@@ -159,22 +260,34 @@ def test_sparse_chunks(problem, kind):
 def test_odd_but_right_arrays():
     w = np.r_[np.zeros(40), np.ones(50)]  # a partition without weight
     for problem in (P.Moments(2), P.GaussianMixture(1)):
-        assert karat.dask.coreset(chunked(X), problem=problem, sample_weight=chunked(w)).verify(X, sample_weight=w).ok
+        assert (
+            karat.dask.coreset(chunked(X), problem=problem, sample_weight=chunked(w))
+            .verify(X, sample_weight=w)
+            .ok
+        )
     assert karat.dask.coreset(chunked(Y)).verify(Y[:, None]).ok
-    assert karat.dask.coreset(chunked(X)[chunked(Y) > -9]).verify(X).ok  # uncounted rows, but nothing beside them
+    # uncounted rows, but nothing beside them
+    assert karat.dask.coreset(chunked(X)[chunked(Y) > -9]).verify(X).ok
     assert karat.dask.coreset(da.from_array(X, chunks=(40, 1)), chunked(Y, 7)).verify(X, Y).ok
     assert karat.dask.coreset(masked(X).map_blocks(np.ma.filled, 0.0)).certificate.ok
 
 
 @pytest.mark.nightly
-@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning")
+@pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning"
+)
 class TestSpark:
-    """Partitions write down that they are computed: each may do so once per pass, with or without a shuffle."""
+    """Partitions write down that they are computed: each may do so once per pass, with or without a
+    shuffle.
+    """
 
     @pytest.fixture
     def counted(self, spark, tmp_path):
         def make(frame, shuffled=False):
-            folder, parts = str(tmp_path), [frame.iloc[a : a + 30] for a in range(0, len(frame), 30)]
+            folder, parts = (
+                str(tmp_path),
+                [frame.iloc[a : a + 30] for a in range(0, len(frame), 30)],
+            )
 
             def read(batches):
                 for batch in batches:
@@ -206,7 +319,11 @@ class TestSpark:
         assert reads() == 3 * passes
 
     @pytest.mark.parametrize("shuffled", [False, True])
-    @pytest.mark.parametrize(("problem", "passes"), [(P.Moments(2), 1), (P.GaussianMixture(1), 2)], ids=["moments", "mixture"])
+    @pytest.mark.parametrize(
+        ("problem", "passes"),
+        [(P.Moments(2), 1), (P.GaussianMixture(1), 2)],
+        ids=["moments", "mixture"],
+    )
     def test_passes(self, spark, counted, problem, passes, shuffled):
         make, reads = counted
         df = make(plain(), shuffled)
@@ -220,15 +337,20 @@ class TestSpark:
             assert len(jobs) == passes
 
     def test_many_partitions(self, spark):
-        core = karat.spark.coreset(spark.range(0, 4000, 1, 100).selectExpr("id / 7 AS a", "id % 13 AS b"))
+        core = karat.spark.coreset(
+            spark.range(0, 4000, 1, 100).selectExpr("id / 7 AS a", "id % 13 AS b")
+        )
         a, b = np.arange(4000) / 7, np.arange(4000) % 13
         assert core.verify(np.column_stack([a, b])).loss_error < 1e-11
 
     def test_two_columns_of_one_name(self, spark):
-        df = spark.range(0, 100, 1, 3).selectExpr("id AS a", "id * 2 AS a", "id * id AS b", "id % 7 AS A")
+        df = spark.range(0, 100, 1, 3).selectExpr(
+            "id AS a", "id * 2 AS a", "id * id AS b", "id % 7 AS A"
+        )
         with pytest.raises(karat.InputError, match="2 columns of the data are called 'a'"):
             karat.spark.coreset(df)
-        core = karat.spark.coreset(df, columns=["b", "A"])  # names that Spark itself cannot tell from others
+        # names that Spark itself cannot tell from others
+        core = karat.spark.coreset(df, columns=["b", "A"])
         i = np.arange(100)
         assert core.verify(np.column_stack([i * i, i % 7])).loss_error < 1e-11
 

@@ -1,4 +1,6 @@
-"""Passes over a cluster's data: each source is read once per pass, nothing is held between passes, both see the same rows."""
+"""Passes over a cluster's data: each source is read once per pass, nothing is held between passes,
+both see the same rows.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def test_the_second_pass_waits_for_the_first(monkeypatch, scheduler, kind, compu
         data, roles = ddf.map_partitions(watched.reading, meta=ddf._meta), case.roles
     else:
         data, roles = (
-            da.from_array(case.X, chunks=(2000, -1)).map_blocks(watched.reading, dtype=float, meta=np.empty((0, 0))),
+            da.from_array(case.X, chunks=(2000, -1)).map_blocks(
+                watched.reading, dtype=float, meta=np.empty((0, 0))
+            ),
             {},
         )
     parts = data.npartitions
@@ -99,7 +103,9 @@ def test_a_second_pass_over_other_rows_is_refused(kind):
         frame = dd.from_pandas(pd.DataFrame(X, columns=list("abcd")), npartitions=3)
         data = frame.map_partitions(draws, meta=frame._meta)
     else:
-        data = da.from_array(X, chunks=(200, -1)).map_blocks(draws, dtype=float, meta=np.empty((0, 0)))
+        data = da.from_array(X, chunks=(200, -1)).map_blocks(
+            draws, dtype=float, meta=np.empty((0, 0))
+        )
     problem = P.SingleTopic(2) if kind == "sparse" else P.GaussianMixture(1)
     with dask.config.set(scheduler="synchronous"):
         with pytest.raises(karat.InputError, match="second pass read other rows than the first"):
@@ -119,7 +125,10 @@ def test_a_second_pass_over_steps_in_another_order_is_refused():
     ddf = frame_in([frame[:200], frame[200:]])
     data = ddf.map_partitions(reordered, meta=ddf._meta)
     turn.clear()
-    with dask.config.set(scheduler="synchronous"), pytest.raises(karat.InputError, match="other rows than the first, or"):
+    with (
+        dask.config.set(scheduler="synchronous"),
+        pytest.raises(karat.InputError, match="other rows than the first, or"),
+    ):
         karat.dask.coreset(data, problem=P.HiddenMarkov(2), sequence="seq")
 
 
@@ -133,7 +142,8 @@ def sequences(count=10, steps=30, seed=0):
 @pytest.mark.parametrize(
     ("order", "words"),
     [
-        ("every second row", r"Sequence 's\d' lies in several partitions"),  # not neighbours, but in every partition
+        # not neighbours, but in every partition
+        ("every second row", r"Sequence 's\d' lies in several partitions"),
         ("ends", "Sequence 's0' lies in several partitions"),  # first and last partition
         ("neighbours", r"Sequence 's\d' lies in several partitions"),
         ("interrupted", r"Partition 0: sequence 's0' is interrupted"),
@@ -165,7 +175,9 @@ def test_whole_sequences_in_any_order_are_exact():
     order = np.random.default_rng(1).permutation(40)
     parts = [frame[frame["seq"].isin([f"s{i}" for i in some])] for some in np.array_split(order, 7)]
     with dask.config.set(scheduler="synchronous"):
-        core = karat.dask.coreset(frame_in(parts), problem=P.HiddenMarkov(2, keep="all"), sequence="seq")
+        core = karat.dask.coreset(
+            frame_in(parts), problem=P.HiddenMarkov(2, keep="all"), sequence="seq"
+        )
     X = pd.concat(parts)
     lengths = [len(list(some)) for some in _runs(X["seq"].to_numpy())]
     proof = core.verify(X[["x"]].to_numpy(float), lengths=lengths)
@@ -181,25 +193,41 @@ def _runs(labels):
 @pytest.mark.parametrize("rows", [1, 3, 60])
 @pytest.mark.parametrize("spread", ["together", "apart"])
 def test_small_groups_travel_as_they_are(groups, rows, spread):
-    """The same rows as in memory where all are needed, and exact where groups grow from partition to partition."""
+    """The same rows as in memory where all are needed, and exact where groups grow from partition
+    to partition.
+    """
     rng, n = np.random.default_rng(groups + rows), groups * rows
     frame = pd.DataFrame(rng.standard_normal((n, 3)), columns=list("aby"))
     frame["w"], frame["id"] = rng.exponential(size=n), rng.permutation(n)
-    frame["g"] = np.repeat(np.arange(groups), rows) if spread == "together" else np.tile(np.arange(groups), rows)
+    frame["g"] = (
+        np.repeat(np.arange(groups), rows)
+        if spread == "together"
+        else np.tile(np.arange(groups), rows)
+    )
     with dask.config.set(scheduler="synchronous"):
         ddf = dd.from_pandas(frame, npartitions=20)
-        core = karat.dask.coreset(ddf, "y", columns=["a", "b"], groups="g", sample_weight="w", key="id")
-    proof = core.verify(frame[["a", "b"]], frame["y"], sample_weight=frame["w"].to_numpy(), groups=frame["g"].to_numpy())
+        core = karat.dask.coreset(
+            ddf, "y", columns=["a", "b"], groups="g", sample_weight="w", key="id"
+        )
+    proof = core.verify(
+        frame[["a", "b"]],
+        frame["y"],
+        sample_weight=frame["w"].to_numpy(),
+        groups=frame["g"].to_numpy(),
+    )
     assert proof.ok, str(proof)
     np.testing.assert_array_equal(frame["id"].to_numpy()[core.indices], core.keys)
     for label in range(0, groups, 17):
         D, kept = (
-            np.column_stack([np.ones(len(t)), t]) for t in (frame.loc[frame.g == label, list("aby")], _rows(core, label))
+            np.column_stack([np.ones(len(t)), t])
+            for t in (frame.loc[frame.g == label, list("aby")], _rows(core, label))
         )
         w = frame.loc[frame.g == label, "w"].to_numpy()
         full = (D * w[:, None]).T @ D
         np.testing.assert_allclose(
-            (kept * core.weights[core.groups == label][:, None]).T @ kept, full, atol=1e-10 * w.sum() * 10
+            (kept * core.weights[core.groups == label][:, None]).T @ kept,
+            full,
+            atol=1e-10 * w.sum() * 10,
         )
     if rows <= 3:
         assert len(core) == n
@@ -211,7 +239,14 @@ def _rows(core, label):
 
 
 def test_a_key_that_comes_twice_among_small_groups(table):
-    frame = pd.DataFrame({"a": np.arange(60.0), "y": np.arange(60.0) ** 2, "g": np.repeat(np.arange(20), 3)})
+    frame = pd.DataFrame(
+        {"a": np.arange(60.0), "y": np.arange(60.0) ** 2, "g": np.repeat(np.arange(20), 3)}
+    )
     frame["id"] = np.r_[0:59, 7]
-    with dask.config.set(scheduler="synchronous"), pytest.raises(karat.InputError, match="Key 7 comes twice"):
-        karat.dask.coreset(dd.from_pandas(frame, npartitions=6), "y", columns=["a"], groups="g", key="id")
+    with (
+        dask.config.set(scheduler="synchronous"),
+        pytest.raises(karat.InputError, match="Key 7 comes twice"),
+    ):
+        karat.dask.coreset(
+            dd.from_pandas(frame, npartitions=6), "y", columns=["a"], groups="g", key="id"
+        )

@@ -1,4 +1,6 @@
-"""Spark Connect, where the client has no JVM: the same coresets and the same errors (pip install "pyspark[connect]")."""
+"""Spark Connect, where the client has no JVM: the same coresets and the same errors (pip install
+"pyspark[connect]").
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,13 @@ def test_spark_connect():
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java, which is not on this machine.")
     env = os.environ | {"PYSPARK_PYTHON": sys.executable}
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", SCRIPT], check=False, env=env, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", SCRIPT],
+        check=False,
+        env=env,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
     assert ".connect." in found["session"]

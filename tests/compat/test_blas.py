@@ -1,4 +1,6 @@
-"""The BLAS of NumPy and SciPy is found through modules that are linked to it; where it is not, karat says so once."""
+"""The BLAS of NumPy and SciPy is found through modules that are linked to it; where it is not,
+karat says so once.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,8 @@ def test_the_number_of_threads_is_found(library, module):
     if "openblas" not in built:
         pytest.skip(f"{library.__name__} was built with {built}")
     assert threads._openblas(module) is not None, (
-        f"{library.__name__} {library.__version__} is linked to OpenBLAS, but not by {module}, or its names have changed: BLAS "
-        "would keep its threads"
+        f"{library.__name__} {library.__version__} is linked to OpenBLAS, but not by {module}, or"
+        " its names have changed: BLAS would keep its threads"
     )
 
 

@@ -27,7 +27,9 @@ def columns(text, **values):
 
 
 def test_a_dot_stands_for_the_other_columns():
-    assert terms("y ~ .", ["y", "a", "b"]) == ["1", "a", "b"], f"{CHANGED}{compat.AVAILABLE} is not read"
+    assert terms("y ~ .", ["y", "a", "b"]) == ["1", "a", "b"], (
+        f"{CHANGED}{compat.AVAILABLE} is not read"
+    )
 
 
 @pytest.mark.parametrize("power", ["**", "^"])
@@ -43,8 +45,12 @@ def test_powers_that_cannot_be():
 
 
 def test_booleans_are_categories():
-    assert columns("a", a=[True, False]) == ["Intercept", "a[T.True]"], f"{CHANGED}_is_categorical is not asked"
-    assert columns("np.greater(a, 1)", a=[1, 2])[1].endswith("[T.True]"), f"{CHANGED}_evaluate is not asked"
+    assert columns("a", a=[True, False]) == ["Intercept", "a[T.True]"], (
+        f"{CHANGED}_is_categorical is not asked"
+    )
+    assert columns("np.greater(a, 1)", a=[1, 2])[1].endswith("[T.True]"), (
+        f"{CHANGED}_evaluate is not asked"
+    )
 
 
 @pytest.mark.parametrize("contrasts", ["Treatment", "Treatment()", "Treatment('u')"])
@@ -55,9 +61,14 @@ def test_treatment_with_and_without_parentheses(contrasts):
 def test_transforms_take_a_state():
     state = {"center": 10.0, "scale": 2.0, "ddof": 1}
     found = compat.apply_transform("scale", [np.array([12.0, 8.0])], {}, state)
-    np.testing.assert_array_equal(found, [1.0, -1.0], err_msg=f"{CHANGED}{compat.STATE} is not read")
+    np.testing.assert_array_equal(
+        found, [1.0, -1.0], err_msg=f"{CHANGED}{compat.STATE} is not read"
+    )
     assert compat.apply_transform(
-        "bs", [np.array([0.5])], {"df": 4}, {"lower_bound": 0.0, "upper_bound": 1.0, "knots": [0.0] * 4 + [0.5] + [1.0] * 4}
+        "bs",
+        [np.array([0.5])],
+        {"df": 4},
+        {"lower_bound": 0.0, "upper_bound": 1.0, "knots": [0.0] * 4 + [0.5] + [1.0] * 4},
     ).shape == (1, 4)
 
 

@@ -1,4 +1,6 @@
-"""pyarrow's messages still say what karat.compat.pyarrow reads in them, and its scanner still has columns of its own."""
+"""pyarrow's messages still say what karat.compat.pyarrow reads in them, and its scanner still has
+columns of its own.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,11 @@ def test_what_an_invalid_value_is(kind, name, value):
         pacsv.read_csv(io.BytesIO(text.encode()), **options)
     found = compat.invalid_value(str(caught.value))
     assert found is not None, f"{CHANGED}it says {caught.value}"
-    assert (found.column, found.kind, found.value) == (1, name, value), f"{CHANGED}it says {caught.value}"
+    assert (found.column, found.kind, found.value) == (
+        1,
+        name,
+        value,
+    ), f"{CHANGED}it says {caught.value}"
     assert found.row in (3, 4), f"{CHANGED}it says {caught.value}"
 
 
@@ -50,7 +56,9 @@ def test_the_scanner_has_columns_of_its_own(name, tmp_path):
     """If it has none any more, ``_batches`` of ``io/columnar.py`` is not needed."""
     pq.write_table(pa.table({name: [1.5, 2.5]}), tmp_path / "a.parquet")
     try:
-        found = pads.dataset(tmp_path / "a.parquet").to_table(columns=[name]).column(name).to_pylist()
+        found = (
+            pads.dataset(tmp_path / "a.parquet").to_table(columns=[name]).column(name).to_pylist()
+        )
     except pa.ArrowInvalid:
         return
     assert found != [1.5, 2.5], f"{CHANGED}a column may be called {name} now"

@@ -1,4 +1,6 @@
-"""The certificate never flatters, verify refutes what was tampered with, and plan tells what will happen."""
+"""The certificate never flatters, verify refutes what was tampered with, and plan tells what will
+happen.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +14,44 @@ from oracles import EPS, square_error
 
 import karat
 from karat import InputError
-from karat.problems import Kernel, LeastSquares, LpRegression, Mean, Moments, Ridge, TensorContraction
+from karat.problems import (
+    Kernel,
+    LeastSquares,
+    LpRegression,
+    Mean,
+    Moments,
+    Ridge,
+    TensorContraction,
+)
 
 
 @pytest.mark.parametrize(
-    "case", ["least_squares", "least_squares_no_intercept", "moments_3", "contraction_3", "l4_no_intercept"]
+    "case",
+    [
+        "least_squares",
+        "least_squares_no_intercept",
+        "moments_3",
+        "contraction_3",
+        "l4_no_intercept",
+    ],
 )
 @pytest.mark.parametrize(
-    "tag", ["gaussian", "skewed", "one_hot_binary", "near_collinear", "huge_offset", "uneven_weights", "outlier"]
+    "tag",
+    [
+        "gaussian",
+        "skewed",
+        "one_hot_binary",
+        "near_collinear",
+        "huge_offset",
+        "uneven_weights",
+        "outlier",
+    ],
 )
 def test_loss_error_is_never_smaller_than_the_measured_error(tag, case):
     made, spec, white = data(tag), CASES[case], whitened(tag, case)
-    core = karat.coreset(made.X, made.y if spec.target else None, spec.problem, sample_weight=made.weights)
+    core = karat.coreset(
+        made.X, made.y if spec.target else None, spec.problem, sample_weight=made.weights
+    )
     if spec.degree == 2:
         measured = square_error(white, spec.kept(core), core.weights)
     else:
@@ -34,15 +62,20 @@ def test_loss_error_is_never_smaller_than_the_measured_error(tag, case):
 
 @pytest.mark.parametrize("spoil", [1e-9, 1e-6, 1e-3, 0.5])
 @pytest.mark.parametrize(
-    "case", ["least_squares", "least_squares_conic", "moments_3", "contraction_3", "l4", "l6_no_intercept"]
+    "case",
+    ["least_squares", "least_squares_conic", "moments_3", "contraction_3", "l4", "l6_no_intercept"],
 )
 def test_verify_measures_a_spoilt_coreset(case, spoil):
-    """Errors of every size are seen: exactly for degree 2, bounded from above otherwise, and not by orders of magnitude."""
+    """Errors of every size are seen: exactly for degree 2, bounded from above otherwise, and not by
+    orders of magnitude.
+    """
     made, spec, white = data("gaussian"), CASES[case], whitened("gaussian", case)
     y = made.y if spec.target else None
     core = karat.coreset(made.X, y, spec.problem)
     rng = np.random.default_rng(0)
-    bad = replace(core, weights=core.weights * (1 + spoil * rng.standard_normal(len(core)).clip(-1.5, 1.5)))
+    bad = replace(
+        core, weights=core.weights * (1 + spoil * rng.standard_normal(len(core)).clip(-1.5, 1.5))
+    )
     certificate = bad.verify(made.X, y)
     assert not certificate.ok
     if spec.degree == 2:
@@ -134,13 +167,28 @@ def test_verify_refutes_negative_weights():
 
 @pytest.mark.parametrize(
     "problem",
-    [LeastSquares(), LpRegression(4), Moments(3), TensorContraction(3), Mean(), Ridge(1.0, absorb="box"), Kernel(np.sin)],
+    [
+        LeastSquares(),
+        LpRegression(4),
+        Moments(3),
+        TensorContraction(3),
+        Mean(),
+        Ridge(1.0, absorb="box"),
+        Kernel(np.sin),
+    ],
 )
 def test_certificate_text(problem):
     X, y, _ = built()
     core = karat.coreset(X, y if problem.needs_target else None, problem)
     text = str(core.certificate)
-    for part in (f"{len(core)} of 800 rows", "exact", "Kept:", "Not kept:", "leave-one-out", "privacy"):
+    for part in (
+        f"{len(core)} of 800 rows",
+        "exact",
+        "Kept:",
+        "Not kept:",
+        "leave-one-out",
+        "privacy",
+    ):
         assert part in text
     assert "NOT exact" not in text
     assert f"{core.certificate.loss_error:.1e}" in text
@@ -194,7 +242,10 @@ def test_excluded_directions_are_reported():
         assert "vanish" in str(core.certificate)
 
 
-@pytest.mark.parametrize("tag", ["gaussian", "one_hot_binary", "rank_deficient", "many_rare", "duplicated_rows", "single_one"])
+@pytest.mark.parametrize(
+    "tag",
+    ["gaussian", "one_hot_binary", "rank_deficient", "many_rare", "duplicated_rows", "single_one"],
+)
 def test_rank_is_the_true_rank(tag):
     from cases import independent_rank
 
@@ -239,7 +290,17 @@ class TestPlan:
         assert len(plan.why) > 20
 
     @pytest.mark.parametrize(
-        "bad", [{"n": 0}, {"d": 0}, {"n": -1}, {"n": 1.5}, {"groups": 0}, {"targets": 0}, {"n": "many"}, {"n": True}]
+        "bad",
+        [
+            {"n": 0},
+            {"d": 0},
+            {"n": -1},
+            {"n": 1.5},
+            {"groups": 0},
+            {"targets": 0},
+            {"n": "many"},
+            {"n": True},
+        ],
     )
     def test_bad_arguments(self, bad):
         with pytest.raises(InputError, match=next(iter(bad))):

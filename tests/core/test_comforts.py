@@ -1,4 +1,6 @@
-"""Conveniences of the API: names of columns, tables of other libraries, corrections in error messages, progress bars."""
+"""Conveniences of the API: names of columns, tables of other libraries, corrections in error
+messages, progress bars.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,11 @@ N = 3000
 @pytest.fixture(scope="module")
 def frame():
     rng = np.random.default_rng(0)
-    columns = {"rooms": rng.integers(1, 9, N), "size": rng.lognormal(4, 0.3, N), "garden": rng.random(N) < 0.3}
+    columns = {
+        "rooms": rng.integers(1, 9, N),
+        "size": rng.lognormal(4, 0.3, N),
+        "garden": rng.random(N) < 0.3,
+    }
     columns["price"] = 3.0 * columns["rooms"] + columns["size"] + rng.standard_normal(N)
     columns["copies"] = rng.integers(1, 4, N)
     columns["year"] = 2020 + np.arange(N) % 3
@@ -43,12 +49,23 @@ def test_columns_are_named(frame, kind):
     table = KINDS[kind](frame)
     core = karat.coreset(table, "price", sample_weight="copies", groups="year")
     plain = karat.coreset(
-        frame[["rooms", "size", "garden"]], frame["price"], sample_weight=frame["copies"], groups=frame["year"]
+        frame[["rooms", "size", "garden"]],
+        frame["price"],
+        sample_weight=frame["copies"],
+        groups=frame["year"],
     )
     np.testing.assert_array_equal(core.indices, plain.indices)
     np.testing.assert_array_equal(core.weights, plain.weights)
     assert core.verify(table, "price", sample_weight="copies", groups="year").ok
-    assert core.to_arrow().column_names == ["row", "rooms", "size", "garden", "price", "weight", "group"]
+    assert core.to_arrow().column_names == [
+        "row",
+        "rooms",
+        "size",
+        "garden",
+        "price",
+        "weight",
+        "group",
+    ]
 
 
 def test_several_targets_are_named(frame):
@@ -67,31 +84,82 @@ def test_a_list_of_labels_is_not_a_list_of_names(frame):
     [
         (lambda f: karat.coreset(f, "prise"), "no column 'prise'; did you mean 'price'"),
         (lambda f: karat.coreset(f, "PRICE"), "no column 'PRICE'; did you mean 'price'"),
-        (lambda f: karat.coreset(pd.DataFrame(np.eye(30)).add_prefix("x"), "price"), r"it has x0, .*, x19 and 10 more\."),
-        (lambda f: karat.coreset("sales.csv", "price"), r"path; .* karat\.coreset_files\('sales\.csv', 'price'\)"),
-        (lambda f: karat.coreset(Path("sales.csv")), r"path; .* karat\.coreset_files\('sales\.csv'\)"),
-        (lambda f: karat.coreset(f.assign(town="Bonn"), "price"), r"coreset_files\(X, \.\.\., one_hot=\['town'\]\), which"),
-        (lambda f: karat.Sketch().update(np.zeros(3), 1.0), r"y is a single number.*One row alone is X = \[\[\.\.\.\]\]"),
-        (lambda f: karat.Sketch().update(f.to_numpy(float)).update(f), "these are a pandas frame with columns rooms"),
-        (lambda f: karat.Sketch(key="Id").update(f.assign(id=f.index), "price"), "'Id' to use as the key; did you mean 'id'"),
+        (
+            lambda f: karat.coreset(pd.DataFrame(np.eye(30)).add_prefix("x"), "price"),
+            r"it has x0, .*, x19 and 10 more\.",
+        ),
+        (
+            lambda f: karat.coreset("sales.csv", "price"),
+            r"path; .* karat\.coreset_files\('sales\.csv', 'price'\)",
+        ),
+        (
+            lambda f: karat.coreset(Path("sales.csv")),
+            r"path; .* karat\.coreset_files\('sales\.csv'\)",
+        ),
+        (
+            lambda f: karat.coreset(f.assign(town="Bonn"), "price"),
+            r"coreset_files\(X, \.\.\., one_hot=\['town'\]\), which",
+        ),
+        (
+            lambda f: karat.Sketch().update(np.zeros(3), 1.0),
+            r"y is a single number.*One row alone is X = \[\[\.\.\.\]\]",
+        ),
+        (
+            lambda f: karat.Sketch().update(f.to_numpy(float)).update(f),
+            "these are a pandas frame with columns rooms",
+        ),
+        (
+            lambda f: karat.Sketch(key="Id").update(f.assign(id=f.index), "price"),
+            "'Id' to use as the key; did you mean 'id'",
+        ),
         (lambda f: karat.models.GaussianMixture(2).fit(karat.coreset(f)), r"fit_coreset\(core\)"),
         (lambda f: karat.coreset(f, "price", groups="price"), "named twice"),
         (lambda f: karat.coreset(f.to_numpy(), "price"), "ndarray without names"),
-        (lambda f: karat.coreset(f.to_numpy(), f["price"], sample_weight="copies"), "ndarray without names"),
+        (
+            lambda f: karat.coreset(f.to_numpy(), f["price"], sample_weight="copies"),
+            "ndarray without names",
+        ),
         (lambda f: karat.coreset(pd.concat([f, f], axis=1), "price"), "rename"),
-        (lambda f: karat.coreset(f, "price", problem="ridge"), r"problem=karat\.problems\.Ridge\(\)\."),
-        (lambda f: karat.coreset(f, "price", problem="OLS"), r"problem=karat\.problems\.LeastSquares\(\)\."),
-        (lambda f: karat.coreset(f, "price", problem="gaussian-mixture"), r"GaussianMixture\(n_components=3\)"),
-        (lambda f: karat.coreset(f, "price", karat.problems.LpRegression), r"problem=karat\.problems\.LpRegression\(p=4\)"),
-        (lambda f: karat.coreset(f, "price", linear_model.Ridge()), r"problem=karat\.problems\.Ridge\(\), and then core\.fit"),
+        (
+            lambda f: karat.coreset(f, "price", problem="ridge"),
+            r"problem=karat\.problems\.Ridge\(\)\.",
+        ),
+        (
+            lambda f: karat.coreset(f, "price", problem="OLS"),
+            r"problem=karat\.problems\.LeastSquares\(\)\.",
+        ),
+        (
+            lambda f: karat.coreset(f, "price", problem="gaussian-mixture"),
+            r"GaussianMixture\(n_components=3\)",
+        ),
+        (
+            lambda f: karat.coreset(f, "price", karat.problems.LpRegression),
+            r"problem=karat\.problems\.LpRegression\(p=4\)",
+        ),
+        (
+            lambda f: karat.coreset(f, "price", linear_model.Ridge()),
+            r"problem=karat\.problems\.Ridge\(\), and then core\.fit",
+        ),
         (lambda f: karat.Sketch("moments"), r"karat\.problems\.Moments\(\)"),
         (lambda f: karat.plan("ridge", 100, 3), r"karat\.problems\.Ridge\(\)"),
-        (lambda f: karat.coreset(f.assign(day=pd.Timestamp("2020-01-01")), "price"), "'day'.*days since a start"),
-        (lambda f: karat.coreset(f.assign(took=pd.Timedelta("1h")), "price"), "'took'.*unit of a duration"),
-        (lambda f: karat.coreset(np.full((40, 1), "2020-01-01", dtype="datetime64[s]")), "days since a start"),
-        (lambda f: karat.coreset(np.full((40, 1), 3, dtype="timedelta64[s]")), "unit of a duration"),
+        (
+            lambda f: karat.coreset(f.assign(day=pd.Timestamp("2020-01-01")), "price"),
+            "'day'.*days since a start",
+        ),
+        (
+            lambda f: karat.coreset(f.assign(took=pd.Timedelta("1h")), "price"),
+            "'took'.*unit of a duration",
+        ),
+        (
+            lambda f: karat.coreset(np.full((40, 1), "2020-01-01", dtype="datetime64[s]")),
+            "days since a start",
+        ),
+        (
+            lambda f: karat.coreset(np.full((40, 1), 3, dtype="timedelta64[s]")),
+            "unit of a duration",
+        ),
     ],
-)  # fmt: skip
+)
 def test_corrections(frame, call, message):
     with pytest.raises(InputError, match=message):
         call(frame)
@@ -104,7 +172,8 @@ def test_every_example_of_a_problem_runs():
     for name in karat.problems.__all__:
         if name != "Problem":
             eval(
-                example_call(getattr(karat.problems, name)), {"karat": karat, "function": abs, "transform": abs, "X": np.eye(3)}
+                example_call(getattr(karat.problems, name)),
+                {"karat": karat, "function": abs, "transform": abs, "X": np.eye(3)},
             )
 
 
@@ -118,13 +187,17 @@ def test_every_example_of_a_problem_runs():
     ],
 )
 def test_weights_are_called_sample_weight(call):
-    with pytest.raises(TypeError, match=r"has no argument 'weights?'; did you mean sample_weight=\?"):
+    with pytest.raises(
+        TypeError, match=r"has no argument 'weights?'; did you mean sample_weight=\?"
+    ):
         call(np.random.default_rng(0).standard_normal((50, 2)))
 
 
 def test_arguments_of_files_are_for_frames_too(frame):
     towns = frame.assign(town=np.where(frame["year"] == 2020, "Bonn", "Ulm"))
-    with pytest.raises(TypeError, match=r"no argument 'one_hot'; karat\.coreset_files has it, for frames too"):
+    with pytest.raises(
+        TypeError, match=r"no argument 'one_hot'; karat\.coreset_files has it, for frames too"
+    ):
         karat.coreset(towns, "price", one_hot=["town"])
     assert "town=Bonn" in karat.coreset_files(towns, "price", one_hot=["town"]).X.column_names
 
@@ -189,7 +262,8 @@ def test_the_summary_prints_and_is_a_table_in_notebooks(frame):
     assert "exact" in text
     lines = text.splitlines()
     assert max(map(len, lines)) <= 88
-    assert len({len(line) - len(line[11:].lstrip()) for line in lines}) == 1  # all values begin in one column
+    # all values begin in one column
+    assert len({len(line) - len(line[11:].lstrip()) for line in lines}) == 1
     assert core.summary()._repr_html_() == core._repr_html_()
 
 
@@ -237,7 +311,9 @@ def test_progress_by_tqdm(frame, tmp_path, monkeypatch):
     karat.verify_files(core, progress=True)
     assert len(bars) == 3
     assert bars[0].places[-2:] == [(N, N), "closed"]
-    assert all(bar.places[-1] == "closed" and bar.places[-2][0] == bar.places[-2][1] for bar in bars)
+    assert all(
+        bar.places[-1] == "closed" and bar.places[-2][0] == bar.places[-2][1] for bar in bars
+    )
 
 
 @pytest.mark.parametrize("wrong", [3, "yes"])
@@ -248,7 +324,9 @@ def test_progress_that_is_no_function(frame, wrong):
 
 
 def test_progress_counts_the_rows_of_all_threads():
-    """Rows done grow from call to call in a pass and end with all of them, however many threads read."""
+    """Rows done grow from call to call in a pass and end with all of them, however many threads
+    read.
+    """
     X = np.random.default_rng(0).standard_normal((200_000, 5))
     calls = []
     karat.coreset(X, progress=lambda done, total: calls.append((done, total)))
@@ -280,12 +358,18 @@ def test_whole_numbers_stay_whole_in_a_sketch(frame, kind):
     core = sketch.coreset()
     assert core.certificate.ok
     table = core.to_arrow()
-    assert [str(table.schema.field(c).type) for c in ("rooms", "size", "garden")] == ["int64", "double", "bool"]
+    assert [str(table.schema.field(c).type) for c in ("rooms", "size", "garden")] == [
+        "int64",
+        "double",
+        "bool",
+    ]
     np.testing.assert_array_equal(table["rooms"], X["rooms"].to_numpy()[core.indices])
 
 
 def test_whole_numbers_beside_fractions_become_doubles(frame):
-    """A later batch with fractions in a column of whole numbers: no digit is lost, whichever comes first."""
+    """A later batch with fractions in a column of whole numbers: no digit is lost, whichever comes
+    first.
+    """
     rooms = frame[["rooms", "size"]]
     for first, second in ((rooms, rooms + 0.5), (rooms + 0.5, rooms)):
         core = karat.Sketch().update(first).update(second).coreset()
@@ -295,7 +379,9 @@ def test_whole_numbers_beside_fractions_become_doubles(frame):
 
 
 def test_a_sketch_without_a_problem(frame, tmp_path):
-    """The first rows choose: least squares with a target, second moments without; rows that are refused choose nothing."""
+    """The first rows choose: least squares with a target, second moments without; rows that are
+    refused choose nothing.
+    """
     X, y = frame[["rooms", "size"]].to_numpy(float), frame["price"].to_numpy()
     sketch = karat.Sketch()
     assert "no problem yet" in repr(sketch)

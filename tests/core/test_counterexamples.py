@@ -1,4 +1,6 @@
-"""Each place where the paper is wrong, with the smallest data that shows it: the paper's way fails, ours does not."""
+"""Each place where the paper is wrong, with the smallest data that shows it: the paper's way fails,
+ours does not.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,11 @@ from paper.literal import claimed_bound, sign_matrix
 
 def test_step_is_the_smallest_ratio():
     """E2: with the largest ratio a weight becomes negative."""
-    points, alpha, beta = np.array([0.0, 1.0, 2.0]), np.array([0.2, 0.5, 0.3]), np.array([1.0, -2.0, 1.0])
+    points, alpha, beta = (
+        np.array([0.0, 1.0, 2.0]),
+        np.array([0.2, 0.5, 0.3]),
+        np.array([1.0, -2.0, 1.0]),
+    )
     largest = alpha - max(alpha[beta > 0] / beta[beta > 0]) * beta
     assert largest.min() < 0
     found = reduce_points(np.column_stack([points, np.ones(3)]), alpha)
@@ -27,7 +33,9 @@ def test_step_is_the_smallest_ratio():
 
 def multinomials(p: int, variables: int) -> list[int]:
     sets = combinations_with_replacement(range(variables), p)
-    return [factorial(p) // prod(factorial(t.count(v)) for v in set(t)) for t in sets if len(set(t)) > 1]
+    return [
+        factorial(p) // prod(factorial(t.count(v)) for v in set(t)) for t in sets if len(set(t)) > 1
+    ]
 
 
 @pytest.mark.parametrize("p", [6, 10, 12, 14, 18, 20])
@@ -70,7 +78,12 @@ def test_difference_family_refutes_the_size_theorem(d, bound):
     D = difference_family(d)
     assert claimed_bound(D, lam, copies) == pytest.approx(bound, abs=2e-3)
     X, y = np.repeat(D[:, :-1], 3, axis=0), np.repeat(D[:, -1], 3)
-    core = karat.coreset(X, y, Ridge(lam, fit_intercept=False, absorb="box"), sample_weight=np.full(len(y), copies / 3))
+    core = karat.coreset(
+        X,
+        y,
+        Ridge(lam, fit_intercept=False, absorb="box"),
+        sample_weight=np.full(len(y), copies / 3),
+    )
     assert len(core) == comb(d + 1, 2)
     kept = np.column_stack(core.arrays())
     assert len(np.unique(kept, axis=0)) == comb(d + 1, 2)
@@ -97,11 +110,18 @@ def test_ridge_solve_needs_the_label_term():
     unlabelled = np.linalg.solve(weighted @ Xc + G + alpha * np.eye(2), weighted @ yc)
     assert np.abs(unlabelled - right).max() > 1e-3 * np.abs(right).max()
     assert np.abs(problem.solve(core).coef - right).max() <= 1e-12 * np.abs(right).max()
-    assert np.abs(np.linalg.solve(weighted @ Xc + G + alpha * np.eye(2), weighted @ yc + b) - right).max() <= 1e-12
+    assert (
+        np.abs(
+            np.linalg.solve(weighted @ Xc + G + alpha * np.eye(2), weighted @ yc + b) - right
+        ).max()
+        <= 1e-12
+    )
 
 
 def test_stop_at_the_rank_not_at_the_dimension():
-    """E4: the unfolded kernel of d = 4 has 25 features of rank 15; the ambient rule stops at 26 rows, the right one at 16."""
+    """E4: the unfolded kernel of d = 4 has 25 features of rank 15; the ambient rule stops at 26
+    rows, the right one at 16.
+    """
     rng = np.random.default_rng(1)
     X, y = rng.standard_normal((500, 4)), rng.standard_normal(500)
 
@@ -114,13 +134,20 @@ def test_stop_at_the_rank_not_at_the_dimension():
         assert len(core) == 16
         conic = karat.coreset(X, y, problems.Kernel(unfolded, total_weight=False), method=method)
         assert len(conic) == 15
-        assert len(karat.coreset(X, y, problems.LeastSquares(fit_intercept=False), method=method)) == 16
+        assert (
+            len(karat.coreset(X, y, problems.LeastSquares(fit_intercept=False), method=method))
+            == 16
+        )
 
 
 def test_kernelization_holds_per_row():
-    """E6: features with equal sums are not enough: {1, 3} with features {2, 2} would keep the loss 2q instead of 4q."""
+    """E6: features with equal sums are not enough: {1, 3} with features {2, 2} would keep the loss
+    2q instead of 4q.
+    """
     X = np.array([[1.0], [3.0]])
-    wrong = karat.coreset(X, problem=problems.Kernel(lambda X: np.full((len(X), 1), 2.0), total_weight=False))
+    wrong = karat.coreset(
+        X, problem=problems.Kernel(lambda X: np.full((len(X), 1), 2.0), total_weight=False)
+    )
     assert float(wrong.weights @ wrong.X[:, 0]) != 4.0
     right = karat.coreset(X, problem=TensorContraction(1, total_weight=False))
     assert right.loss(np.array([1.0])) == pytest.approx(4.0, rel=1e-14)
@@ -131,7 +158,9 @@ def test_kernelization_holds_per_row():
 def test_recursion_ends_when_nothing_can_be_removed(method):
     """E5: rows that are all needed (independent features) come back, all of them."""
     X = np.eye(40)
-    core = karat.coreset(np.repeat(X, 2, axis=0), problem=TensorContraction(1, total_weight=False), method=method)
+    core = karat.coreset(
+        np.repeat(X, 2, axis=0), problem=TensorContraction(1, total_weight=False), method=method
+    )
     assert len(core) == 40
     assert np.allclose(core.weights, 2.0, rtol=1e-12)
 

@@ -1,4 +1,6 @@
-"""Every data set x problem x reducer: positive weights, no more rows than the rank, the same loss at every query."""
+"""Every data set x problem x reducer: positive weights, no more rows than the rank, the same loss
+at every query.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,12 @@ from karat import problems
 def build(tag: str, case: str, method: str, **options):
     made, spec = data(tag), CASES[case]
     return karat.coreset(
-        made.X, made.y if spec.target else None, spec.problem, sample_weight=made.weights, method=method, **options
+        made.X,
+        made.y if spec.target else None,
+        spec.problem,
+        sample_weight=made.weights,
+        method=method,
+        **options,
     )
 
 
@@ -58,7 +65,10 @@ def check_exact(tag: str, case: str, core) -> None:
 @pytest.mark.parametrize(("tag", "case", "method"), by_turns(SMALL, CASES))
 def test_small(tag, case, method):
     if tag == "outlier" and case.startswith("l6"):
-        pytest.skip("the sixth powers of this outlier leave no clear rank; see test_refused_rather_than_inexact")
+        pytest.skip(
+            "the sixth powers of this outlier leave no clear rank; see"
+            " test_refused_rather_than_inexact"
+        )
     core = build(tag, case, method)
     check_rows(core, data(tag))
     check_exact(tag, case, core)
@@ -66,7 +76,9 @@ def test_small(tag, case, method):
 
 @pytest.mark.parametrize(
     ("tag", "case", "method"),
-    by_turns(LARGE, ["least_squares", "least_squares_no_intercept", "moments_3", "l4_no_intercept"]),
+    by_turns(
+        LARGE, ["least_squares", "least_squares_no_intercept", "moments_3", "l4_no_intercept"]
+    ),
 )
 def test_more_rows_than_the_pilot_sees(tag, case, method):
     core = build(tag, case, method)
@@ -86,14 +98,17 @@ def test_mean(tag, method):
     centred = centred / spread if spread > 0 else centred
     features = np.column_stack([np.ones(len(X)), centred, (centred**2).sum(axis=1)])
     assert len(core) <= X.shape[1] + 2
-    if tag not in ("wide_scales", "near_collinear"):  # where small columns are rounding beside the large ones
+    # where small columns are rounding beside the large ones
+    if tag not in ("wide_scales", "near_collinear"):
         assert len(core) <= rank(features, made.mass, False)
     assert abs(core.weights.sum() / made.mass.sum() - 1) <= 1e-12
     assert mean_error(X, made.mass, core.arrays()[0], core.weights) <= 1e-12
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("tag", ["many_gaussian", "many_rare", "one_hot_binary", "zero_weights", "heavy_tails"])
+@pytest.mark.parametrize(
+    "tag", ["many_gaussian", "many_rare", "one_hot_binary", "zero_weights", "heavy_tails"]
+)
 def test_same_seed_same_coreset(tag, method):
     first, again = (build(tag, "least_squares", method, random_state=7) for _ in range(2))
     assert np.array_equal(first.indices, again.indices)
@@ -113,7 +128,9 @@ def test_exact_for_every_seed(tag, method, seed):
 @pytest.mark.parametrize("size", [1e3, 1e5, 1e8])
 @pytest.mark.parametrize("case", ["least_squares", "moments_3", "l4", "l6_no_intercept"])
 def test_refused_rather_than_inexact(case, size, method):
-    """One row far outside: if its powers exceed the precision of the others there is an error, and never a wrong coreset."""
+    """One row far outside: if its powers exceed the precision of the others there is an error, and
+    never a wrong coreset.
+    """
     rng = np.random.default_rng(0)
     X = rng.standard_normal((500, 2))
     X[250] *= size
@@ -122,22 +139,30 @@ def test_refused_rather_than_inexact(case, size, method):
         core = karat.coreset(X, y if spec.target else None, spec.problem, method=method)
     except karat.NotExactError as error:
         refusal = str(error)
-        assert case != "least_squares", "second moments of an outlier are well within double precision"
+        assert case != "least_squares", (
+            "second moments of an outlier are well within double precision"
+        )
         assert "loss error" in refusal
         return
     table = np.column_stack([X, y]) if spec.target else X
     white = whiten(table, np.ones(500), spec.affine)
     if spec.degree == 2:
-        assert square_error(white, table[core.indices], core.weights) <= max(1e-12, EPS * white.condition)
+        assert square_error(white, table[core.indices], core.weights) <= max(
+            1e-12, EPS * white.condition
+        )
     else:
-        error = PowerJudge(white, table, np.ones(500), spec.degree, 1000).error(table[core.indices], core.weights)
+        error = PowerJudge(white, table, np.ones(500), spec.degree, 1000).error(
+            table[core.indices], core.weights
+        )
         assert error <= max(1e-10, 100 * EPS * white.condition)
     assert core.weights.sum() == pytest.approx(500, rel=1e-12)
 
 
 def test_other_seed_other_rows():
     """The choice of rows is random, or the seed would mean nothing."""
-    first, other = (build("many_gaussian", "least_squares", "onepass", random_state=s) for s in (0, 1))
+    first, other = (
+        build("many_gaussian", "least_squares", "onepass", random_state=s) for s in (0, 1)
+    )
     assert not np.array_equal(first.indices, other.indices)
 
 
@@ -153,7 +178,9 @@ def test_fewer_rows_than_rank_are_kept_as_they_are(method):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("case", ["least_squares", "l4_no_intercept", "moments_3"])
-@pytest.mark.parametrize("kind", ["float32", "int8", "uint8", "bool", "fortran", "strided", "list", "longdouble"])
+@pytest.mark.parametrize(
+    "kind", ["float32", "int8", "uint8", "bool", "fortran", "strided", "list", "longdouble"]
+)
 def test_number_types_and_layouts(kind, case, method):
     rng = np.random.default_rng(3)
     X = rng.integers(0, 2 if kind == "bool" else 100, (400, 2))
@@ -162,7 +189,10 @@ def test_number_types_and_layouts(kind, case, method):
     if kind == "fortran":
         given, target = np.asfortranarray(X, dtype=float), y
     elif kind == "strided":
-        given, target = np.repeat(np.repeat(X, 2, axis=0), 3, axis=1)[::2, ::3][::-1][::-1], np.repeat(y, 2)[::2]
+        given, target = (
+            np.repeat(np.repeat(X, 2, axis=0), 3, axis=1)[::2, ::3][::-1][::-1],
+            np.repeat(y, 2)[::2],
+        )
     elif kind == "list":
         given, target = X.tolist(), y.tolist()
     else:
@@ -190,7 +220,9 @@ def test_two_dimensional_target_of_one_column(method):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("inputs", "targets"), [(2, 2), (3, 5), (1, 8)])
-@pytest.mark.parametrize("trouble", ["plain", "offset", "repeated_target", "constant_target", "linear_target"])
+@pytest.mark.parametrize(
+    "trouble", ["plain", "offset", "repeated_target", "constant_target", "linear_target"]
+)
 def test_several_targets(trouble, inputs, targets, method):
     rng = np.random.default_rng(inputs * targets)
     X = rng.standard_normal((700, inputs))
@@ -209,13 +241,19 @@ def test_several_targets(trouble, inputs, targets, method):
         white = whiten(table, np.ones(700), True)
         assert square_error(white, table[core.indices], core.weights) <= 1e-12
     K = (inputs + 1) * (inputs + 2) // 2 + targets * (inputs + 1) + targets
-    less = {"repeated_target": inputs + 2, "constant_target": inputs + 2, "linear_target": inputs + 2}.get(trouble, 0)
+    less = {
+        "repeated_target": inputs + 2,
+        "constant_target": inputs + 2,
+        "linear_target": inputs + 2,
+    }.get(trouble, 0)
     assert len(core) <= K - less
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_total_weight_beside_an_ill_conditioned_base(method):
-    """A constant column and an offset target are nearly collinear; the total weight does not suffer from that."""
+    """A constant column and an offset target are nearly collinear; the total weight does not suffer
+    from that.
+    """
     X, y = np.full((60, 1), 0.1), 1e6 + np.random.default_rng(1).standard_normal(60)
     core = karat.coreset(X, y, problems.LeastSquares(fit_intercept=False), method=method)
     assert len(core) <= 3
@@ -225,12 +263,18 @@ def test_total_weight_beside_an_ill_conditioned_base(method):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("seed", range(5))
 def test_offset_beside_binary_columns(seed, method):
-    """Of x^2 b, x b^2 and b^3 with x = 1e6 + gauss and b binary one combination is 1e-12 of the rest: exact, or refused."""
+    """Of x^2 b, x b^2 and b^3 with x = 1e6 + gauss and b binary one combination is 1e-12 of the
+    rest: exact, or refused.
+    """
     rng = np.random.default_rng(seed)
-    X = np.column_stack([1e6 + rng.standard_normal(221), rng.integers(0, 2, 221), rng.integers(0, 2, 221)]).astype(float)
+    X = np.column_stack(
+        [1e6 + rng.standard_normal(221), rng.integers(0, 2, 221), rng.integers(0, 2, 221)]
+    ).astype(float)
     u = rng.random(221)
     try:
-        core = karat.coreset(X, problem=problems.TensorContraction(3), sample_weight=u, method=method)
+        core = karat.coreset(
+            X, problem=problems.TensorContraction(3), sample_weight=u, method=method
+        )
     except karat.NotExactError:
         return
     white = whiten(X, u, False)
@@ -248,10 +292,14 @@ def test_two_distinct_rows_nearly_collinear(method):
 
 @pytest.mark.parametrize("levels", range(2, 9))
 def test_indicators_of_one_category_beside_an_intercept(levels):
-    """Their sum is 1 in every row: a direction that vanishes exactly, and must be dropped as accurately."""
+    """Their sum is 1 in every row: a direction that vanishes exactly, and must be dropped as
+    accurately.
+    """
     rng = np.random.default_rng(levels)
     category = rng.integers(levels, size=6000)
-    X = np.column_stack([rng.integers(1, 7, 6000), *(category == level for level in range(levels))]).astype(float)
+    X = np.column_stack(
+        [rng.integers(1, 7, 6000), *(category == level for level in range(levels))]
+    ).astype(float)
     y = X[:, 0] + rng.standard_normal(6000)
     core = karat.coreset(X, y)
     streamed = karat.Sketch().update(X[:2000], y[:2000]).update(X[2000:], y[2000:]).coreset()
@@ -264,7 +312,9 @@ def test_indicators_of_one_category_beside_an_intercept(levels):
 
 @pytest.mark.parametrize("seed", [2, 1131, 3600])
 def test_fewer_rows_than_categories(seed):
-    """Directions that rows have shown can become zero in every row when rounding is taken out of them: they are dropped."""
+    """Directions that rows have shown can become zero in every row when rounding is taken out of
+    them: they are dropped.
+    """
     rng = np.random.default_rng(seed)
     n = int(rng.integers(3, 14))
     first, second = np.eye(12)[rng.integers(0, 12, n)], np.eye(9)[rng.zipf(1.5, n) % 9]
@@ -279,11 +329,15 @@ def test_fewer_rows_than_categories(seed):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_targets_that_the_columns_explain(seed):
-    """Two of three targets are combinations of graded columns, along their small directions as well."""
+    """Two of three targets are combinations of graded columns, along their small directions as
+    well.
+    """
     rng = np.random.default_rng(seed)
     turn = np.linalg.qr(rng.standard_normal((4, 4)))[0]
     X = rng.standard_normal((200, 4)) @ (turn * 10.0 ** (-1.7 * np.arange(4))) @ turn.T
-    Y = np.column_stack([X @ rng.standard_normal(4), X @ rng.standard_normal(4), rng.standard_normal(200)])
+    Y = np.column_stack(
+        [X @ rng.standard_normal(4), X @ rng.standard_normal(4), rng.standard_normal(200)]
+    )
     core = karat.coreset(X, Y, karat.problems.LeastSquares(fit_intercept=False))
     assert core.certificate.ok
     assert core.verify(X, Y).ok

@@ -1,4 +1,6 @@
-"""Data at the ends of the doubles: a coreset that holds, or an error that names the place; never a warning of NumPy."""
+"""Data at the ends of the doubles: a coreset that holds, or an error that names the place; never a
+warning of NumPy.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,25 @@ from karat import problems as P
 rng = np.random.default_rng(0)
 PLAIN, W = rng.standard_normal((400, 3)), rng.uniform(0.5, 2, 400)
 Y = PLAIN @ [1.0, 2.0, 3.0] + rng.standard_normal(400)
-SIZES = [1e150, 1e160, 1e200, 1e300, 1e305, 1.5e308, 1e-150, 1e-160, 1e-200, 1e-300, 1e-307, 1e-310, 1e-320]
+SIZES = [
+    1e150,
+    1e160,
+    1e200,
+    1e300,
+    1e305,
+    1.5e308,
+    1e-150,
+    1e-160,
+    1e-200,
+    1e-300,
+    1e-307,
+    1e-310,
+    1e-320,
+]
 PROBLEMS = [
-    P.LeastSquares(), P.LeastSquares(fit_intercept=False), P.Moments(1), P.Moments(2), P.Moments(3), P.Moments(4),
-    P.TensorContraction(3), P.Mean(), P.LpRegression(4), P.Ridge(1.0, absorb="box"), P.Kernel(lambda A: A),
+    P.LeastSquares(), P.LeastSquares(fit_intercept=False), P.Moments(1), P.Moments(2), P.Moments(3),
+    P.Moments(4), P.TensorContraction(3), P.Mean(), P.LpRegression(4), P.Ridge(1.0, absorb="box"),
+    P.Kernel(lambda A: A),
 ]  # fmt: skip
 
 
@@ -24,7 +41,9 @@ def attempts(problem, X, y):
     """The public doors, one after the other."""
     yield lambda: karat.coreset(X, y, problem).verify(X, y)
     yield lambda: karat.coreset(PLAIN, y, problem).verify(X, y)
-    yield lambda: karat.coreset(X, y, problem).loss(np.ones(4 if isinstance(problem, P.Moments) else 3))
+    yield lambda: karat.coreset(X, y, problem).loss(
+        np.ones(4 if isinstance(problem, P.Moments) else 3)
+    )
     if problem.absorb is None:
         yield lambda: karat.coreset(X, y, problem, groups=np.arange(400) % 2, sample_weight=W)
 
@@ -64,7 +83,9 @@ def test_no_warning_at_any_door(problem, size):
                     attempt()
                 except (karat.InputError, karat.NotExactError) as refused:
                     said.append(str(refused))
-    assert all("Kernel" in problem.describe() or "olumn" in text or "query" in text for text in said), said
+    assert all(
+        "Kernel" in problem.describe() or "olumn" in text or "query" in text for text in said
+    ), said
 
 
 @pytest.mark.parametrize("size", [1e305, 1e307, 1e-305])
@@ -75,6 +96,9 @@ def test_features_of_any_size_are_named(size):
         if size < 1:
             assert karat.coreset(PLAIN, problem=problem).verify(PLAIN).ok
             return
-        for door in (lambda: karat.coreset(PLAIN, problem=problem), lambda: karat.Sketch(problem).update(PLAIN).coreset()):
+        for door in (
+            lambda: karat.coreset(PLAIN, problem=problem),
+            lambda: karat.Sketch(problem).update(PLAIN).coreset(),
+        ):
             with pytest.raises(karat.InputError, match="Feature 3"):
                 door()

@@ -1,4 +1,6 @@
-"""Random mixtures of unpleasant columns, weights and rows: exact, or an error; never anything else."""
+"""Random mixtures of unpleasant columns, weights and rows: exact, or an error; never anything
+else.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,12 @@ def test_mixtures(kinds, target, n, copies, repeat_column, weighted, problem, me
     u[0] += weighted
     asked, degree, affine = PROBLEMS[problem]
     core = karat.coreset(
-        X, y if asked.needs_target else None, asked, sample_weight=u if weighted else None, method=method, random_state=seed
+        X,
+        y if asked.needs_target else None,
+        asked,
+        sample_weight=u if weighted else None,
+        method=method,
+        random_state=seed,
     )
     assert (core.weights > 0).all()
     assert (u[core.indices] > 0).all()

@@ -16,7 +16,9 @@ GROUPS = 60
 
 @pytest.fixture(scope="module")
 def table():
-    """Rows of 60 groups of 1 to 300 rows, shuffled, some with a constant column or one of zeros and ones."""
+    """Rows of 60 groups of 1 to 300 rows, shuffled, some with a constant column or one of zeros and
+    ones.
+    """
     rng = np.random.default_rng(0)
     labels = np.repeat(np.arange(GROUPS), rng.integers(1, 300, GROUPS))
     X = rng.standard_normal((len(labels), 3)) + 5.0
@@ -55,7 +57,10 @@ def test_every_group_is_exact(table):
     require_exact(karat.coreset(X, y, groups=named), X, y, named)
 
 
-@pytest.mark.parametrize("problem", [problems.Ridge(alpha=2.0), problems.Moments(2), problems.Mean(), problems.LpRegression(4)])
+@pytest.mark.parametrize(
+    "problem",
+    [problems.Ridge(alpha=2.0), problems.Moments(2), problems.Mean(), problems.LpRegression(4)],
+)
 def test_other_problems_are_exact_too(table, problem):
     X, y, labels = table
     some = labels < 6
@@ -84,7 +89,10 @@ def test_sparse_rows_single_precision_and_large_whole_numbers(table):
 def test_merged_stored_and_verified(table, tmp_path):
     X, y, labels = table
     half = len(X) // 2
-    first, second = (karat.coreset(X[part], y[part], groups=labels[part]) for part in (slice(0, half), slice(half, None)))
+    first, second = (
+        karat.coreset(X[part], y[part], groups=labels[part])
+        for part in (slice(0, half), slice(half, None))
+    )
     merged = first.merge(second)
     require_exact(merged, X, y, labels)
     merged.save(tmp_path / "core.npz")

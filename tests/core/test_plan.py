@@ -22,7 +22,10 @@ def test_files_cost_one_pass_and_bounded_memory():
 
 
 def test_what_travels_depends_on_partitions_not_rows():
-    plans = [karat.plan(P.LeastSquares(), n, 10, source="cluster", partitions=100, workers=10) for n in (10**8, 10**12)]
+    plans = [
+        karat.plan(P.LeastSquares(), n, 10, source="cluster", partitions=100, workers=10)
+        for n in (10**8, 10**12)
+    ]
     assert plans[0].travels == plans[1].travels > 0
     more = karat.plan(P.LeastSquares(), 10**8, 10, source="cluster", partitions=200, workers=10)
     assert 1.9 < more.travels / plans[0].travels < 2.1
@@ -38,7 +41,9 @@ def test_the_plan_tells_what_dask_sends():
 
     with dask.config.set(scheduler="synchronous"):
         X = da.random.default_rng(0).standard_normal((40_000, 10), chunks=(2000, 10))
-        core = karat.dask.coreset(X, X.sum(axis=1) + da.random.default_rng(1).standard_normal(40_000, chunks=2000))
+        core = karat.dask.coreset(
+            X, X.sum(axis=1) + da.random.default_rng(1).standard_normal(40_000, chunks=2000)
+        )
     sent = int(re.search(r"sent ([\d,]+)", core.certificate.notes[-1])[1].replace(",", ""))
     expected = karat.plan(P.LeastSquares(), 40_000, 10, source="cluster", partitions=20).travels
     assert 0.5 < sent / expected < 1.5
@@ -52,7 +57,8 @@ def test_latent_problems_take_two_passes():
     assert "Two passes (maps, then tensor)" in large.why
     options = {"source": "cluster", "partitions": 100, "workers": 10}
     plans = [karat.plan(P.MultiView(3), n, 8, **options) for n in (10**8, 10**12)]
-    assert plans[0].travels == plans[1].travels > 100 * 8 * 3 * 8**2  # three matrices of sums from each partition
+    # three matrices of sums from each partition
+    assert plans[0].travels == plans[1].travels > 100 * 8 * 3 * 8**2
     assert plans[0].passes == 2
     assert "twice" in plans[0].why
     with pytest.raises(karat.InputError, match="does not take groups"):
@@ -61,7 +67,11 @@ def test_latent_problems_take_two_passes():
 
 @pytest.mark.parametrize(
     ("kwargs", "words"),
-    [({"source": "tape"}, "source"), ({"partitions": 3}, "cluster"), ({"source": "cluster", "workers": 0}, "workers")],
+    [
+        ({"source": "tape"}, "source"),
+        ({"partitions": 3}, "cluster"),
+        ({"source": "cluster", "workers": 0}, "workers"),
+    ],
 )
 def test_refusals(kwargs, words):
     with pytest.raises(karat.InputError, match=words):
@@ -70,7 +80,11 @@ def test_refusals(kwargs, words):
 
 @pytest.mark.parametrize(
     ("name", "gone", "extra"),
-    [("coreset_files", "pyarrow", "io"), ("dask", "dask.delayed", "dask"), ("spark", "pyspark", "spark")],
+    [
+        ("coreset_files", "pyarrow", "io"),
+        ("dask", "dask.delayed", "dask"),
+        ("spark", "pyspark", "spark"),
+    ],
 )
 def test_a_missing_extra_is_named(name, gone, extra, monkeypatch):
     monkeypatch.setitem(sys.modules, gone, None)

@@ -19,7 +19,9 @@ import karat
 from karat.problems import LeastSquares, LpRegression, Ridge
 
 FOLDER = os.environ.get("KARAT_DATA", "")
-pytestmark = pytest.mark.skipif(not FOLDER, reason="KARAT_DATA does not name a folder with the data sets")
+pytestmark = pytest.mark.skipif(
+    not FOLDER, reason="KARAT_DATA does not name a folder with the data sets"
+)
 
 FILES = {
     "iris": "iris.csv.gz",
@@ -27,7 +29,8 @@ FILES = {
     "breast": "breast_cancer_wisconsin_original.csv.gz",
     "glass": "glass.csv.gz",
 }
-SIZES = {"iris": 16, "yeast": 46, "breast": 56, "glass": 56}  # regulariser rows counted, total weight kept
+# regulariser rows counted, total weight kept
+SIZES = {"iris": 16, "yeast": 46, "breast": 56, "glass": 56}
 
 
 @cache
@@ -40,7 +43,11 @@ def read(name: str) -> tuple[np.ndarray, np.ndarray]:
         frame = frame.iloc[:, 1:].dropna()
         assert len(frame) == 683
     label = frame.iloc[:, -1]
-    y = label.astype("category").cat.codes.to_numpy(float) if label.dtype.kind not in "fiu" else label.to_numpy(float)
+    y = (
+        label.astype("category").cat.codes.to_numpy(float)
+        if label.dtype.kind not in "fiu"
+        else label.to_numpy(float)
+    )
     return np.ascontiguousarray(frame.iloc[:, :-1].to_numpy(float)), y
 
 
@@ -70,7 +77,11 @@ def test_sizes_without_regulariser_rows(name, total, method):
     core = karat.coreset(X, y, Ridge(1.0, fit_intercept=False, total_weight=total), method=method)
     table = np.column_stack([X, y])
     white = whiten(table, np.ones(len(y)), False)
-    assert len(core) == rank(all_monomials(white(table), 2), np.ones(len(y)), total) == SIZES[name] - (not total)
+    assert (
+        len(core)
+        == rank(all_monomials(white(table), 2), np.ones(len(y)), total)
+        == SIZES[name] - (not total)
+    )
     error = square_error(white, table[core.indices], core.weights)
     assert error <= max(1e-12, 100 * EPS * white.condition)
 
@@ -102,10 +113,13 @@ def few_columns(name: str, d: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    ("name", "p", "d"), [("iris", 4, 3), ("glass", 4, 3), ("breast", 4, 3), ("iris", 6, 2), ("yeast", 6, 2)]
+    ("name", "p", "d"),
+    [("iris", 4, 3), ("glass", 4, 3), ("breast", 4, 3), ("iris", 6, 2), ("yeast", 6, 2)],
 )
 def test_lp_sizes_and_solutions(name, p, d):
-    """Sizes fall with alpha to K - d (diagonal) and lower (box); the minimiser is the full data's."""
+    """Sizes fall with alpha to K - d (diagonal) and lower (box); the minimiser is the full
+    data's.
+    """
     X, y = few_columns(name, d)
     K = comb(d + p, p)
     alphas = (1e-2, 1e2, 1e8)
@@ -120,7 +134,8 @@ def test_lp_sizes_and_solutions(name, p, d):
                 sizes[absorb].append(len(core))
             else:
                 assert len(core) <= K + 1
-    for row in sizes.values():  # the smallest size falls with alpha; the size found need not fall at every step
+    # the smallest size falls with alpha; the size found need not fall at every step
+    for row in sizes.values():
         assert row[-1] == min(row)
     assert sizes["diagonal"][-1] <= K - d
     assert sizes["box"][-1] < sizes["diagonal"][-1] / 4
@@ -144,7 +159,10 @@ def test_lp_loss_at_adversarial_queries(name):
     core = karat.coreset(X, y, LpRegression(4))
     table = np.column_stack([X, y])
     white = whiten(table, np.ones(len(y)), True)
-    assert PowerJudge(white, table, np.ones(len(y)), 4).error(table[core.indices], core.weights) <= 1e-10
+    assert (
+        PowerJudge(white, table, np.ones(len(y)), 4).error(table[core.indices], core.weights)
+        <= 1e-10
+    )
 
 
 @cache
@@ -159,7 +177,9 @@ def covtype() -> tuple[np.ndarray, np.ndarray]:
 
 
 def large_error(X, y, core) -> float:
-    """Worst-query error of a least-squares coreset, by two rounds of whitening in blocks (as in CholeskyQR2)."""
+    """Worst-query error of a least-squares coreset, by two rounds of whitening in blocks (as in
+    CholeskyQR2).
+    """
     table = np.column_stack([np.ones(len(y)), X - X.mean(axis=0), y - y.mean()])
     table /= np.linalg.norm(table, axis=0)
     kept = table[core.indices]

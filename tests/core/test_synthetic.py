@@ -1,4 +1,6 @@
-"""Synthetic rows in memory: exact for every squared loss, by rational arithmetic and by other libraries on all rows."""
+"""Synthetic rows in memory: exact for every squared loss, by rational arithmetic and by other
+libraries on all rows.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,12 @@ def test_the_claim_holds_at_every_query(tag):
 def test_every_squared_problem(problem):
     given = data("skewed")
     y = given.y if problem.needs_target else None
-    core = made(given.X, y, problem=problem, sample_weight=data("uneven_weights").weights.repeat(2)[: len(given.y)])
+    core = made(
+        given.X,
+        y,
+        problem=problem,
+        sample_weight=data("uneven_weights").weights.repeat(2)[: len(given.y)],
+    )
     check(core, given.X, y, data("uneven_weights").weights.repeat(2)[: len(given.y)])
     rank = np.linalg.matrix_rank(np.column_stack([given.X, *([] if y is None else [y])]))
     assert core.certificate.rank == rank
@@ -86,14 +93,20 @@ def test_arguments_that_do_not_go_together(options, said):
 
 
 def test_a_transformation_comes_before_the_rows_are_made():
-    problem = problems.Transformed(problems.LeastSquares(), StandardScaler().fit(data("gaussian").X))
+    problem = problems.Transformed(
+        problems.LeastSquares(), StandardScaler().fit(data("gaussian").X)
+    )
     with pytest.raises(InputError, match="transform all rows first"):
         made(data("gaussian").X, data("gaussian").y, problem=problem)
 
 
-@pytest.mark.parametrize("tag", ["gaussian", "one_hot_binary", "skewed", "huge_offset", "uneven_weights"])
 @pytest.mark.parametrize(
-    "model", [LinearRegression(), Ridge(2.0), Lasso(0.05), ElasticNet(0.05)], ids=lambda m: type(m).__name__
+    "tag", ["gaussian", "one_hot_binary", "skewed", "huge_offset", "uneven_weights"]
+)
+@pytest.mark.parametrize(
+    "model",
+    [LinearRegression(), Ridge(2.0), Lasso(0.05), ElasticNet(0.05)],
+    ids=lambda m: type(m).__name__,
 )
 def test_models_of_all_rows(tag, model):
     given = data(tag)
@@ -125,7 +138,9 @@ def test_a_problem_without_intercept_keeps_means_too():
     core = made(given.X, given.y, problem=problems.LeastSquares(fit_intercept=False))
     full = LinearRegression().fit(given.X, given.y)
     few = core.fit(LinearRegression())
-    np.testing.assert_allclose([*few.coef_, few.intercept_], [*full.coef_, full.intercept_], rtol=1e-10)
+    np.testing.assert_allclose(
+        [*few.coef_, few.intercept_], [*full.coef_, full.intercept_], rtol=1e-10
+    )
 
 
 def test_the_bound_is_that_of_layers_and_verbatim_rows():
@@ -208,7 +223,9 @@ def test_wording():
     core = made(X, given.y)
     assert "6 made rows for 900, 1 of them rows of the data as they are" in repr(core)
     assert "made rows differs from that of all rows" in str(core.certificate)
-    assert "The rows are made, not rows of the data, but for 1 that are kept as they are." in str(core.certificate)
+    assert "The rows are made, not rows of the data, but for 1 that are kept as they are." in str(
+        core.certificate
+    )
     assert "privacy (kept rows are real records)" not in str(core.certificate)
     assert "not linear in the columns" in str(core.certificate)
     text = str(core.summary())
@@ -243,11 +260,24 @@ def test_plan_says_how_many():
     found = karat.plan(problems.LeastSquares(), 10**6, 300, rows="synthetic")
     assert (found.rows, found.passes) == (302, 1)
     assert "made, not rows of the data" in found.why
-    assert karat.plan(problems.LeastSquares(), 10**6, 20, targets=3, groups=7, rows="synthetic").rows == 7 * 24
+    assert (
+        karat.plan(problems.LeastSquares(), 10**6, 20, targets=3, groups=7, rows="synthetic").rows
+        == 7 * 24
+    )
     assert "rows='synthetic', 102 made rows" in karat.plan(problems.LeastSquares(), 10**6, 100).why
-    with pytest.raises(InputError, match="rows='synthetic' makes as many rows as there are columns, and two"):
+    with pytest.raises(
+        InputError, match="rows='synthetic' makes as many rows as there are columns, and two"
+    ):
         karat.plan(problems.LeastSquares(), 10**6, 300)
-    many = karat.plan(problems.LeastSquares(), 10**9, 300, rows="synthetic", source="cluster", partitions=100, workers=10)
+    many = karat.plan(
+        problems.LeastSquares(),
+        10**9,
+        300,
+        rows="synthetic",
+        source="cluster",
+        partitions=100,
+        workers=10,
+    )
     assert 0 < many.travels < 1e10
     with pytest.raises(InputError, match="rows must be"):
         karat.plan(problems.LeastSquares(), 10**6, 300, rows="made")
@@ -255,4 +285,9 @@ def test_plan_says_how_many():
 
 def test_all_tags_are_judged():
     assert set(SMALL) < set(TAGS)
-    assert worst_ratio(made(data("one_row").X, data("one_row").y), data("one_row").X, data("one_row").y) == 0
+    assert (
+        worst_ratio(
+            made(data("one_row").X, data("one_row").y), data("one_row").X, data("one_row").y
+        )
+        == 0
+    )

@@ -19,7 +19,9 @@ NAMES = ["size", "weight", "row"]
 FRAMES = {
     "pandas": pd.DataFrame,
     "polars": pl.DataFrame,
-    "arrow": lambda columns: pa.table({name: np.asarray(values) for name, values in columns.items()}),
+    "arrow": lambda columns: pa.table(
+        {name: np.asarray(values) for name, values in columns.items()}
+    ),
 }
 
 
@@ -119,7 +121,9 @@ def test_integers_beyond_doubles():
 @pytest.mark.parametrize("groups", [None, 3])
 @pytest.mark.parametrize("count", [30, 600])
 def test_integers_that_doubles_cannot_resolve(count, groups):
-    """The doubles about 1.7e18 are 256 apart: rows of a spread of 1000 cannot be made, by any proof."""
+    """The doubles about 1.7e18 are 256 apart: rows of a spread of 1000 cannot be made, by any
+    proof.
+    """
     rng = np.random.default_rng(1)
     X, y = long_integers(rng, 1000)[:count], rng.standard_normal(count)
     labels = None if groups is None else np.arange(count) % groups

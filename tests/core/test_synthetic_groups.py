@@ -16,7 +16,9 @@ def made(*args, **kwargs):
 
 
 def table(rng, n, d=3):
-    X = rng.standard_normal((n, d)) @ (np.eye(d) + 0.3 * rng.standard_normal((d, d))) + rng.uniform(-2, 2, d)
+    X = rng.standard_normal((n, d)) @ (np.eye(d) + 0.3 * rng.standard_normal((d, d))) + rng.uniform(
+        -2, 2, d
+    )
     return X, X @ rng.standard_normal(d) + rng.standard_normal(n)
 
 
@@ -34,7 +36,8 @@ def test_many_small_groups():
     some = np.isin(labels, [3, 4, 5])
     one = made(X[some], y[some], groups=labels[some])
     check(one, X[some], y[some], groups=labels[some])
-    np.testing.assert_array_equal(one.X, core.X[np.isin(core.groups, [3, 4, 5])])  # whatever other groups there are
+    # whatever other groups there are
+    np.testing.assert_array_equal(one.X, core.X[np.isin(core.groups, [3, 4, 5])])
     assert core.verify(X, y, groups=labels).ok
 
 

@@ -1,4 +1,6 @@
-"""Merges of synthetic rows: with each other, with real rows, with rows kept as they are, many times."""
+"""Merges of synthetic rows: with each other, with real rows, with rows kept as they are, many
+times.
+"""
 
 from __future__ import annotations
 
@@ -22,25 +24,37 @@ def made(*args, **kwargs):
     return karat.coreset(*args, rows="synthetic", **kwargs)
 
 
-@pytest.mark.parametrize("tag", ["gaussian", "skewed", "near_collinear", "huge_offset", "one_hot_binary", "uneven_weights"])
+@pytest.mark.parametrize(
+    "tag",
+    ["gaussian", "skewed", "near_collinear", "huge_offset", "one_hot_binary", "uneven_weights"],
+)
 def test_the_union(tag):
     given = data(tag)
     cut = len(given.y) // 3
     parts = [slice(0, cut), slice(cut, None)]
-    own = [{} if given.weights is None else {"sample_weight": given.weights[part]} for part in parts]
-    merged = made(given.X[parts[0]], given.y[parts[0]], **own[0]).merge(made(given.X[parts[1]], given.y[parts[1]], **own[1]))
+    own = [
+        {} if given.weights is None else {"sample_weight": given.weights[part]} for part in parts
+    ]
+    merged = made(given.X[parts[0]], given.y[parts[0]], **own[0]).merge(
+        made(given.X[parts[1]], given.y[parts[1]], **own[1])
+    )
     check(merged, given.X, given.y, given.weights)
     assert merged.n_rows == len(given.y)
     assert merged.verify(given.X, given.y, sample_weight=given.weights).ok
 
 
 @pytest.mark.parametrize("first", ["real", "synthetic"])
-@pytest.mark.parametrize("problem", [LeastSquares(), Ridge(2.0), LpRegression(2)], ids=lambda problem: problem.describe())
+@pytest.mark.parametrize(
+    "problem", [LeastSquares(), Ridge(2.0), LpRegression(2)], ids=lambda problem: problem.describe()
+)
 def test_with_real_rows_the_union_is_synthetic(first, problem):
     given = data("skewed")
     kinds = ("real", "synthetic") if first == "real" else ("synthetic", "real")
-    one, two = (karat.coreset(given.X[part], given.y[part], problem, rows=kind)
-                for part, kind in zip((slice(0, 400), slice(400, None)), kinds, strict=True))  # fmt: skip
+    parts = slice(0, 400), slice(400, None)
+    one, two = (
+        karat.coreset(given.X[part], given.y[part], problem, rows=kind)
+        for part, kind in zip(parts, kinds, strict=True)
+    )
     merged = one.merge(two)
     check(merged, given.X, given.y)
     assert len(merged) == 5
@@ -60,9 +74,17 @@ def test_with_real_rows_the_union_is_synthetic(first, problem):
     ids=lambda value: value if isinstance(value, str) else value.describe(),
 )
 def test_real_rows_that_keep_less_are_refused(problem, said):
-    """Without an intercept real rows have no means, and of several targets no products: the claim would be false."""
+    """Without an intercept real rows have no means, and of several targets no products: the claim
+    would be false.
+    """
     given = data("skewed")
-    y = np.column_stack([given.y, given.y**2]) if "targets" in said else given.y if problem.needs_target else None
+    y = (
+        np.column_stack([given.y, given.y**2])
+        if "targets" in said
+        else given.y
+        if problem.needs_target
+        else None
+    )
     real = karat.coreset(given.X[:400], None if y is None else y[:400], problem)
     other = made(given.X[400:], None if y is None else y[400:], problem=problem)
     for one, two in ((real, other), (other, real)):
@@ -95,10 +117,16 @@ def test_rows_kept_as_they_are_stay_so():
     given = data("gaussian")
     X = np.array(given.X)
     X[[5, 500, 800]] *= 1e12
-    merged = made(X[:300], given.y[:300]).merge(made(X[300:600], given.y[300:600])).merge(karat.coreset(X[600:], given.y[600:]))
+    merged = (
+        made(X[:300], given.y[:300])
+        .merge(made(X[300:600], given.y[300:600]))
+        .merge(karat.coreset(X[600:], given.y[600:]))
+    )
     assert merged.certificate.verbatim == 3
     check(merged, X, given.y)
-    assert {row.tobytes() for row in merged.X[merged.verbatim]} == {X[i].tobytes() for i in (5, 500, 800)}
+    assert {row.tobytes() for row in merged.X[merged.verbatim]} == {
+        X[i].tobytes() for i in (5, 500, 800)
+    }
     assert merged.verify(X, given.y).ok
 
 

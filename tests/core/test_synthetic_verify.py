@@ -1,4 +1,6 @@
-"""verify accepts synthetic rows on their data, and refuses them where a weight, a value or the data is another."""
+"""verify accepts synthetic rows on their data, and refuses them where a weight, a value or the data
+is another.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,15 @@ import karat
 from karat import InputError
 from karat.problems import Moments
 
-TAGS = ["gaussian", "one_hot_binary", "near_collinear", "huge_offset", "uneven_weights", "duplicated_rows", "five_rows"]
+TAGS = [
+    "gaussian",
+    "one_hot_binary",
+    "near_collinear",
+    "huge_offset",
+    "uneven_weights",
+    "duplicated_rows",
+    "five_rows",
+]
 
 
 def made(*args, **kwargs):
@@ -74,13 +84,20 @@ def test_wild_rows():
     assert not seen.ok
     assert "kept as they are, are not rows of this data" in str(seen)
     assert not spoilt(core, weights=(wild[0], lambda w: np.nextafter(w, 2))).verify(X, given.y).ok
-    twice = replace(core, X=core.X[[*range(len(core)), wild[0]]], y=core.y[[*range(len(core)), wild[0]]],
-                    weights=np.append(core.weights, 1.0), strata=np.append(core.strata, 2),
-                    verbatim=np.append(core.verbatim, True))  # fmt: skip
+    twice = replace(
+        core,
+        X=core.X[[*range(len(core)), wild[0]]],
+        y=core.y[[*range(len(core)), wild[0]]],
+        weights=np.append(core.weights, 1.0),
+        strata=np.append(core.strata, 2),
+        verbatim=np.append(core.verbatim, True),
+    )
     assert not twice.verify(X, given.y).ok
     # a wrong weight of an ordinary row does not hide behind a wild one
     assert not spoilt(core, weights=(0, lambda w: w * (1 + 1e-6))).verify(X, given.y).ok
-    without = replace(core, strata=np.zeros(len(core), dtype=np.intp), verbatim=np.zeros(len(core), dtype=bool))
+    without = replace(
+        core, strata=np.zeros(len(core), dtype=np.intp), verbatim=np.zeros(len(core), dtype=bool)
+    )
     assert without.verify(X, given.y).ok  # all rows together: a weaker statement, but true
 
 
@@ -101,11 +118,17 @@ def test_groups():
     assert core.verify(given.X, given.y, groups=labels).ok
     assert not core.verify(given.X, given.y, groups=(labels + 1) % 3).ok
     assert not core.verify(given.X, given.y, groups=np.where(labels == 2, 7, labels)).ok
-    assert not spoilt(core, weights=(len(core) - 1, lambda w: w * (1 + 1e-6))).verify(given.X, given.y, groups=labels).ok
+    assert (
+        not spoilt(core, weights=(len(core) - 1, lambda w: w * (1 + 1e-6)))
+        .verify(given.X, given.y, groups=labels)
+        .ok
+    )
 
 
 def test_of_a_merge_and_of_a_stream_with_wild_rows_of_their_own():
-    """A row that was wild among the first rows, and is not among all, still is a row of the data."""
+    """A row that was wild among the first rows, and is not among all, still is a row of the
+    data.
+    """
     rng = np.random.default_rng(1)
     X = rng.standard_normal((1200, 2))
     X[3] *= 1e6
@@ -118,7 +141,11 @@ def test_of_a_merge_and_of_a_stream_with_wild_rows_of_their_own():
     for core in (merged, sketch.coreset()):
         assert core.certificate.verbatim
         assert core.verify(X, y).ok
-        assert not spoilt(core, weights=(int(np.argmax(core.weights)), lambda w: w * (1 + 1e-6))).verify(X, y).ok
+        assert (
+            not spoilt(core, weights=(int(np.argmax(core.weights)), lambda w: w * (1 + 1e-6)))
+            .verify(X, y)
+            .ok
+        )
 
 
 def test_a_wide_table():

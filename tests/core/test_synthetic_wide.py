@@ -1,4 +1,6 @@
-"""Synthetic rows of wide tables: the claim, judged exactly, whichever way their second moments were summed."""
+"""Synthetic rows of wide tables: the claim, judged exactly, whichever way their second moments were
+summed.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def check(table, weights=None, way="memory"):
 
 def with_target(noise):
     X = tall(70)
-    return np.column_stack([X, X.sum(axis=1) + noise * np.random.default_rng(1).standard_normal(len(X))])
+    return np.column_stack(
+        [X, X.sum(axis=1) + noise * np.random.default_rng(1).standard_normal(len(X))]
+    )
 
 
 @pytest.mark.parametrize("noise", [1.0, 1e-3, 1e-6, 1e-9])
@@ -32,7 +36,10 @@ def test_a_target_that_others_explain(noise):
 
 
 def test_a_target_that_others_explain_takes_one_pass():
-    assert karat.coreset(with_target(1.0), problem=Moments(2), rows="synthetic").certificate.passes == 1
+    assert (
+        karat.coreset(with_target(1.0), problem=Moments(2), rows="synthetic").certificate.passes
+        == 1
+    )
 
 
 def test_what_a_sample_has_missed():
@@ -78,15 +85,21 @@ def test_easy_tables_are_summed_as_they_are():
 @pytest.mark.parametrize("columns", [20, 260])
 def test_sparse_columns_that_are_constant(columns):
     rng = np.random.default_rng(5)
-    table = np.where(rng.random((3 * columns, columns)) < 0.1, rng.standard_normal((3 * columns, columns)), 0.0)
+    table = np.where(
+        rng.random((3 * columns, columns)) < 0.1, rng.standard_normal((3 * columns, columns)), 0.0
+    )
     table[:, 3], table[:, 7] = 5.1, -1e6
     check(table, way="sparse")
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_few_sparse_columns_in_other_units(seed):
-    """What is summed over what is not zero is proven as it would be for dense columns, and verified so."""
+    """What is summed over what is not zero is proven as it would be for dense columns, and verified
+    so.
+    """
     rng = np.random.default_rng(seed)
-    table = np.where(rng.random((2000, 5)) < 0.1, rng.standard_normal((2000, 5)), 0.0) * 10.0 ** rng.integers(-6, 7, 5)
+    table = np.where(
+        rng.random((2000, 5)) < 0.1, rng.standard_normal((2000, 5)), 0.0
+    ) * 10.0 ** rng.integers(-6, 7, 5)
     table[:, 4] = table[:, 3] * (1 + 1e-5 * rng.standard_normal(2000))
     check(table, way="sparse")

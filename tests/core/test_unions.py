@@ -1,4 +1,6 @@
-"""What unions inherit: the claim of rows put together, or reduced again, is at least that of every part, field by field."""
+"""What unions inherit: the claim of rows put together, or reduced again, is at least that of every
+part, field by field.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ CLAIMS = st.builds(
     proof_version=st.integers(1, PROOF_VERSION),
 )
 CERTIFICATES = st.builds(
-    lambda claim, **description: Certificate(**vars(claim), excludes=PROBLEM.excludes, **description),
+    lambda claim, **description: Certificate(
+        **vars(claim), excludes=PROBLEM.excludes, **description
+    ),
     CLAIMS,
     rounding=NUMBERS,
     moment_error=NUMBERS,
@@ -69,10 +73,16 @@ def listed(whole, part):
     return set(part) <= set(whole)
 
 
-COVERS = dict.fromkeys((one.name for one in fields(Claim)), at_least) | {"proof_version": lambda whole, part: whole <= part}
+COVERS = dict.fromkeys((one.name for one in fields(Claim)), at_least) | {
+    "proof_version": lambda whole, part: whole <= part
+}
 DESCRIBES = {
-    **dict.fromkeys(("rounding", "moment_error", "total_error", "rank", "size", "bound", "condition"), at_least),
-    **dict.fromkeys(("passes", "seconds", "n_rows", "peeled", "verbatim", "power", "in_columns"), at_least),
+    **dict.fromkeys(
+        ("rounding", "moment_error", "total_error", "rank", "size", "bound", "condition"), at_least
+    ),
+    **dict.fromkeys(
+        ("passes", "seconds", "n_rows", "peeled", "verbatim", "power", "in_columns"), at_least
+    ),
     **dict.fromkeys(("excluded_directions", "excludes", "notes"), listed),
     "method": lambda whole, part: part in whole,
     "rows": lambda whole, part: part in whole,
@@ -84,7 +94,9 @@ DESCRIBES = {
 
 def covered(whole, part, rules=COVERS):
     """Whether a claim is at least that of a part, in every field for which there is a rule."""
-    wrong = [name for name, rule in rules.items() if not rule(getattr(whole, name), getattr(part, name))]
+    wrong = [
+        name for name, rule in rules.items() if not rule(getattr(whole, name), getattr(part, name))
+    ]
     assert not wrong, {name: (getattr(whole, name), getattr(part, name)) for name in wrong}
     return True
 
@@ -98,10 +110,15 @@ def test_every_field_has_a_rule():
 @given(st.lists(CERTIFICATES, min_size=2, max_size=4))
 def test_unions_of_certificates(parts):
     whole, backwards = Certificate.union(parts), Certificate.union(parts[::-1])
-    assert all(covered(whole, part, COVERS | DESCRIBES) and covered(backwards, part, COVERS | DESCRIBES) for part in parts)
+    assert all(
+        covered(whole, part, COVERS | DESCRIBES) and covered(backwards, part, COVERS | DESCRIBES)
+        for part in parts
+    )
     for name in ("rank", "size", "bound", "n_rows", "peeled"):
         assert getattr(whole, name) == sum(getattr(part, name) for part in parts)
-    assert Claim.union(parts) == Claim(**{one.name: getattr(whole, one.name) for one in fields(Claim)})
+    assert Claim.union(parts) == Claim(
+        **{one.name: getattr(whole, one.name) for one in fields(Claim)}
+    )
     assert Certificate.union(parts[:1]) is parts[0]
 
 
@@ -113,7 +130,9 @@ def test_chains_of_claims(first, second, third):
     assert covered(after, second)
     assert first.after(NO_ERROR) == NO_ERROR.after(first) == first
     other, same = after.after(third), first.after(second.after(third))
-    assert all(getattr(other, one.name) == pytest.approx(getattr(same, one.name)) for one in fields(Claim))
+    assert all(
+        getattr(other, one.name) == pytest.approx(getattr(same, one.name)) for one in fields(Claim)
+    )
     grown, gained = first.grown(second, after), after.loss_error - second.loss_error
     assert grown.loss_error == pytest.approx(first.loss_error + gained)
     assert first.grown(second, second) == Claim(first.loss_error, first.spent, first.inflation)
@@ -122,7 +141,11 @@ def test_chains_of_claims(first, second, third):
 def frame(seed, rows=300):
     rng = np.random.default_rng(seed)
     found = pd.DataFrame(rng.standard_normal((rows, 3)), columns=list("abc"))
-    return found.assign(y=found.sum(axis=1) + rng.standard_normal(rows), region=np.arange(rows) % 3, day=np.arange(rows) % 2)
+    return found.assign(
+        y=found.sum(axis=1) + rng.standard_normal(rows),
+        region=np.arange(rows) % 3,
+        day=np.arange(rows) % 2,
+    )
 
 
 def arguments(data, problem):
@@ -134,9 +157,12 @@ def claimed(core, claim):
     return replace(core, certificate=replace(core.certificate, **vars(claim)))
 
 
-PROBLEMS = pytest.mark.parametrize("problem", [LeastSquares(), Moments(3)], ids=["powers", "features"])
+PROBLEMS = pytest.mark.parametrize(
+    "problem", [LeastSquares(), Moments(3)], ids=["powers", "features"]
+)
 CORES = {
-    problem: [karat.coreset(*arguments(frame(seed), problem), problem) for seed in (0, 1)] for problem in (PROBLEM, Moments(3))
+    problem: [karat.coreset(*arguments(frame(seed), problem), problem) for seed in (0, 1)]
+    for problem in (PROBLEM, Moments(3))
 }
 SEVERAL = settings(max_examples=20, deadline=None, derandomize=True)
 
@@ -159,10 +185,14 @@ def test_merged_sketches(problem, claim):
     sketches = [karat.Sketch(problem).update(*arguments(frame(seed), problem)) for seed in (0, 1)]
     sketches[1].fold()
     reductions = sketches[1].summary.reductions
-    reductions[None] = replace(reductions[None], inherited=Claim(claim.loss_error, claim.spent, claim.inflation))
+    reductions[None] = replace(
+        reductions[None], inherited=Claim(claim.loss_error, claim.spent, claim.inflation)
+    )
     theirs = reductions[None].claim
     whole = sketches[0].merge(sketches[1]).summary.reduction(None).claim
-    assert covered(whole, theirs, {name: COVERS[name] for name in ("loss_error", "spent", "inflation")})
+    assert covered(
+        whole, theirs, {name: COVERS[name] for name in ("loss_error", "spent", "inflation")}
+    )
 
 
 @PROBLEMS
@@ -170,11 +200,21 @@ def test_merged_sketches(problem, claim):
 @given(claim=CLAIMS)
 def test_cells(problem, claim):
     data = frame(0)[["a", "b", "c", *("y" for _ in range(problem.needs_target)), "region", "day"]]
-    made = karat.cube(data, by=["region", "day"], problem=problem, **({"target": "y"} if problem.needs_target else {}))
+    made = karat.cube(
+        data,
+        by=["region", "day"],
+        problem=problem,
+        **({"target": "y"} if problem.needs_target else {}),
+    )
     spoilt = replace(made.cells.certificates[1], **vars(claim))
-    made.cells = replace(made.cells, certificates=(made.cells.certificates[0], spoilt, *made.cells.certificates[2:]))
+    made.cells = replace(
+        made.cells, certificates=(made.cells.certificates[0], spoilt, *made.cells.certificates[2:])
+    )
     parts, place = made.cells.certificates, made.cells.labels[0][1]
-    assert all(covered(made.certificate(), part) and covered(made.select().certificate, part) for part in parts)
+    assert all(
+        covered(made.certificate(), part) and covered(made.select().certificate, part)
+        for part in parts
+    )
     assert covered(made.select(region=place, reduce=True).certificate, spoilt)
     assert covered(made.rollup("region").certificate(region=place), spoilt)
     more = data[data["region"] == place].assign(a=lambda rows: rows["a"] + 1.0)
@@ -184,7 +224,9 @@ def test_cells(problem, claim):
 @settings(max_examples=5, deadline=None, derandomize=True)
 @given(claim=CLAIMS)
 def test_repeated_splits(claim):
-    """Before, what repeats made of the data was claimed with the rounding, directions, peeled rows, ... of one of them."""
+    """Before, what repeats made of the data was claimed with the rounding, directions, peeled rows,
+    ... of one of them.
+    """
     X, y = arguments(frame(0), PROBLEM)
     X = np.column_stack([X, X[:, 0] + X[:, 1]])  # a direction that vanishes
     X[7] *= 1e6  # a row that is kept verbatim
@@ -213,14 +255,23 @@ def test_groups(claim):
     kernel, rng = Moments(3).kernel(2, 0), np.random.default_rng(0)
     reductions = [build(Rows([rng.standard_normal((200, 2))]), kernel, "auto", 0) for _ in range(2)]
     reductions[1] = replace(reductions[1], inherited=claim)
-    whole, *parts = (certify(Moments(3), some, 200.0 * len(some), 200, 0.0) for some in (reductions, *zip(reductions)))
-    rules = {name: rule for name, rule in DESCRIBES.items() if name not in ("total_error", "standard_errors", "levels")}
+    whole, *parts = (
+        certify(Moments(3), some, 200.0 * len(some), 200, 0.0)
+        for some in (reductions, *zip(reductions))
+    )
+    rules = {
+        name: rule
+        for name, rule in DESCRIBES.items()
+        if name not in ("total_error", "standard_errors", "levels")
+    }
     assert all(covered(whole, part, COVERS | rules) for part in parts)
     assert covered(parts[1], claim)
 
 
 def test_parts_of_files(tmp_path):
-    """Rows that were left out are counted by the provenance; before, notes were searched for these words."""
+    """Rows that were left out are counted by the provenance; before, notes were searched for these
+    words.
+    """
     cores = []
     for seed in (0, 1):
         data = frame(seed)
@@ -228,14 +279,23 @@ def test_parts_of_files(tmp_path):
         data.to_csv(tmp_path / f"{seed}.csv", index=False)
         found = karat.coreset_files(tmp_path / f"{seed}.csv", target="y", on_missing="drop")
         note = "Columns were left out."
-        cores.append(replace(found, certificate=replace(found.certificate, notes=(*found.certificate.notes, note))))
+        cores.append(
+            replace(
+                found,
+                certificate=replace(found.certificate, notes=(*found.certificate.notes, note)),
+            )
+        )
     whole = cores[0].merge(cores[1])
     assert all(covered(whole.certificate, core.certificate) for core in cores)
-    assert [f"{n} rows with missing values were left out." for n in (1, 3)] == list(whole.certificate.notes)
+    assert [f"{n} rows with missing values were left out." for n in (1, 3)] == list(
+        whole.certificate.notes
+    )
 
 
 def test_all_rows_with_their_own_weights():
-    """They are exact for the data itself: before, a second term of 64 eps was claimed beside nothing spent."""
+    """They are exact for the data itself: before, a second term of 64 eps was claimed beside
+    nothing spent.
+    """
     certificate = all_rows(np.eye(4), None, Moments(2), None, "Few rows.").certificate
     assert Claim.union([certificate, certificate]) == NO_ERROR == Proof.trivial().claim
     assert certificate.rounding == 0.0

@@ -38,10 +38,18 @@ def test_an_exact_coreset_is_verified_and_a_changed_one_refuted(name):
 @pytest.mark.skipif(not extended(), reason="the oracles need a long double of 64 bits")
 @pytest.mark.parametrize(
     ("name", "seed"),
-    [("pareto/378", 880022), ("large-rare/14", 880022), ("pareto/100", 31), ("light-rows/12", 4242), ("light-rows/54", 4242)],
+    [
+        ("pareto/378", 880022),
+        ("large-rare/14", 880022),
+        ("pareto/100", 31),
+        ("light-rows/12", 4242),
+        ("light-rows/54", 4242),
+    ],
 )
 def test_merged_parts_are_verified(name, seed):
-    """Coordinates, bounds of powers and of sums, and changes of weights are no worse than they were for the parts."""
+    """Coordinates, bounds of powers and of sums, and changes of weights are no worse than they were
+    for the parts.
+    """
     found = judge(draw(name, seed))
     assert found.verdict == "exact", found.detail
 
@@ -56,7 +64,9 @@ def test_rows_of_hardly_any_weight_are_kept_where_nothing_else_is_proven(name, s
 
 @pytest.mark.parametrize("seed", [2, 9, 14, 21])
 def test_rows_that_a_sample_has_missed_do_not_spoil_the_coordinates_of_the_others(seed):
-    """They make columns large and parallel that are neither elsewhere; a small direction must not count as a large one."""
+    """They make columns large and parallel that are neither elsewhere; a small direction must not
+    count as a large one.
+    """
     rng = np.random.default_rng(seed)
     X = np.column_stack([rng.standard_normal((40_000, 2)), np.zeros((40_000, 2))])
     rare = rng.choice(40_000, 3, replace=False)
@@ -64,13 +74,17 @@ def test_rows_that_a_sample_has_missed_do_not_spoil_the_coordinates_of_the_other
     y = X @ [0.5, 0.2, -220.0, 410.0] + 1e-5 * rng.standard_normal(40_000)
     rows, left = Rows([X, y[:, None]]), np.setdiff1d(np.arange(40_000), rare)
     for start in range(0, 30_000, 3000):
-        frame = fit_moments(rows, problems.LeastSquares().kernel(4, 1), left[start : start + 2000])[0].frame
+        frame = fit_moments(rows, problems.LeastSquares().kernel(4, 1), left[start : start + 2000])[
+            0
+        ].frame
         assert frame.share(frame.rounded(frame.sizes))[0] <= COORDINATES
 
 
 @pytest.mark.parametrize("seed", [71, 352, 670, 941])
 def test_higher_powers_leave_room_for_the_bound_of_another_sample(seed):
-    """A bound just below what counts as exact is above it in other coordinates: better weights are sought."""
+    """A bound just below what counts as exact is above it in other coordinates: better weights are
+    sought.
+    """
     rng = np.random.default_rng(seed)
     count = int(rng.integers(20, 40))
     X = rng.pareto(rng.choice([0.7, 1.0, 1.5]), (count, 1))
@@ -78,13 +92,20 @@ def test_higher_powers_leave_room_for_the_bound_of_another_sample(seed):
     core = karat.coreset(X, y, problems.LpRegression(6, fit_intercept=False))
     assert core.certificate.ok
     assert core.certificate.loss_error <= CONTENT
-    z = np.concatenate([sign * 10.0 ** np.linspace(-9, 9, 4001) for sign in (-1, 1)]).astype(np.longdouble)
+    z = np.concatenate([sign * 10.0 ** np.linspace(-9, 9, 4001) for sign in (-1, 1)]).astype(
+        np.longdouble
+    )
     full, kept = ((np.outer(A[:, 0], z) - b[:, None]) ** 6 for A, b in ((X, y), (core.X, core.y)))
-    assert np.max(np.abs(core.weights @ kept / full.sum(axis=0) - 1)) <= core.certificate.loss_error + 64 * EPS
+    assert (
+        np.max(np.abs(core.weights @ kept / full.sum(axis=0) - 1))
+        <= core.certificate.loss_error + 64 * EPS
+    )
 
 
 def test_heavy_tails_are_measured_about_their_means():
-    """Moments about the mean, in which the claim is given, agree; about zero the small rows of a column hardly count."""
+    """Moments about the mean, in which the claim is given, agree; about zero the small rows of a
+    column hardly count.
+    """
     X = np.random.default_rng(0).lognormal(0, 3, (200, 2))
     rows = Rows([X], np.random.default_rng(1).uniform(0.5, 2, 200))
     fitted, _ = fit_moments(rows, problems.Moments(3).kernel(2, 0), np.arange(200))
@@ -98,12 +119,16 @@ def test_heavy_tails_are_measured_about_their_means():
     assert linear_class(raw).kernel.centred(linear_class(raw)) is None  # its columns have no shift
 
 
-@pytest.mark.parametrize(("seed", "shape", "degree"), [(0, (446, 4), 4), (0, (250, 3), 5), (28, (250, 3), 5)])
+@pytest.mark.parametrize(
+    ("seed", "shape", "degree"), [(0, (446, 4), 4), (0, (250, 3), 5), (28, (250, 3), 5)]
+)
 def test_heavy_tails_in_files(seed, shape, degree, tmp_path):
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     X = np.random.default_rng(seed).lognormal(0, 3, shape)
     pq.write_table(pa.table({f"x{j}": X[:, j] for j in range(shape[1])}), tmp_path / "d.parquet")
-    core = karat.coreset_files(tmp_path / "d.parquet", problem=problems.Moments(degree), batch_rows=64)
+    core = karat.coreset_files(
+        tmp_path / "d.parquet", problem=problems.Moments(degree), batch_rows=64
+    )
     assert karat.verify_files(core).ok
     weights = core.weights.copy()
     weights[weights.argmax()] *= 1 + 1e-6
@@ -122,7 +147,9 @@ def test_what_is_verified_is_never_more_than_what_was_claimed():
 
 
 def test_rounding_along_a_rare_direction_is_left_to_the_second_term():
-    """Two columns differ by 1e-2 in a few rows: rounding of their sums, carried by these rows alone, looks like 1e-10."""
+    """Two columns differ by 1e-2 in a few rows: rounding of their sums, carried by these rows
+    alone, looks like 1e-10.
+    """
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.standard_normal(4000) + 3] * 2)
     X[[7, 234, 2345], 1] += 1e-2

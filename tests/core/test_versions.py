@@ -1,4 +1,6 @@
-"""Certificates of other versions: older ones ask to be verified again, fields that are not known or not there do no harm."""
+"""Certificates of other versions: older ones ask to be verified again, fields that are not known or
+not there do no harm.
+"""
 
 import numpy as np
 import pytest
@@ -27,7 +29,9 @@ def test_an_older_certificate_asks_to_be_verified_again(version):
 
 
 def test_a_newer_certificate_is_not_trusted():
-    assert not Certificate.from_dict(CERTIFICATE.to_dict() | {"proof_version": CERTIFICATE.proof_version + 1}).ok
+    assert not Certificate.from_dict(
+        CERTIFICATE.to_dict() | {"proof_version": CERTIFICATE.proof_version + 1}
+    ).ok
 
 
 def test_fields_come_and_go():

@@ -1,4 +1,6 @@
-"""Weights are proven as they are stored: normal doubles, whatever their unit; else the error says what to do."""
+"""Weights are proven as they are stored: normal doubles, whatever their unit; else the error says
+what to do.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,22 @@ PROBLEMS = [
     P.Ridge(1.0, absorb="box"),
     P.Kernel(lambda A, b: np.column_stack([A, b])),
 ]
-UNITS = [1e-318, 1e-310, 1e-307, 1e-300, 1e-200, 1e-100, 1e100, 1e200, 1e300, 1e303, 1e304, 1e305, 1e307, 1.7e308]
+UNITS = [
+    1e-318,
+    1e-310,
+    1e-307,
+    1e-300,
+    1e-200,
+    1e-100,
+    1e100,
+    1e200,
+    1e300,
+    1e303,
+    1e304,
+    1e305,
+    1e307,
+    1.7e308,
+]
 
 
 def sketched(problem, w):
@@ -37,7 +54,9 @@ def error(core, w) -> float:
     Z = np.column_stack([np.ones(3000), X, y]).astype(np.longdouble)
     u, kept = w.astype(np.longdouble)[:, None], Z[core.indices]
     full, size = (Z * u).T @ Z, (np.abs(Z) * u).T @ np.abs(Z)
-    return float((np.abs((kept * core.weights.astype(np.longdouble)[:, None]).T @ kept - full) / size).max())
+    return float(
+        (np.abs((kept * core.weights.astype(np.longdouble)[:, None]).T @ kept - full) / size).max()
+    )
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -70,7 +89,8 @@ def test_weights_are_normal_numbers_or_refused(problem, unit, way):
 
 
 @pytest.mark.parametrize(
-    ("first", "second"), [(1e300, 1e-300), (1e-300, 1e300), (1.0, 1e-200), (1e200, 1e-200), (1e307, 1e307)]
+    ("first", "second"),
+    [(1e300, 1e-300), (1e-300, 1e300), (1.0, 1e-200), (1e200, 1e-200), (1e307, 1e307)],
 )
 def test_parts_in_other_units_merge_or_are_refused(first, second):
     half = 1500
@@ -91,12 +111,17 @@ def test_parts_in_other_units_merge_or_are_refused(first, second):
 
 
 def _coresets(w, half):
-    parts = [karat.coreset(X[s], y[s], sample_weight=w[s]) for s in (slice(half), slice(half, None))]
+    parts = [
+        karat.coreset(X[s], y[s], sample_weight=w[s]) for s in (slice(half), slice(half, None))
+    ]
     return parts[0].merge(parts[1])
 
 
 def _sketches(w, half):
-    parts = [karat.Sketch(P.LeastSquares()).update(X[s], y[s], sample_weight=w[s]) for s in (slice(half), slice(half, None))]
+    parts = [
+        karat.Sketch(P.LeastSquares()).update(X[s], y[s], sample_weight=w[s])
+        for s in (slice(half), slice(half, None))
+    ]
     return parts[0].merge(parts[1]).coreset()
 
 

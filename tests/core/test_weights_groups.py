@@ -38,7 +38,9 @@ def test_scaling_all_weights_scales_the_result(factor, method):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("zeros", [0.01, 0.7, 0.99])
-@pytest.mark.parametrize("problem", [LeastSquares(), LpRegression(4, fit_intercept=False), Moments(3)])
+@pytest.mark.parametrize(
+    "problem", [LeastSquares(), LpRegression(4, fit_intercept=False), Moments(3)]
+)
 def test_zero_weights(problem, zeros, method):
     """From 100 zeros in 10,000 on, PyRecombine returns NaN."""
     rng = np.random.default_rng(0)
@@ -78,7 +80,10 @@ def test_no_row_is_dropped_or_counted_twice(method, remainder):
     core = karat.coreset(X, problem=Moments(2), method=method)
     table = np.column_stack([np.ones(n), X])
     kept = table[core.indices]
-    assert np.abs((kept.T * core.weights) @ kept - table.T @ table).max() <= 1e-12 * np.abs(table.T @ table).max()
+    assert (
+        np.abs((kept.T * core.weights) @ kept - table.T @ table).max()
+        <= 1e-12 * np.abs(table.T @ table).max()
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -91,7 +96,10 @@ def test_forty_one_columns_of_rank_twenty_one(method):
     core = karat.coreset(features, problem=Kernel(lambda X: X), method=method)
     assert len(core) == 21
     kept = features[core.indices]
-    assert np.abs(core.weights @ kept - features.sum(axis=0)).max() <= 1e-12 * np.abs(features).sum(axis=0).max()
+    assert (
+        np.abs(core.weights @ kept - features.sum(axis=0)).max()
+        <= 1e-12 * np.abs(features).sum(axis=0).max()
+    )
     assert core.weights.sum() == pytest.approx(4000, rel=1e-12)
 
 
@@ -152,7 +160,9 @@ def test_one_group_is_no_group():
 
 
 def test_leave_one_fold_out_from_groups():
-    """The use of groups: fits on all folds but one, from the coreset alone, are those of the full data."""
+    """The use of groups: fits on all folds but one, from the coreset alone, are those of the full
+    data.
+    """
     from oracles import solve_ridge
 
     rng = np.random.default_rng(4)
@@ -166,7 +176,10 @@ def test_leave_one_fold_out_from_groups():
         found = solve_ridge(core.X[small], core.y[small], core.weights[small], 3.0, True)
         assert np.allclose(found[0], expected[0], rtol=1e-11)
         held = ((y[~full] - X[~full] @ expected[0] - expected[1]) ** 2).sum()
-        score = core.weights[~small] @ (core.y[~small] - core.X[~small] @ expected[0] - expected[1]) ** 2
+        score = (
+            core.weights[~small]
+            @ (core.y[~small] - core.X[~small] @ expected[0] - expected[1]) ** 2
+        )
         assert score == pytest.approx(held, rel=1e-11)
 
 
@@ -179,7 +192,9 @@ def test_a_column_whose_squares_underflow_in_one_group(fit_intercept, rows, rare
     X = np.vstack([np.column_stack([tiny, np.zeros(rows)]), rng.standard_normal((rows, 2))])
     y = rng.standard_normal(2 * rows) + 3
     groups = np.repeat(["small", "large"], rows)
-    core = karat.coreset(X, y, karat.problems.LeastSquares(fit_intercept=fit_intercept), groups=groups)
+    core = karat.coreset(
+        X, y, karat.problems.LeastSquares(fit_intercept=fit_intercept), groups=groups
+    )
     own = core.groups == "small"
     kept = core.indices[own]
     scaled = np.where(groups == "small", X[:, 0] * 1e300, 0.0)

@@ -53,7 +53,9 @@ def test_verify_sees_the_other_rows_of_groups():
 
 @pytest.mark.parametrize("classes", [3, 4, 20])
 def test_probabilities_near_0_and_1_are_not_wild(classes):
-    """A saturated softmax beside its one-hot columns: most values are tiny, but every row has one of about 1."""
+    """A saturated softmax beside its one-hot columns: most values are tiny, but every row has one
+    of about 1.
+    """
     rng = np.random.default_rng(classes)
     logits = 100 * rng.standard_normal((3000, classes))
     soft = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -101,7 +103,9 @@ def test_no_standard_errors_of_columns_that_are_copies_up_to_a_bit():
 
 @pytest.mark.parametrize("seed", range(40))
 def test_all_levels_of_a_category_beside_an_intercept(seed):
-    """A direction that vanishes exactly has a coordinate with factors of 1e16: it is the one to drop, not another."""
+    """A direction that vanishes exactly has a coordinate with factors of 1e16: it is the one to
+    drop, not another.
+    """
     rng = np.random.default_rng(seed + 260)
     n, levels = int(rng.integers(200, 8000)), int(rng.integers(2, 6))
     indicators = np.eye(levels)[rng.integers(0, levels, n)]

@@ -24,14 +24,18 @@ def sales(n=24_000, days=20, seed=0, start="2026-01-20"):
         "day": np.datetime64(start) + rng.integers(0, days, n),
     })  # fmt: skip
     slope = frame.region.map({"EU": 1.0, "US": 1.0, "AP": 4.0}) + frame.day.dt.day / 50
-    frame["y"] = slope * frame["size"] - 2 * frame.price + frame["count"] / 3 + rng.standard_normal(n)
+    frame["y"] = (
+        slope * frame["size"] - 2 * frame.price + frame["count"] / 3 + rng.standard_normal(n)
+    )
     return frame
 
 
 def labelled_rows(labels, seed=0, each=10):
     """Some rows of every label ``k``."""
     rng = np.random.default_rng(seed)
-    frame = pd.DataFrame({"a": rng.standard_normal(each * len(labels)), "y": rng.standard_normal(each * len(labels))})
+    frame = pd.DataFrame(
+        {"a": rng.standard_normal(each * len(labels)), "y": rng.standard_normal(each * len(labels))}
+    )
     frame["k"] = pd.Series(labels).repeat(each).reset_index(drop=True)
     return frame
 

@@ -1,9 +1,11 @@
-"""Kill processes that change a cube, and look at the file: it is the old one or the new one, bit for bit.
+"""Kill processes that change a cube, and look at the file: it is the old one or the new one, bit
+for bit.
 
     cd tests && python -m cube.kills 100
 
-The bytes of a changed file depend on the time of the change alone, which is fixed here.  A child is made ready first and killed
-at a random moment of its change; waits are spread over the time that an undisturbed change takes.
+The bytes of a changed file depend on the time of the change alone, which is fixed here.  A child is
+made ready first and killed at a random moment of its change; waits are spread over the time that an
+undisturbed change takes.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ def prepare(home: Path) -> tuple[Path, Path]:
 
 
 def start(path: Path, rows: Path, kind: str) -> subprocess.Popen[bytes]:
-    process = subprocess.Popen([sys.executable, "-c", CHILD, path, rows, kind], stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", CHILD, path, rows, kind], stdout=subprocess.PIPE
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
     return process
@@ -65,7 +69,9 @@ def digest(path: Path) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("kills", type=int, nargs="?", default=100)
     kills = parser.parse_args().kills
     random.seed(0)

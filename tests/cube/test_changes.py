@@ -1,4 +1,6 @@
-"""Changes of cubes: exact afterwards, of the right cells only, and of the file in one step or not at all."""
+"""Changes of cubes: exact afterwards, of the right cells only, and of the file in one step or not
+at all.
+"""
 
 import os
 import pickle
@@ -39,14 +41,24 @@ def test_update_adds_rows_and_cells(cube, frame):
     assert len(cube) == 66
     now = pd.concat([frame, late, new])
     proves(cube.select(), slice_of(now, np.ones(len(now), dtype=bool)))
-    proves(cube.select(region="EU", day="2026-02-01"), slice_of(now, (now.region == "EU") & (now.day == "2026-02-01")))
+    proves(
+        cube.select(region="EU", day="2026-02-01"),
+        slice_of(now, (now.region == "EU") & (now.day == "2026-02-01")),
+    )
     kept = slice_of(now, now.region == "EU")
     core = cube.select(region="EU")
     np.testing.assert_array_equal(core.keys, kept.id.to_numpy()[core.indices])
     changed, later = np.datetime64("2026-02-01"), np.datetime64("2026-03-01")
-    same_cells(before, cube.cells, lambda cells: np.flatnonzero((cells.labels[1] != changed) & (cells.labels[1] < later)))
+    same_cells(
+        before,
+        cube.cells,
+        lambda cells: np.flatnonzero((cells.labels[1] != changed) & (cells.labels[1] < later)),
+    )
     assert [change["change"] for change in cube.history] == ["build", "update"]
-    assert cube.cells.origins[list(cube.cells.labels[1]).index(np.datetime64("2026-02-01"))] == (0, 1)
+    assert cube.cells.origins[list(cube.cells.labels[1]).index(np.datetime64("2026-02-01"))] == (
+        0,
+        1,
+    )
     with pytest.raises(InputError, match="count twice"):
         cube.update(pd.concat([late, new]))
     with pytest.raises(InputError, match="count twice"):
@@ -64,7 +76,8 @@ def test_replace_rebuilds_the_cells_that_occur(cube, frame):
     same_cells(before, cube.cells, others("2026-01-30"))
     now = pd.concat([frame[frame.day != "2026-01-30"], corrected])
     proves(
-        cube.select(day=slice("2026-01-29", "2026-01-31")), slice_of(now, (now.day >= "2026-01-29") & (now.day <= "2026-01-31"))
+        cube.select(day=slice("2026-01-29", "2026-01-31")),
+        slice_of(now, (now.day >= "2026-01-29") & (now.day <= "2026-01-31")),
     )
     assert not cube.select(day="2026-01-30").contains(day[day.id % 5 == 0].id).any()
     cube.replace(day)  # and back again
@@ -73,8 +86,20 @@ def test_replace_rebuilds_the_cells_that_occur(cube, frame):
 
 
 def test_drop_and_merge(cube, frame):
-    early = karat.cube(frame[frame.day < "2026-02-01"], target="y", by=["region", "day"], columns=FEATURES, key="id")
-    late = karat.cube(frame[frame.day >= "2026-01-31"], target="y", by=["region", "day"], columns=FEATURES, key="id")
+    early = karat.cube(
+        frame[frame.day < "2026-02-01"],
+        target="y",
+        by=["region", "day"],
+        columns=FEATURES,
+        key="id",
+    )
+    late = karat.cube(
+        frame[frame.day >= "2026-01-31"],
+        target="y",
+        by=["region", "day"],
+        columns=FEATURES,
+        key="id",
+    )
     late.drop(day="2026-01-31")
     early.merge(late)
     assert len(early) == len(cube)
@@ -168,7 +193,9 @@ def test_a_killed_change_leaves_the_old_file_or_the_new(cube, frame, tmp_path, k
     cube.save(path)
     frame[frame.day == "2026-01-31"].to_parquet(rows)
     before = pq.read_table(path)
-    with subprocess.Popen([sys.executable, "-c", KILLED, path, rows, kind], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED, path, rows, kind], stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout.readline() == b"ready\n"
         time.sleep(wait)
         process.send_signal(signal.SIGKILL)

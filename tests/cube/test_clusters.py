@@ -24,7 +24,14 @@ def same(cube, frame):
 def test_dask(frame, tmp_path):
     dd = pytest.importorskip("dask.dataframe")
     data = dd.from_pandas(frame.iloc[:6000], npartitions=11, sort=False)
-    cube = karat.cube(data, target="y", by=["region", "day"], columns=FEATURES, key="id", path=tmp_path / "cube.parquet")
+    cube = karat.cube(
+        data,
+        target="y",
+        by=["region", "day"],
+        columns=FEATURES,
+        key="id",
+        path=tmp_path / "cube.parquet",
+    )
     proves(cube.select(), slice_of(frame.iloc[:6000], np.ones(6000, dtype=bool)))
     same(karat.Cube.load(tmp_path / "cube.parquet"), frame.iloc[:6000])
     with pytest.raises(InputError, match="count twice"):
@@ -39,7 +46,11 @@ def test_only_frames_of_dask_have_cells(frame):
     """Before, arrays and delayed objects ended in an AttributeError or a TypeError."""
     dd, delayed = pytest.importorskip("dask.dataframe"), pytest.importorskip("dask.delayed").delayed
     data = dd.from_pandas(frame[["size", "y"]], npartitions=2, sort=False)
-    for given, remedy in ((data["y"], "to_frame"), (data.to_dask_array(), "from_dask_array"), (delayed(frame), "from_delayed")):
+    for given, remedy in (
+        (data["y"], "to_frame"),
+        (data.to_dask_array(), "from_dask_array"),
+        (delayed(frame), "from_delayed"),
+    ):
         with pytest.raises(InputError, match=rf"must be a Dask data frame, not \w+; .*{remedy}"):
             karat.cube(given, target="y", by="region")
 
@@ -54,7 +65,9 @@ def gaps(frame):
 
 
 def in_partitions(rows, npartitions=4):
-    return pytest.importorskip("dask.dataframe").from_pandas(rows, npartitions=npartitions, sort=False)
+    return pytest.importorskip("dask.dataframe").from_pandas(
+        rows, npartitions=npartitions, sort=False
+    )
 
 
 def test_a_partition_of_which_no_row_is_left_counts(gaps):
@@ -74,7 +87,9 @@ def test_a_partition_of_which_no_row_is_left_counts(gaps):
 
 @pytest.mark.parametrize("cells", ["day", ["region", "day"]])
 def test_rows_without_weight_in_a_partition(frame, cells):
-    """Before, a cell was refused whose rows in one partition had no weight, though it has weight in others."""
+    """Before, a cell was refused whose rows in one partition had no weight, though it has weight in
+    others.
+    """
     rows = frame.iloc[:4000].copy()
     rows["w"] = np.random.default_rng(0).exponential(size=4000)
     rows.loc[rows.index[1000:2000], "w"] = 0.0  # one partition
@@ -96,9 +111,15 @@ def test_rows_without_weight_in_a_partition(frame, cells):
 
 
 def test_a_coreset_of_partitions_without_weight(frame):
-    """A Dask or Spark partition whose rows have no weight adds its rows to the count, and nothing else."""
+    """A Dask or Spark partition whose rows have no weight adds its rows to the count, and nothing
+    else.
+    """
     pytest.importorskip("dask")
     rows = frame.iloc[:4000].assign(w=np.repeat([1.0, 0.0, 2.0, 1.0], 1000))
-    core = karat.dask.coreset(in_partitions(rows), "y", columns=FEATURES, sample_weight="w", groups="region")
+    core = karat.dask.coreset(
+        in_partitions(rows), "y", columns=FEATURES, sample_weight="w", groups="region"
+    )
     assert core.n_rows == 4000
-    assert core.verify(rows[FEATURES], rows.y, sample_weight=rows.w.to_numpy(), groups=rows.region.to_numpy()).ok
+    assert core.verify(
+        rows[FEATURES], rows.y, sample_weight=rows.w.to_numpy(), groups=rows.region.to_numpy()
+    ).ok

@@ -1,4 +1,6 @@
-"""Cubes: every slice is exact, whatever the rows came from; the oracle is the full data of the slice."""
+"""Cubes: every slice is exact, whatever the rows came from; the oracle is the full data of the
+slice.
+"""
 
 import numpy as np
 import pandas as pd
@@ -22,16 +24,21 @@ def test_slices_are_exact(cube, frame):
     everything = slice_of(frame, np.ones(len(frame), dtype=bool))
     proves(cube.select(), everything)
     proves(cube.select(reduce=True), everything)
-    some = slice_of(frame, (frame.region == "EU") & (frame.day >= "2026-01-25") & (frame.day <= "2026-02-03"))
+    some = slice_of(
+        frame, (frame.region == "EU") & (frame.day >= "2026-01-25") & (frame.day <= "2026-02-03")
+    )
     for reduce in (False, True):
         core = cube.select(region="EU", day=slice("2026-01-25", "2026-02-03"), reduce=reduce)
         proves(core, some)
         np.testing.assert_array_equal(core.keys, some.id.to_numpy()[core.indices])
         assert len(core) == (15 if reduce else 150)
     proves(
-        cube.select(region=["US", "AP"], day="2026-02"), slice_of(frame, (frame.region != "EU") & (frame.day >= "2026-02-01"))
+        cube.select(region=["US", "AP"], day="2026-02"),
+        slice_of(frame, (frame.region != "EU") & (frame.day >= "2026-02-01")),
     )
-    proves(cube.select({"day": slice(None, "2026-01-22")}), slice_of(frame, frame.day <= "2026-01-22"))
+    proves(
+        cube.select({"day": slice(None, "2026-01-22")}), slice_of(frame, frame.day <= "2026-01-22")
+    )
     proves(
         cube.select(region="AP", day=pd.Timestamp("2026-02-01")),
         slice_of(frame, (frame.region == "AP") & (frame.day == "2026-02-01")),
@@ -41,7 +48,10 @@ def test_slices_are_exact(cube, frame):
 def test_slices_merge_but_no_cell_twice(cube, frame, tmp_path):
     first, second = cube.select(region="AP"), cube.select(region=["EU", "US"], reduce=True)
     first.save(tmp_path / "first.parquet")
-    proves(karat.load(tmp_path / "first.parquet").merge(second), slice_of(frame, np.ones(len(frame), dtype=bool)))
+    proves(
+        karat.load(tmp_path / "first.parquet").merge(second),
+        slice_of(frame, np.ones(len(frame), dtype=bool)),
+    )
     with pytest.raises(InputError, match="count twice"):
         second.merge(cube.select(region="EU", day="2026-01-25"))
 
@@ -68,8 +78,13 @@ def test_files_and_little_memory(frame, tmp_path, memory, order):
     many = sales(260_000, 30, seed=5)
     many = many.sort_values("day", kind="stable") if order == "sorted" else many
     for i in range(4):
-        pq.write_table(pa.Table.from_pandas(many.iloc[i * 65_000 : (i + 1) * 65_000]), tmp_path / f"part-{i}.parquet")
-    cube = karat.cube(tmp_path, target="y", by=["region", "day"], columns=FEATURES, key="id", memory=memory)
+        pq.write_table(
+            pa.Table.from_pandas(many.iloc[i * 65_000 : (i + 1) * 65_000]),
+            tmp_path / f"part-{i}.parquet",
+        )
+    cube = karat.cube(
+        tmp_path, target="y", by=["region", "day"], columns=FEATURES, key="id", memory=memory
+    )
     proves(cube.select(region="EU"), slice_of(many, many.region == "EU"))
     assert cube.cells.counts.sum() == len(many)
     assert cube.to_frame().ok.all()
@@ -102,7 +117,13 @@ def test_weights_and_missing_values(frame):
     rows = frame.assign(units=np.where(frame.id % 7 == 0, 0.0, frame.units))
     rows.loc[5, "price"] = np.nan
     cube = karat.cube(
-        rows, target="y", by=["region", "day"], columns=FEATURES, sample_weight="units", on_missing="drop", key="id"
+        rows,
+        target="y",
+        by=["region", "day"],
+        columns=FEATURES,
+        sample_weight="units",
+        on_missing="drop",
+        key="id",
     )
     used = slice_of(rows, rows.price.notna() & (rows.region == "EU"))
     proves(cube.select(region="EU"), used, used.units)
@@ -115,7 +136,14 @@ def test_weights_and_missing_values(frame):
 
 
 @pytest.mark.parametrize(
-    "problem", [P.LeastSquares(fit_intercept=False), P.Ridge(2.0), P.LpRegression(4), P.Moments(2), P.Moments(3)]
+    "problem",
+    [
+        P.LeastSquares(fit_intercept=False),
+        P.Ridge(2.0),
+        P.LpRegression(4),
+        P.Moments(2),
+        P.Moments(3),
+    ],
 )
 def test_other_problems(frame, problem):
     small = frame.iloc[:4000]
@@ -133,7 +161,13 @@ def test_small_cells_and_large_numbers():
     """Cells of a row, and identifiers beyond 2^53 as a feature."""
     rng = np.random.default_rng(2)
     n = 400
-    frame = pd.DataFrame({"a": rng.standard_normal(n), "t": 10**18 + rng.integers(0, 10**6, n), "y": rng.standard_normal(n)})
+    frame = pd.DataFrame(
+        {
+            "a": rng.standard_normal(n),
+            "t": 10**18 + rng.integers(0, 10**6, n),
+            "y": rng.standard_normal(n),
+        }
+    )
     frame["cell"] = np.minimum(np.arange(n), 50)
     cube = karat.cube(frame, target="y", by="cell", columns=["a", "t"])
     assert len(cube) == 51
@@ -158,7 +192,9 @@ def test_fits_by_label(cube, frame):
     by_both = cube.fit(Ridge(1.0), by=["day", "region"], day=slice("2026-02-01", None))
     assert len(by_both) == 8 * 3
     rows = frame[(frame.region == "EU") & (frame.day == "2026-02-03")]
-    np.testing.assert_allclose(by_both["2026-02-03", "EU"].coef_, Ridge(1.0).fit(rows[FEATURES], rows.y).coef_, rtol=1e-10)
+    np.testing.assert_allclose(
+        by_both["2026-02-03", "EU"].coef_, Ridge(1.0).fit(rows[FEATURES], rows.y).coef_, rtol=1e-10
+    )
     one = cube.fit(Lasso(0.01, tol=1e-14, max_iter=10**6))[()]
     full = Lasso(0.01, tol=1e-14, max_iter=10**6).fit(frame[FEATURES], frame.y)
     np.testing.assert_allclose(one.coef_, full.coef_, rtol=1e-9)
@@ -174,7 +210,9 @@ def test_several_targets(frame):
     rows = frame.assign(z=frame.y * 2 + frame.price)
     cube = karat.cube(rows, target=["y", "z"], by="region", columns=FEATURES)
     fits = cube.fit(LinearRegression(), by="region")
-    full = LinearRegression().fit(rows[rows.region == "EU"][FEATURES], rows[rows.region == "EU"][["y", "z"]])
+    full = LinearRegression().fit(
+        rows[rows.region == "EU"][FEATURES], rows[rows.region == "EU"][["y", "z"]]
+    )
     np.testing.assert_allclose(fits["EU"].coef_, full.coef_, rtol=1e-10)
     assert list(fits.coefficients.columns) == ["region", "rows", "target", "term", "coefficient"]
     with pytest.raises(InputError, match="one target"):
@@ -184,10 +222,16 @@ def test_several_targets(frame):
 def test_labels_of_every_kind(frame):
     rows = frame.iloc[:3000]
     rows = rows.assign(
-        whole=rows.id % 3, part=(rows.id % 2) / 4, flag=rows.id % 2 == 0, moment=rows.day + pd.to_timedelta(rows.id % 2, "h"),
-        kind=pd.Categorical(rows.region),
+        whole=rows.id % 3, part=(rows.id % 2) / 4, flag=rows.id % 2 == 0,
+        moment=rows.day + pd.to_timedelta(rows.id % 2, "h"), kind=pd.Categorical(rows.region),
     )  # fmt: skip
-    for name, label in (("whole", 2), ("part", 0.25), ("flag", True), ("kind", "EU"), ("moment", "2026-01-21T01")):
+    for name, label in (
+        ("whole", 2),
+        ("part", 0.25),
+        ("flag", True),
+        ("kind", "EU"),
+        ("moment", "2026-01-21T01"),
+    ):
         cube = karat.cube(rows, target="y", by=name, columns=FEATURES)
         wanted = rows.moment == pd.Timestamp(label) if name == "moment" else rows[name] == label
         assert cube.select({name: label}).n_rows == wanted.sum()
@@ -221,7 +265,9 @@ def test_what_is_refused(cube, frame):
     with pytest.raises(InputError, match="label 'month'"):
         cube.fit(LinearRegression(), by="month")
     with pytest.raises(InputError, match="absorb"):
-        karat.cube(frame, target="y", by="region", columns=FEATURES, problem=P.Ridge(1e9, absorb="box"))
+        karat.cube(
+            frame, target="y", by="region", columns=FEATURES, problem=P.Ridge(1e9, absorb="box")
+        )
     gaps = frame.assign(region=frame.region.where(frame.id != 1005))
     with pytest.raises(InputError, match=r"row 5.*column 'region' has no value"):
         karat.cube(gaps, target="y", by="region", columns=FEATURES)

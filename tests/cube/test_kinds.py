@@ -1,4 +1,6 @@
-"""Labels of every type come in as they are, or are refused: by frames, files, clusters and selections."""
+"""Labels of every type come in as they are, or are refused: by frames, files, clusters and
+selections.
+"""
 
 import datetime as dt
 import warnings
@@ -34,7 +36,8 @@ def test_time_zones(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for label in (
-            pd.Timestamp("2026-01-01", tz="Europe/Paris"), dt.datetime(2026, 1, 1, tzinfo=BERLIN), "2026-01-01T00:00+01:00",
+            pd.Timestamp("2026-01-01", tz="Europe/Paris"), dt.datetime(2026, 1, 1, tzinfo=BERLIN),
+            "2026-01-01T00:00+01:00",
         ):  # fmt: skip
             with pytest.raises(InputError, match="time zone"):
                 cube.select(k=label)
@@ -43,8 +46,8 @@ def test_time_zones(tmp_path):
 
 def test_another_type_than_the_cubes():
     kinds = {
-        "date": pd.date_range("2026-01-01", periods=3), "int": [1, 2, 3], "float": [1.0, 2.0, 3.5], "text": ["1", "2", "3"],
-        "bool": [True, False],
+        "date": pd.date_range("2026-01-01", periods=3), "int": [1, 2, 3], "float": [1.0, 2.0, 3.5],
+        "text": ["1", "2", "3"], "bool": [True, False],
     }  # fmt: skip
     for first, mine in kinds.items():
         for second, theirs in kinds.items():
@@ -111,7 +114,17 @@ def test_selections():
     assert text.select(k=pd.Series(["a"])).n_rows == 10
     assert text.select(k=np.array("a")).n_rows == 10
     for cube in (dates, numbers, text):
-        for wrong in (None, {"a": 1}, (i for i in (1, 2)), [None], b"a", object(), "a\0", slice({}, None), [[1]]):
+        for wrong in (
+            None,
+            {"a": 1},
+            (i for i in (1, 2)),
+            [None],
+            b"a",
+            object(),
+            "a\0",
+            slice({}, None),
+            [[1]],
+        ):
             with pytest.raises(InputError):
                 cube.select(k=wrong)
     for wrong in (dt.date(2026, 1, 1), np.datetime64("2026-01-01"), "1"):

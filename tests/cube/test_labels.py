@@ -1,4 +1,6 @@
-"""One label is that label or an error: models by label, names of labels, selections, arguments of another type."""
+"""One label is that label or an error: models by label, names of labels, selections, arguments of
+another type.
+"""
 
 import copy
 import datetime as dt
@@ -23,24 +25,54 @@ def fits_of(labels):
 @pytest.mark.parametrize(
     ("labels", "known", "wrong"),
     [
-        (DAYS, ["2026-03-01", dt.date(2026, 3, 1), dt.datetime(2026, 3, 1), pd.Timestamp("2026-03-01"),
-                np.datetime64("2026-03-01")],
-         ["2026-03", "2026", np.datetime64("2026-03"), dt.datetime(2026, 3, 1, 5), "2026-03-01T05:00", "2026-04-01", "bad", "",
-          "now", pd.NaT, pd.Timestamp("2026-03-01", tz="Europe/Paris"), 1, pd.Timestamp("2026-03-01") + pd.Timedelta(1, "ns")]),
-        (TIMES, ["2026-02-25T07:00", "2026-02-25 07", dt.datetime(2026, 2, 25, 7)],
-         ["2026-02-25", dt.date(2026, 2, 25), "2026-02"]),
-        ([1, 2, 3], [1, 1.0, np.int8(1), (1,)], [True, "1", 1.5, np.nan, None, (1, 2), [1], 2**70, 1 + 0j, {}]),
+        (
+            DAYS,
+            [
+                "2026-03-01",
+                dt.date(2026, 3, 1),
+                dt.datetime(2026, 3, 1),
+                pd.Timestamp("2026-03-01"),
+                np.datetime64("2026-03-01"),
+            ],
+            [
+                "2026-03",
+                "2026",
+                np.datetime64("2026-03"),
+                dt.datetime(2026, 3, 1, 5),
+                "2026-03-01T05:00",
+                "2026-04-01",
+                "bad",
+                "",
+                "now",
+                pd.NaT,
+                pd.Timestamp("2026-03-01", tz="Europe/Paris"),
+                1,
+                pd.Timestamp("2026-03-01") + pd.Timedelta(1, "ns"),
+            ],
+        ),
+        (
+            TIMES,
+            ["2026-02-25T07:00", "2026-02-25 07", dt.datetime(2026, 2, 25, 7)],
+            ["2026-02-25", dt.date(2026, 2, 25), "2026-02"],
+        ),
+        (
+            [1, 2, 3],
+            [1, 1.0, np.int8(1), (1,)],
+            [True, "1", 1.5, np.nan, None, (1, 2), [1], 2**70, 1 + 0j, {}],
+        ),
         ([0.5, 1.0], [1, 1.0, np.float32(1)], [True, "1.0", 2**53 + 1, 10**400, np.nan, np.inf]),
         (["a", "b"], ["a", np.str_("a")], [("a", "b"), "A", b"a", None, "a\0", 1]),
         ([True, False], [True, np.True_], [1, 1.0, "True"]),
     ],
     ids=["days", "times", "whole", "float", "text", "bool"],
-)  # fmt: skip
+)
 def test_models_by_label(labels, known, wrong):
     """Before, the model of "2026-03" was that of 1 March, and the one of ("a", "b") that of "a"."""
     fits = fits_of(labels)
     place = next(
-        i for i, label in enumerate(fits) if str(label) in ("2026-03-01", "2026-02-25T07:00:00.000000", "1", "1.0", "a", "True")
+        i
+        for i, label in enumerate(fits)
+        if str(label) in ("2026-03-01", "2026-02-25T07:00:00.000000", "1", "1.0", "a", "True")
     )
     for label in known:
         assert fits[label] is fits.models[place]
@@ -79,13 +111,19 @@ def test_arguments_of_another_type(tmp_path):
     cube = karat.cube(labelled_rows([1, 2, 3]), target="y", by="k")
     model = LinearRegression()
     for wrong in NOT_NAMES:
-        for act in (cube.labels, cube.rollup, lambda n: cube.rolling(n, 2), lambda n: cube.fit(model, by=n)):
+        for act in (
+            cube.labels,
+            cube.rollup,
+            lambda n: cube.rolling(n, 2),
+            lambda n: cube.fit(model, by=n),
+        ):
             with pytest.raises(InputError):
                 act(wrong)
     for wrong in NOT_SELECTIONS:
         for act in (
-            cube.select, cube.certificate, lambda s: copy.copy(cube).drop(s), lambda s: cube.compare(s, {"k": 1}),
-            lambda s: cube.compare({"k": 1}, s), lambda s: cube.fit(model, selection=s),
+            cube.select, cube.certificate, lambda s: copy.copy(cube).drop(s),
+            lambda s: cube.compare(s, {"k": 1}), lambda s: cube.compare({"k": 1}, s),
+            lambda s: cube.fit(model, selection=s),
         ):  # fmt: skip
             with pytest.raises(InputError):
                 act(wrong)
@@ -98,7 +136,11 @@ def test_arguments_of_another_type(tmp_path):
     for wrong in (None, "1e9", 1.5, True, 10):
         with pytest.raises(InputError, match="memory"):
             cube.update(labelled_rows([1], 7), memory=wrong)
-    for act in (cube.save, karat.Cube.load, lambda p: karat.cube(labelled_rows([1]), target="y", by="k", path=p)):
+    for act in (
+        cube.save,
+        karat.Cube.load,
+        lambda p: karat.cube(labelled_rows([1]), target="y", by="k", path=p),
+    ):
         with pytest.raises(InputError, match="path"):
             act(5)
     with pytest.raises(InputError, match="progress"):
@@ -119,7 +161,9 @@ def test_dates_of_other_centuries():
 
 @pytest.mark.parametrize("name", ["rows", "weight", "ok", "kept", "term", "target", "coefficient"])
 def test_labels_that_are_called_like_facts(name):
-    """Before, a label "weight" was overwritten in the table of cells, and a label "term" broke that of coefficients."""
+    """Before, a label "weight" was overwritten in the table of cells, and a label "term" broke that
+    of coefficients.
+    """
     frame = labelled_rows(["a", "b"]).rename(columns={"k": name})
     cube = karat.cube(frame, target="y", by=name, columns=["a"])
     assert cube.to_frame()[name].tolist() == ["a", "b"]
@@ -127,7 +171,9 @@ def test_labels_that_are_called_like_facts(name):
     fits = cube.fit(LinearRegression(), by=name)
     tidy = fits.coefficients
     assert tidy[name].tolist() == ["a", "a", "b", "b"]
-    np.testing.assert_array_equal(tidy.iloc[:, -1], [m for one in fits.models for m in (one.intercept_, *one.coef_)])
+    np.testing.assert_array_equal(
+        tidy.iloc[:, -1], [m for one in fits.models for m in (one.intercept_, *one.coef_)]
+    )
 
 
 def test_a_cube_of_one_cell_changes():
@@ -140,15 +186,22 @@ def test_a_cube_of_one_cell_changes():
 
 
 def test_output_is_refused_before_rows_are_read(tmp_path):
-    for path, error in ((tmp_path / "cube.csv", InputError), (tmp_path / "none" / "cube.parquet", karat.StorageError)):
+    for path, error in (
+        (tmp_path / "cube.csv", InputError),
+        (tmp_path / "none" / "cube.parquet", karat.StorageError),
+    ):
         with pytest.raises(error, match=r"cube\."):
             karat.cube(tmp_path / "no-such-data.parquet", target="y", by="k", path=path)
 
 
 def test_many_columns_of_labels_are_told_apart():
-    """Before, 300 labels in each of 8 columns were numbered beyond 64 bits, and rows came under labels that no row has."""
+    """Before, 300 labels in each of 8 columns were numbered beyond 64 bits, and rows came under
+    labels that no row has.
+    """
     rng = np.random.default_rng(0)
-    rows = pd.DataFrame({f"k{i}": rng.permutation(300) for i in range(8)} | {"x": rng.standard_normal(300)})
+    rows = pd.DataFrame(
+        {f"k{i}": rng.permutation(300) for i in range(8)} | {"x": rng.standard_normal(300)}
+    )
     by = [f"k{i}" for i in range(8)]
     found = karat.cube(rows, by=by).to_frame()
     pd.testing.assert_frame_equal(found[by], rows[by].sort_values(by, ignore_index=True))

@@ -1,6 +1,8 @@
-"""Cube.verify: right cubes are proven, whatever the data comes in; one spoilt cell is refuted, and named.
+"""Cube.verify: right cubes are proven, whatever the data comes in; one spoilt cell is refuted, and
+named.
 
-The oracle of right cubes is a plain sum over the full data of each cell; a spoilt cube differs from a right one in one place.
+The oracle of right cubes is a plain sum over the full data of each cell; a spoilt cube differs from
+a right one in one place.
 """
 
 from dataclasses import replace
@@ -36,15 +38,23 @@ def label_of(cube, place):
 
 
 def agrees(cube, rows, weights=None, close=1e-11):
-    """By plain NumPy: the second moments and the number of rows of every cell are those of its rows."""
-    table = np.column_stack([np.ones(len(rows)), rows[[*cube.columns, *cube.targets]]]).astype(float)
+    """By plain NumPy: the second moments and the number of rows of every cell are those of its
+    rows.
+    """
+    table = np.column_stack([np.ones(len(rows)), rows[[*cube.columns, *cube.targets]]]).astype(
+        float
+    )
     mass = np.ones(len(rows)) if weights is None else rows[weights].to_numpy()
     cells, seen = cube.cells, 0
     for place in range(len(cells)):
-        own = np.logical_and.reduce([rows[name].to_numpy() == value for name, value in label_of(cube, place).items()])
+        own = np.logical_and.reduce(
+            [rows[name].to_numpy() == value for name, value in label_of(cube, place).items()]
+        )
         full = (table[own] * mass[own, None]).T @ table[own]
         some = slice(cells.starts[place], cells.starts[place + 1])
-        kept = np.column_stack([np.ones(cells.sizes[place]), *(column[some] for column in cells.columns)])
+        kept = np.column_stack(
+            [np.ones(cells.sizes[place]), *(column[some] for column in cells.columns)]
+        )
         size = np.sqrt(np.outer(np.diag(full), np.diag(full)))
         moments = (kept * cells.weights[some, None]).T @ kept
         if np.any(np.abs(moments - full) > close * size) or own.sum() != cells.counts[place]:
@@ -98,12 +108,17 @@ def test_right_cubes_are_proven_from_every_source(cube, rows, tmp_path, i):
 def test_the_order_of_rows_does_not_matter(cube, rows):
     found = proven(cube, rows.sample(frac=1.0, random_state=0), len(rows))
     again = proven(found.cube, rows, len(rows))
-    assert again.certificate.rounding <= 1.01 * found.certificate.rounding  # a second look claims no more than the first
+    # a second look claims no more than the first
+    assert again.certificate.rounding <= 1.01 * found.certificate.rounding
 
 
 def test_an_old_cube_becomes_current(cube, rows, tmp_path):
-    """Certificates of 0.2.0 do not count; those of the verified cube do, in files and slices and after changes."""
-    old = changed(cube, certificates=tuple(replace(one, proof_version=2) for one in cube.cells.certificates))
+    """Certificates of 0.2.0 do not count; those of the verified cube do, in files and slices and
+    after changes.
+    """
+    old = changed(
+        cube, certificates=tuple(replace(one, proof_version=2) for one in cube.cells.certificates)
+    )
     old.save(tmp_path / "old.parquet")
     loaded = karat.Cube.load(tmp_path / "old.parquet")
     assert not loaded.to_frame().ok.any()
@@ -137,8 +152,8 @@ def test_a_kept_row_that_is_missing(cube, rows):
     rest = np.delete(np.arange(len(cells.weights)), cells.starts[PLACE])
     starts = cells.starts - (np.arange(len(cells) + 1) > PLACE)
     spoilt = changed(
-        cube, starts=starts, columns=tuple(c[rest] for c in cells.columns), weights=cells.weights[rest],
-        numbers=cells.numbers[rest], keys=cells.keys[rest],
+        cube, starts=starts, columns=tuple(c[rest] for c in cells.columns),
+        weights=cells.weights[rest], numbers=cells.numbers[rest], keys=cells.keys[rest],
     )  # fmt: skip
     refuted(spoilt, rows, differ=[label_of(cube, PLACE)])
 
@@ -157,7 +172,9 @@ def test_rows_of_the_data_that_are_missing_or_twice(cube, rows):
 def test_a_row_of_another_cell(cube, rows):
     """Two rows change places: both cells have as many rows as before."""
     labels = [label_of(cube, place) for place in (2, PLACE)]
-    first, second = (rows.index[(rows.region == one["region"]) & (rows.day == one["day"])][0] for one in labels)
+    first, second = (
+        rows.index[(rows.region == one["region"]) & (rows.day == one["day"])][0] for one in labels
+    )
     moved = rows.copy()
     moved.loc[[first, second], BY] = moved.loc[[second, first], BY].to_numpy()
     refuted(cube, moved, differ=labels)
@@ -185,7 +202,9 @@ def test_no_cell_in_common(cube, rows):
 
 
 def test_rows_that_are_not_those_of_the_data_but_have_their_moments(cube, rows):
-    """The kept rows of a cell are turned by an orthogonal matrix that keeps their weights: all second moments stay."""
+    """The kept rows of a cell are turned by an orthogonal matrix that keeps their weights: all
+    second moments stay.
+    """
     cells = cube.cells
     some = slice(cells.starts[PLACE], cells.starts[PLACE + 1])
     root = np.sqrt(cells.weights[some])
@@ -212,24 +231,42 @@ def test_other_keys(cube, rows):
 
 
 def test_weights_missing_values_and_several_targets(rows):
-    data = rows.assign(units=np.where(rows.id % 7 == 0, 0.0, rows.units), z=rows.price**2 + rows["count"])
+    data = rows.assign(
+        units=np.where(rows.id % 7 == 0, 0.0, rows.units), z=rows.price**2 + rows["count"]
+    )
     data.loc[5, "price"] = np.nan
     cube = karat.cube(
-        data, target=["y", "z"], by="region", columns=FEATURES, sample_weight="units", on_missing="drop", key="id"
+        data,
+        target=["y", "z"],
+        by="region",
+        columns=FEATURES,
+        sample_weight="units",
+        on_missing="drop",
+        key="id",
     )
     proven(cube, data, len(data))
     heavier = data.assign(units=np.where(data.id == 1010, data.units * (1 + 1e-5), data.units))
     region = {"region": data.region[10]}
     refuted(cube, heavier, differ=[region])
-    refuted(cube, data.drop(index=[data.index[data.units.eq(0) & data.region.eq("EU")][3]]), differ=[{"region": "EU"}])
+    refuted(
+        cube,
+        data.drop(index=[data.index[data.units.eq(0) & data.region.eq("EU")][3]]),
+        differ=[{"region": "EU"}],
+    )
 
 
-@pytest.mark.parametrize("problem", [P.Ridge(2.0), P.LpRegression(4), P.Moments(3), P.Mean(), P.TensorContraction(3)])
+@pytest.mark.parametrize(
+    "problem", [P.Ridge(2.0), P.LpRegression(4), P.Moments(3), P.Mean(), P.TensorContraction(3)]
+)
 def test_other_problems(rows, problem):
     target = "y" if problem.needs_target else None
     cube = karat.cube(rows, target=target, by="region", columns=["size", "price"], problem=problem)
     proven(cube, rows, len(rows))
-    refuted(changed(cube, weights=cube.cells.weights * (1 + 1e-6)), rows, differ=[{"region": r} for r in ("AP", "EU", "US")])
+    refuted(
+        changed(cube, weights=cube.cells.weights * (1 + 1e-6)),
+        rows,
+        differ=[{"region": r} for r in ("AP", "EU", "US")],
+    )
 
 
 def test_after_updates_and_merges(rows):
@@ -252,7 +289,13 @@ def test_hostile_rows(data, weight):
 
 def test_whole_numbers_beyond_doubles():
     rng = np.random.default_rng(0)
-    data = pd.DataFrame({"a": 2**60 + rng.integers(0, 1000, 400), "y": rng.standard_normal(400), "k": np.arange(400) % 2})
+    data = pd.DataFrame(
+        {
+            "a": 2**60 + rng.integers(0, 1000, 400),
+            "y": rng.standard_normal(400),
+            "k": np.arange(400) % 2,
+        }
+    )
     cube = karat.cube(data, target="y", by="k", columns=["a"])
     proven(cube, data, 400)
     off = data.assign(a=data.a + (np.arange(400) == 2))
@@ -265,7 +308,9 @@ def test_little_memory(tmp_path, memory):
     cube = karat.cube(many, target="y", by=BY, columns=FEATURES)
     many.to_parquet(tmp_path / "many.parquet")
     seen = []
-    found = cube.verify(tmp_path / "many.parquet", memory=memory, progress=lambda *place: seen.append(place))
+    found = cube.verify(
+        tmp_path / "many.parquet", memory=memory, progress=lambda *place: seen.append(place)
+    )
     assert found.ok, str(found)
     assert seen[-1][0] == seen[-1][1]
 
@@ -275,8 +320,14 @@ def test_dask(cube, rows):
     proven(cube, dd.from_pandas(rows, npartitions=7, sort=False), len(rows))
     keys = cube.cells.keys.copy()
     keys[cube.cells.starts[PLACE]] = -1
-    refuted(changed(cube, keys=keys), dd.from_pandas(rows, npartitions=7, sort=False), differ=[label_of(cube, PLACE)])
-    made = karat.cube(dd.from_pandas(rows, npartitions=3, sort=False), target="y", by=BY, columns=FEATURES)
+    refuted(
+        changed(cube, keys=keys),
+        dd.from_pandas(rows, npartitions=7, sort=False),
+        differ=[label_of(cube, PLACE)],
+    )
+    made = karat.cube(
+        dd.from_pandas(rows, npartitions=3, sort=False), target="y", by=BY, columns=FEATURES
+    )
     assert "present" not in made.history[0]
 
 
@@ -301,7 +352,9 @@ def test_what_is_said_for_json(cube, rows):
 
 
 def test_what_a_cell_keeps_is_in_its_file():
-    """A cell without noise keeps no R2; before, a cube that was loaded, and a union, said that it does."""
+    """A cell without noise keeps no R2; before, a cube that was loaded, and a union, said that it
+    does.
+    """
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": rng.standard_normal(400), "k": np.repeat([0, 1], 200)})
     frame["y"] = 2 * frame.x + np.where(frame.k, rng.standard_normal(400), 0.0)

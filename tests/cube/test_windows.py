@@ -40,7 +40,11 @@ def test_windows_for_each_label(cube, frame):
     fits = cube.rolling("day", 5, by="region").fit(LinearRegression())
     assert len(fits) == 3 * 16
     rows = frame[(frame.region == "US") & (frame.day >= "2026-02-04")]
-    np.testing.assert_allclose(fits["US", "2026-02-08"].coef_, LinearRegression().fit(rows[FEATURES], rows.y).coef_, rtol=1e-11)
+    np.testing.assert_allclose(
+        fits["US", "2026-02-08"].coef_,
+        LinearRegression().fit(rows[FEATURES], rows.y).coef_,
+        rtol=1e-11,
+    )
     with pytest.raises(InputError, match="fewer than a window"):
         cube.rolling("day", 21)
     with pytest.raises(InputError, match="cannot be in by"):
@@ -55,7 +59,9 @@ def test_no_drift_over_many_windows():
     """The last of 1,000 windows is as exact as the first (benchmarks/cube.py: 20,000)."""
     rng = np.random.default_rng(1)
     steps = 1010
-    frame = pd.DataFrame({"a": rng.standard_normal(6 * steps) + 10, "step": np.repeat(np.arange(steps), 6)})
+    frame = pd.DataFrame(
+        {"a": rng.standard_normal(6 * steps) + 10, "step": np.repeat(np.arange(steps), 6)}
+    )
     frame["y"] = 3 * frame.a + rng.standard_normal(len(frame))
     cube = karat.cube(frame, target="y", by="step")
     windows = cube.rolling("step", 11)
@@ -69,7 +75,9 @@ def test_no_drift_over_many_windows():
     shift = np.array([0.0, 10.0, 30.0])
     X = np.column_stack([np.ones(len(rows)), rows.a, rows.y]) - shift
     K = np.column_stack([np.ones(len(core)), core.X["a"], core.y]) - shift
-    np.testing.assert_allclose((K.T * core.weights) @ K, X.T @ X, rtol=1e-12, atol=1e-12 * len(rows))
+    np.testing.assert_allclose(
+        (K.T * core.weights) @ K, X.T @ X, rtol=1e-12, atol=1e-12 * len(rows)
+    )
 
 
 def test_chow(cube, frame):

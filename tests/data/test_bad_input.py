@@ -1,4 +1,6 @@
-"""Bad input raises an error that names the place and the remedy; nothing is silently corrected, dropped or ignored."""
+"""Bad input raises an error that names the place and the remedy; nothing is silently corrected,
+dropped or ignored.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,15 @@ from scipy import sparse
 
 import karat
 from karat import InputError, NotExactError, problems
-from karat.problems import Kernel, LeastSquares, LpRegression, Mean, Moments, Ridge, TensorContraction
+from karat.problems import (
+    Kernel,
+    LeastSquares,
+    LpRegression,
+    Mean,
+    Moments,
+    Ridge,
+    TensorContraction,
+)
 
 METHODS = ("auto", "onepass", "tree", "caratheodory")
 
@@ -44,7 +54,9 @@ def refused(match: str, *args, **options):
 
 @pytest.mark.parametrize("n", [300, 40_000])
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("problem", [LeastSquares(), Moments(3), LpRegression(4), Mean(), TensorContraction(3)])
+@pytest.mark.parametrize(
+    "problem", [LeastSquares(), Moments(3), LpRegression(4), Mean(), TensorContraction(3)]
+)
 def test_nan_names_column_count_and_row(problem, method, n):
     if n > 1000 and method == "caratheodory":
         pytest.skip("checked before the reducer is reached")
@@ -93,7 +105,9 @@ def test_column_names_of_a_frame():
     frame.loc[33, "income"] = np.nan
     refused("income|NaN|row 33", frame, y)
     refused(
-        "weight|NaN|row 4", frame.drop(columns="income"), pd.Series(np.where(np.arange(300) == 4, np.nan, y), name="weight")
+        "weight|NaN|row 4",
+        frame.drop(columns="income"),
+        pd.Series(np.where(np.arange(300) == 4, np.nan, y), name="weight"),
     )
 
 
@@ -165,7 +179,10 @@ def test_weights_of_two_dimensions():
         (np.array([["a", "b"], ["c", "d"]]), "X|not numeric|astype"),
         (np.array([[1, "b"], [2, None]], dtype=object), "X|object|astype"),
         (np.array([[1 + 2j, 1], [2, 3]]), "complex|real"),
-        (np.array([["2020-01-01"], ["2020-01-02"]], dtype="datetime64[D]"), "datetime64|not numeric"),
+        (
+            np.array([["2020-01-01"], ["2020-01-02"]], dtype="datetime64[D]"),
+            "datetime64|not numeric",
+        ),
         (np.zeros((2, 2, 2)), "3 dimensions"),
         (np.float64(3.0), "single number"),
         ([[1.0, 2.0], [3.0]], "equal length"),
@@ -204,7 +221,9 @@ def test_masked_values():
 
 
 def test_frame_with_missing_integers():
-    frame = pd.DataFrame({"count": pd.array([1, None, 3, 4], dtype="Int64"), "size": [1.0, 2.0, 3.0, 4.0]})
+    frame = pd.DataFrame(
+        {"count": pd.array([1, None, 3, 4], dtype="Int64"), "size": [1.0, 2.0, 3.0, 4.0]}
+    )
     refused("count|1|row 1", frame, np.ones(4))
 
 
@@ -252,7 +271,9 @@ def test_absorb_with_several_targets():
 def test_group_without_a_row_of_positive_weight():
     X, y = table()
     groups = np.arange(300) % 3
-    refused("group|2|positive weight", X, y, groups=groups, sample_weight=(groups != 2).astype(float))
+    refused(
+        "group|2|positive weight", X, y, groups=groups, sample_weight=(groups != 2).astype(float)
+    )
 
 
 def test_groups_with_missing_labels():
@@ -307,10 +328,17 @@ def test_kernel_without_a_function():
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
     ("problem", "size"),
-    [(LeastSquares(), 1e200), (Moments(3), 1e150), (LpRegression(6, fit_intercept=False), 1e80), (Mean(), 1e200)],
+    [
+        (LeastSquares(), 1e200),
+        (Moments(3), 1e150),
+        (LpRegression(6, fit_intercept=False), 1e80),
+        (Mean(), 1e200),
+    ],
 )
 def test_powers_that_overflow(problem, size, method):
-    """Scaled columns may well be fine; but if not, the message names the column and says rescale."""
+    """Scaled columns may well be fine; but if not, the message names the column and says
+    rescale.
+    """
     X, y = table()
     X[:, 1] *= size
     result = attempt(karat.coreset, X, y, problem, method=method)
@@ -324,16 +352,26 @@ def test_powers_that_overflow(problem, size, method):
     for q in np.random.default_rng(0).standard_normal((3, 3)):
         if isinstance(problem, Mean):
             centred = X - X.mean(axis=0)
-            assert abs(result.weights @ centred[result.indices, 1]) <= 1e-10 * np.abs(centred[:, 1]).sum()
+            assert (
+                abs(result.weights @ centred[result.indices, 1])
+                <= 1e-10 * np.abs(centred[:, 1]).sum()
+            )
         elif isinstance(problem, LeastSquares):
             full = ((X @ q - y) ** 2).sum()
-            assert result.weights @ (X[result.indices] @ q - y[result.indices]) ** 2 == pytest.approx(full, rel=1e-10)
+            assert result.weights @ (
+                X[result.indices] @ q - y[result.indices]
+            ) ** 2 == pytest.approx(full, rel=1e-10)
         elif isinstance(problem, LpRegression):
             full = ((X @ q - y) ** 6).sum()
-            assert result.weights @ (X[result.indices] @ q - y[result.indices]) ** 6 == pytest.approx(full, rel=1e-10)
+            assert result.weights @ (
+                X[result.indices] @ q - y[result.indices]
+            ) ** 6 == pytest.approx(full, rel=1e-10)
         else:
             full = (X @ q) ** 3
-            assert abs(result.weights @ (X[result.indices] @ q) ** 3 - full.sum()) <= 1e-10 * np.abs(full).sum()
+            assert (
+                abs(result.weights @ (X[result.indices] @ q) ** 3 - full.sum())
+                <= 1e-10 * np.abs(full).sum()
+            )
 
 
 def test_overflow_of_the_sum_of_two_columns():
@@ -343,14 +381,19 @@ def test_overflow_of_the_sum_of_two_columns():
         karat.coreset(X, y, LpRegression(4))
 
 
-@pytest.mark.parametrize("problem", [LeastSquares(), Ridge(absorb="box"), LpRegression(4), Moments(2), TensorContraction(2)])
+@pytest.mark.parametrize(
+    "problem",
+    [LeastSquares(), Ridge(absorb="box"), LpRegression(4), Moments(2), TensorContraction(2)],
+)
 @pytest.mark.parametrize("column", [0, 1, 2])
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
 def test_subnormal_column_is_named(problem, column, kind):
     """It is the small column that is at fault, not the largest."""
     X, y = table()
     X[:, column] *= 1e-310
-    with pytest.raises(InputError, match=rf"Column {column} has values up to \d\.\de-3\d\d, so small .* Rescale"):
+    with pytest.raises(
+        InputError, match=rf"Column {column} has values up to \d\.\de-3\d\d, so small .* Rescale"
+    ):
         karat.coreset(kind(X), y if problem.needs_target else None, problem)
 
 
@@ -359,7 +402,9 @@ def test_subnormal_target_and_spread_are_named():
     with pytest.raises(InputError, match=r"Column y has values up to \d\.\de-3\d\d, so small"):
         karat.coreset(X, y * 1e-310, LeastSquares())
     X[:, 1] = 1e-307 * (1 + 1e-4 * X[:, 1])
-    with pytest.raises(InputError, match=r"Column 1 has values that differ by at most \d\.\de-31\d, so small"):
+    with pytest.raises(
+        InputError, match=r"Column 1 has values that differ by at most \d\.\de-31\d, so small"
+    ):
         karat.coreset(X, y, LeastSquares())
 
 
@@ -474,7 +519,9 @@ class TestFit:
         with pytest.raises(NotExactError, match=r"y|target"):
             karat.coreset(X).fit(LinearRegression())
         with pytest.raises(NotExactError, match=r"squared|second moments"):
-            karat.coreset(X, y, LpRegression(4, fit_intercept=False)).fit(LinearRegression(fit_intercept=False))
+            karat.coreset(X, y, LpRegression(4, fit_intercept=False)).fit(
+                LinearRegression(fit_intercept=False)
+            )
         with pytest.raises(NotExactError, match="absorbed"):
             karat.coreset(X, y, problems.Ridge(1.0, absorb="box")).fit(Ridge())
 
@@ -497,7 +544,9 @@ class TestFit:
             lambda: LinearRegression(fit_intercept=intercept),
             lambda: Ridge(alpha=30.0, fit_intercept=intercept),
             lambda: Lasso(alpha=0.1, tol=1e-14, max_iter=100_000, fit_intercept=intercept),
-            lambda: ElasticNet(alpha=0.1, l1_ratio=0.3, tol=1e-14, max_iter=100_000, fit_intercept=intercept),
+            lambda: ElasticNet(
+                alpha=0.1, l1_ratio=0.3, tol=1e-14, max_iter=100_000, fit_intercept=intercept
+            ),
         ):
             full, small = make().fit(X, y), core.fit(make())
             assert np.allclose(full.coef_, small.coef_, rtol=1e-9, atol=1e-9)
@@ -510,10 +559,21 @@ def test_errors_carry_their_place_as_fields():
     with pytest.raises(InputError) as caught:
         karat.coreset(X, y)
     assert (caught.value.column, caught.value.row) == ("1", 5)
-    for options in ({"random_state": -1}, {"method": "magic"}, {"sample_weight": np.full(300, -1.0)}, {"lengths": [300]}):
+    for options in (
+        {"random_state": -1},
+        {"method": "magic"},
+        {"sample_weight": np.full(300, -1.0)},
+        {"lengths": [300]},
+    ):
         with pytest.raises(InputError) as caught:
             karat.coreset(*table(300), **options)
         assert caught.value.argument == next(iter(options))
-    again = pickle.loads(pickle.dumps(InputError("It is wrong.", "Do this.", argument="y", column="a", row=3)))
-    assert (str(again), again.message, again.remedy) == ("It is wrong. Do this.", "It is wrong.", "Do this.")
+    again = pickle.loads(
+        pickle.dumps(InputError("It is wrong.", "Do this.", argument="y", column="a", row=3))
+    )
+    assert (str(again), again.message, again.remedy) == (
+        "It is wrong. Do this.",
+        "It is wrong.",
+        "Do this.",
+    )
     assert (again.argument, again.column, again.row) == ("y", "a", 3)

@@ -14,7 +14,15 @@ from scipy import sparse
 
 import karat
 from karat import InputError, NotExactError
-from karat.problems import Kernel, LeastSquares, LpRegression, Mean, Moments, Ridge, TensorContraction
+from karat.problems import (
+    Kernel,
+    LeastSquares,
+    LpRegression,
+    Mean,
+    Moments,
+    Ridge,
+    TensorContraction,
+)
 
 NOW = 1_700_000_000_000_000_000  # nanoseconds
 
@@ -28,13 +36,17 @@ def stamps(n=400, spread=10_000, seed=0, start=NOW + 7):
 
 
 def assert_same_moments(core, ts, x, y=None, degree=2):
-    """In rationals, about the first timestamp: products of the columns up to a degree, of all rows and of the kept ones."""
+    """In rationals, about the first timestamp: products of the columns up to a degree, of all rows
+    and of the kept ones.
+    """
     first = int(ts[0])
     named = karat._data.containers.is_frame(core.X)
     kept_ts = [int(v) for v in (np.asarray(core.X["ts"]) if named else np.asarray(core.X)[:, 0])]
     assert kept_ts == [int(v) for v in ts[core.indices]], "not the rows as they came"
     spread = max(abs(int(t) - first) for t in ts)
-    full = [(Fraction(int(t) - first, spread), Fraction(float(v))) for t, v in zip(ts, x, strict=True)]
+    full = [
+        (Fraction(int(t) - first, spread), Fraction(float(v))) for t, v in zip(ts, x, strict=True)
+    ]
     weights = [Fraction(float(w)) for w in core.weights]
     for a in range(degree + 1):
         for b in range(degree + 1 - a):
@@ -45,7 +57,9 @@ def assert_same_moments(core, ts, x, y=None, degree=2):
 
 KINDS = {
     "int64 array": lambda ts, x: np.column_stack([ts, (x * 1000).astype(np.int64)]),
-    "uint64 array": lambda ts, x: np.column_stack([ts, (np.abs(x) * 1000).astype(np.int64)]).astype(np.uint64),
+    "uint64 array": (
+        lambda ts, x: np.column_stack([ts, (np.abs(x) * 1000).astype(np.int64)]).astype(np.uint64)
+    ),
     "pandas of one type": lambda ts, x: pd.DataFrame({"ts": ts, "x": (x * 1000).astype(np.int64)}),
     "pandas": lambda ts, x: pd.DataFrame({"ts": ts, "x": x}),
     "pandas Int64": lambda ts, x: pd.DataFrame({"ts": pd.array(ts, dtype="Int64"), "x": x}),
@@ -63,7 +77,9 @@ def values_of(kind, x):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("problem", [LeastSquares(), Ridge(1.0), LpRegression(4), Moments(3), Mean()])
+@pytest.mark.parametrize(
+    "problem", [LeastSquares(), Ridge(1.0), LpRegression(4), Moments(3), Mean()]
+)
 def test_timestamps_in_nanoseconds(kind, problem):
     ts, x, y = stamps()
     X = KINDS[kind](ts, x)
@@ -109,10 +125,15 @@ def test_a_sketch_refuses_what_is_out_of_its_range():
 def test_sketches_of_timestamps_merge():
     ts, x, y = stamps(1200)
     frame = pd.DataFrame({"ts": ts, "x": x})
-    parts = [karat.Sketch(LeastSquares()).update(frame[i : i + 400], y[i : i + 400]) for i in (0, 400, 800)]
+    parts = [
+        karat.Sketch(LeastSquares()).update(frame[i : i + 400], y[i : i + 400])
+        for i in (0, 400, 800)
+    ]
     core = parts[0].merge(*parts[1:]).coreset()
     assert_same_moments(core, ts, x)
-    whole = karat.Sketch(LeastSquares()).merge(karat.Sketch(LeastSquares()).update(frame, y)).coreset()
+    whole = (
+        karat.Sketch(LeastSquares()).merge(karat.Sketch(LeastSquares()).update(frame, y)).coreset()
+    )
     assert_same_moments(whole, ts, x)
     far = karat.Sketch(LeastSquares()).update(frame.assign(ts=ts + 2**54 + 1), y)
     with pytest.raises(InputError, match="'ts'"):
@@ -122,7 +143,9 @@ def test_sketches_of_timestamps_merge():
 @pytest.mark.parametrize("kind", ["int64 array", "pandas", "arrow"])
 def test_coresets_of_timestamps_merge_and_travel(kind, tmp_path):
     ts, x, y = stamps(1200)
-    first, second = (karat.coreset(KINDS[kind](ts[a:b], x[a:b]), y[a:b]) for a, b in ((0, 500), (500, 1200)))
+    first, second = (
+        karat.coreset(KINDS[kind](ts[a:b], x[a:b]), y[a:b]) for a, b in ((0, 500), (500, 1200))
+    )
     first.save(tmp_path / "first.npz")
     second.save(tmp_path / "second.parquet")
     core = karat.load(tmp_path / "first.npz").merge(karat.load(tmp_path / "second.parquet"))
@@ -141,7 +164,10 @@ def test_coresets_of_different_integers_do_not_merge_into_doubles():
     for other in (second, third):
         with pytest.raises(InputError, match=r"int64"):
             first.merge(other)
-    frames = [karat.coreset(pd.DataFrame({"ts": ts.astype(kind), "x": x}), y) for kind in ("int64", "uint64", "float64")]
+    frames = [
+        karat.coreset(pd.DataFrame({"ts": ts.astype(kind), "x": x}), y)
+        for kind in ("int64", "uint64", "float64")
+    ]
     for other in frames[1:]:
         with pytest.raises(InputError, match=r"ts"):
             frames[0].merge(other)
@@ -152,14 +178,22 @@ def test_files_with_timestamps(suffix, tmp_path):
     ts, x, y = stamps(2000)
     frame = pd.DataFrame({"ts": ts, "x": x, "y": y})
     path = tmp_path / f"rows.{suffix}"
-    frame.to_parquet(path, row_group_size=300) if suffix == "parquet" else frame.to_csv(path, index=False)
+    (
+        frame.to_parquet(path, row_group_size=300)
+        if suffix == "parquet"
+        else frame.to_csv(path, index=False)
+    )
     core = karat.coreset_files(path, "y", batch_rows=500)
     assert core.certificate.ok
     assert_same_moments(core, ts, x)
     assert karat.verify_files(core).ok
     assert core.verify(frame[["ts", "x"]], y).ok
     changed = frame.assign(ts=ts + (np.arange(2000) == core.indices[0]))  # by one nanosecond
-    changed.to_parquet(path, row_group_size=300) if suffix == "parquet" else changed.to_csv(path, index=False)
+    (
+        changed.to_parquet(path, row_group_size=300)
+        if suffix == "parquet"
+        else changed.to_csv(path, index=False)
+    )
     found = karat.verify_files(core)
     assert not found.ok
     assert core.indices[0] in found.moved
@@ -169,7 +203,9 @@ def test_files_with_timestamps_and_gaps(tmp_path):
     ts, x, y = stamps(2000)
     gaps = np.arange(2000) % 50 == 3
     path = tmp_path / "rows.parquet"
-    pq.write_table(pa.table({"ts": pa.array(ts, mask=gaps), "x": x, "y": y}), path, row_group_size=300)
+    pq.write_table(
+        pa.table({"ts": pa.array(ts, mask=gaps), "x": x, "y": y}), path, row_group_size=300
+    )
     core = karat.coreset_files(path, "y", on_missing="drop", batch_rows=500)
     kept = np.flatnonzero(~gaps)
     assert not gaps[core.indices].any()
@@ -181,7 +217,9 @@ def test_files_with_timestamps_and_gaps(tmp_path):
 def test_a_csv_file_whose_whole_numbers_come_late(tmp_path):
     ts, x, _ = stamps(2000)
     path = tmp_path / "rows.csv"
-    pd.DataFrame({"ts": np.where(np.arange(2000) < 1500, ts % 1000, ts), "x": x}).to_csv(path, index=False)
+    pd.DataFrame({"ts": np.where(np.arange(2000) < 1500, ts % 1000, ts), "x": x}).to_csv(
+        path, index=False
+    )
     with pytest.raises(InputError, match=r"'ts'.*2\^53"):
         karat.coreset_files(path)
     pd.DataFrame({"ts": [str(t) for t in ts[:-1]] + ["1.5"], "x": x}).to_csv(path, index=False)
@@ -199,7 +237,10 @@ def test_loss_and_solution_of_timestamps(spread):
     ts, x, y = stamps(spread=spread)
     core = karat.coreset(pd.DataFrame({"ts": ts, "x": x}), y)
     w, b = np.array([1.0 / spread, 0.5]), -(NOW + 7) / spread
-    exact = [Fraction(w[0]) * int(t) + Fraction(w[1]) * Fraction(v) + Fraction(b) - Fraction(r) for t, v, r in zip(ts, x, y)]  # noqa: B905
+    exact = [
+        Fraction(w[0]) * int(t) + Fraction(w[1]) * Fraction(v) + Fraction(b) - Fraction(r)
+        for t, v, r in zip(ts, x, y, strict=True)
+    ]
     full = float(sum(e * e for e in exact))
     assert core.loss((w, b)) == pytest.approx(full, rel=1e-11)
     assert core.loss(np.append(w, b)) == pytest.approx(full, rel=1e-11)
@@ -233,12 +274,19 @@ def test_a_target_of_large_whole_numbers():
 
 @pytest.mark.parametrize(
     "problem",
-    [LeastSquares(fit_intercept=False), TensorContraction(2), Kernel(lambda X: X), LpRegression(4, fit_intercept=False)],
+    [
+        LeastSquares(fit_intercept=False),
+        TensorContraction(2),
+        Kernel(lambda X: X),
+        LpRegression(4, fit_intercept=False),
+    ],
 )
 def test_problems_that_a_shift_would_change(problem):
     ts, x, y = stamps()
     target = y if problem.needs_target else None
-    with pytest.raises(InputError, match=r"Column 'ts' holds whole numbers up to 1.7e\+18.*subtract an offset"):
+    with pytest.raises(
+        InputError, match=r"Column 'ts' holds whole numbers up to 1.7e\+18.*subtract an offset"
+    ):
         karat.coreset(pd.DataFrame({"ts": ts, "x": x}), target, problem)
     with pytest.raises(InputError, match=r"Column 'ts' holds"):
         karat.Sketch(problem).update(pd.DataFrame({"ts": ts, "x": x}), target)
@@ -255,9 +303,12 @@ def test_ranges_beyond_double_precision():
             karat.coreset(X, x)
     with pytest.raises(InputError, match=r"Column y holds"):
         karat.coreset(x, ids)
-    millis = NOW + rng.integers(0, 5 * 10**11, 300) * 10**6  # over fifteen years, but multiples of 64
+    # over fifteen years, but multiples of 64
+    millis = NOW + rng.integers(0, 5 * 10**11, 300) * 10**6
     assert karat.coreset(np.column_stack([millis]), x).certificate.ok
-    assert karat.coreset(np.array([[2**63], [2**63 + 2**11], [1]] * 50, dtype=np.uint64)).certificate.ok
+    assert karat.coreset(
+        np.array([[2**63], [2**63 + 2**11], [1]] * 50, dtype=np.uint64)
+    ).certificate.ok
     assert karat.coreset(np.array([[-(2**63)], [2**62]] * 50)).certificate.ok
 
 
@@ -268,7 +319,12 @@ def test_rows_of_no_weight_do_not_widen_the_range():
     frame = pd.DataFrame({"ts": ts, "x": x})
     core = karat.coreset(frame, y, sample_weight=weights)
     assert core.verify(frame, y, sample_weight=weights).ok
-    assert karat.Sketch(LeastSquares()).update(frame, y, sample_weight=weights).coreset().certificate.ok
+    assert (
+        karat.Sketch(LeastSquares())
+        .update(frame, y, sample_weight=weights)
+        .coreset()
+        .certificate.ok
+    )
 
 
 def test_sparse_whole_numbers():
@@ -333,10 +389,22 @@ def test_dates_are_refused_as_before():
 @pytest.mark.parametrize(
     ("X", "problem"),
     [
-        (sparse.random_array((100, 200_000), density=1e-4, format="csr", random_state=0), LeastSquares()),
-        (sparse.random_array((100, 200_000), density=1e-4, format="csr", random_state=0), Moments(2)),
-        (sparse.random_array((100, 200_000), density=1e-4, format="csr", random_state=0), LpRegression(4)),
-        (sparse.random_array((100, 200_000), density=1e-4, format="csr", random_state=0), TensorContraction(3)),
+        (
+            sparse.random_array((100, 200_000), density=1e-4, format="csr", random_state=0),
+            LeastSquares(),
+        ),
+        (
+            sparse.random_array((100, 200_000), density=1e-4, format="csr", random_state=0),
+            Moments(2),
+        ),
+        (
+            sparse.random_array((100, 200_000), density=1e-4, format="csr", random_state=0),
+            LpRegression(4),
+        ),
+        (
+            sparse.random_array((100, 200_000), density=1e-4, format="csr", random_state=0),
+            TensorContraction(3),
+        ),
         (np.ones((10, 5000)), LeastSquares()),
         (np.ones((10, 5000)), LeastSquares(fit_intercept=False)),
         (np.ones((10, 20_000)), Mean()),
@@ -344,7 +412,9 @@ def test_dates_are_refused_as_before():
     ],
 )
 def test_too_wide_is_refused_before_anything_is_computed(X, problem):
-    """The features would take gigabytes, and 200,000 dense columns 160 MB; the refusal takes little."""
+    """The features would take gigabytes, and 200,000 dense columns 160 MB; the refusal takes
+    little.
+    """
     y = np.ones(X.shape[0]) if problem.needs_target else None
     tracemalloc.start()
     try:
@@ -382,7 +452,9 @@ def test_a_direction_that_appears_late():
 
 
 def odd_tables():
-    """Makers of things that are not a table of numbers, or barely: each is made when it is asked for."""
+    """Makers of things that are not a table of numbers, or barely: each is made when it is asked
+    for.
+    """
     rng = np.random.default_rng(0)
     X = rng.standard_normal((40, 2))
     return {
@@ -458,7 +530,9 @@ def odd_tables():
         "frame of lists": lambda: pd.DataFrame({"a": [[1, 2]] * 40}),
         "frame with twin names": lambda: pd.DataFrame(X, columns=["a", "a"]),
         "frame with numbered names": lambda: pd.DataFrame(X, columns=[3, 1]),
-        "frame with two levels": lambda: pd.DataFrame(X, columns=pd.MultiIndex.from_tuples([("a", 1), ("a", 2)])),
+        "frame with two levels": lambda: pd.DataFrame(
+            X, columns=pd.MultiIndex.from_tuples([("a", 1), ("a", 2)])
+        ),
         "frame of sparse columns": lambda: pd.DataFrame.sparse.from_spmatrix(sparse.csr_matrix(X)),
         "empty frame": pd.DataFrame,
         "series": lambda: pd.Series(X[:, 0]),
@@ -497,18 +571,30 @@ def test_no_raw_exception(kind, place):
     rng = np.random.default_rng(1)
     X, y = rng.standard_normal((40, 2)), rng.standard_normal(40)
     core = karat.coreset(X, y)
-    for problem in (LeastSquares(), Moments(1), Mean(), karat.problems.ICA(2), karat.problems.HiddenMarkov(2)):
+    for problem in (
+        LeastSquares(),
+        Moments(1),
+        Mean(),
+        karat.problems.ICA(2),
+        karat.problems.HiddenMarkov(2),
+    ):
         odd = odd_tables()[kind]()
         arguments = {"X": X, "y": y if problem.needs_target else None} | {place: odd}
         outcome(karat.coreset, problem=problem, **arguments)
-        arguments = {"X": X, "y": y if problem.needs_target else None} | {place: odd_tables()[kind]()}
+        arguments = {"X": X, "y": y if problem.needs_target else None} | {
+            place: odd_tables()[kind]()
+        }
         if place != "lengths" and problem.mergeable:
             sketch = karat.Sketch(problem)
             if not isinstance(outcome(sketch.update, **arguments), Exception):
                 outcome(sketch.coreset)
-                outcome(sketch.update, **({"X": X, "y": arguments["y"]} | {place: odd_tables()[kind]()}))
+                outcome(
+                    sketch.update, **({"X": X, "y": arguments["y"]} | {place: odd_tables()[kind]()})
+                )
             before = karat.Sketch(problem).update(X, y if problem.needs_target else None)
-            arguments = {"X": X, "y": y if problem.needs_target else None} | {place: odd_tables()[kind]()}
+            arguments = {"X": X, "y": y if problem.needs_target else None} | {
+                place: odd_tables()[kind]()
+            }
             if not isinstance(outcome(before.update, **arguments), Exception):
                 outcome(before.coreset)
     outcome(core.verify, **({"X": X, "y": y} | {place: odd_tables()[kind]()}))
@@ -567,10 +653,25 @@ def labels(kind):
 
 @pytest.mark.parametrize(
     "kind",
-    ["integers", "strings", "objects", "a list", "booleans", "categories", "series of categories", "series of strings",
-     "series of Int64", "dates", "series of dates", "arrow", "arrow dictionary", "object integers", "periods",
-     "dates with a zone"],
-)  # fmt: skip
+    [
+        "integers",
+        "strings",
+        "objects",
+        "a list",
+        "booleans",
+        "categories",
+        "series of categories",
+        "series of strings",
+        "series of Int64",
+        "dates",
+        "series of dates",
+        "arrow",
+        "arrow dictionary",
+        "object integers",
+        "periods",
+        "dates with a zone",
+    ],
+)
 def test_labels_that_work(kind, tmp_path):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((60, 2)), rng.standard_normal(60)
@@ -596,8 +697,18 @@ def test_labels_that_work(kind, tmp_path):
         (lambda v: pd.Categorical([*v[:7], None, *v[8:]]), 7, "missing"),
         (lambda v: pd.Series([*v[:7], None, *v[8:]], dtype="string"), 7, "missing"),
         (lambda v: pa.array([*v[:7], None, *v[8:]]), 7, "missing"),
-        (lambda v: pd.Series([*range(7), None, *v[8:]][:8] + [1] * 52, dtype="Int64"), 7, "missing"),
-        (lambda v: np.array([*["2020-01-01"] * 7, "NaT", *["2020-01-02"] * 52], dtype="datetime64[D]"), 7, "missing"),
+        (
+            lambda v: pd.Series([*range(7), None, *v[8:]][:8] + [1] * 52, dtype="Int64"),
+            7,
+            "missing",
+        ),
+        (
+            lambda v: np.array(
+                [*["2020-01-01"] * 7, "NaT", *["2020-01-02"] * 52], dtype="datetime64[D]"
+            ),
+            7,
+            "missing",
+        ),
         (lambda v: [*v[:7], 7, *v[8:]], 7, "int"),
         (lambda v: [*v[:7], b"a", *v[8:]], 7, "bytes"),
         (lambda v: [*v[:7], object(), *v[8:]], 7, "object"),
@@ -619,7 +730,9 @@ def test_labels_that_are_refused(bad, row, match):
         lambda: karat.coreset(X, y, groups=groups),
         lambda: karat.Sketch(LeastSquares()).update(X, y, groups=groups),
     ):
-        with pytest.raises(InputError, match=rf"groups.*{match}.*row {row}\b|groups.*row {row}\b.*{match}"):
+        with pytest.raises(
+            InputError, match=rf"groups.*{match}.*row {row}\b|groups.*row {row}\b.*{match}"
+        ):
             build()
 
 

@@ -8,7 +8,14 @@ import sys
 import numpy as np
 import pytest
 
-from karat._data.labels import check_groups, comparable, encode, encode_sorted, group_rows, sorted_codes
+from karat._data.labels import (
+    check_groups,
+    comparable,
+    encode,
+    encode_sorted,
+    group_rows,
+    sorted_codes,
+)
 from karat.errors import InputError
 
 RNG = np.random.default_rng(0)
@@ -23,7 +30,9 @@ LABELS = {
     "bytes": np.array([b"b", b"a"])[RNG.integers(0, 2, 300)],
     "objects": np.array(["b", "a", "cc"], dtype=object)[RNG.integers(0, 3, 300)],
     "dates": np.array(["2026-01-02", "2025-01-01"], dtype="datetime64[D]")[RNG.integers(0, 2, 300)],
-    "date objects": np.array([datetime.date(2026, 1, 2), datetime.date(2025, 1, 1)], dtype=object)[RNG.integers(0, 2, 300)],
+    "date objects": np.array([datetime.date(2026, 1, 2), datetime.date(2025, 1, 1)], dtype=object)[
+        RNG.integers(0, 2, 300)
+    ],
     "floats": RNG.integers(0, 9, 300) / 7,
     "flags": RNG.integers(0, 2, 300) > 0,
     "one": np.full(20, 7),
@@ -103,7 +112,10 @@ def test_codes_with_and_without_arrow(name, arrow, monkeypatch):
     assert distinct.dtype == values.dtype
     if name not in {"objects", "large"}:
         labels, places = encode_sorted(values)
-        assert np.array_equal(labels, np.unique(values), equal_nan=values.dtype.kind == "f") or name == "dates"
+        assert (
+            np.array_equal(labels, np.unique(values), equal_nan=values.dtype.kind == "f")
+            or name == "dates"
+        )
         assert [comparable(value) for value in labels[places].tolist()] == keys
 
 

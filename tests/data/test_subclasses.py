@@ -1,4 +1,6 @@
-"""Subclasses of data frames (GeoDataFrame is one) are data frames, at every door; the oracle is the frame itself."""
+"""Subclasses of data frames (GeoDataFrame is one) are data frames, at every door; the oracle is the
+frame itself.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ class Polars(pl.DataFrame):
 
 def rows(n=900):
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"a": rng.standard_normal(n), "b": rng.exponential(size=n), "k": rng.integers(0, 9, n)})
+    frame = pd.DataFrame(
+        {"a": rng.standard_normal(n), "b": rng.exponential(size=n), "k": rng.integers(0, 9, n)}
+    )
     frame["g"] = np.where(frame.k % 2, "odd", "even")
     frame["w"] = rng.uniform(1, 2, n)
     frame["y"] = frame.a - 2 * frame.b + frame.k / 3 + rng.standard_normal(n)
@@ -69,7 +73,9 @@ def keyed(frame):
 
 
 def merged(frame):
-    first, second = (karat.coreset(part[FEATURES], part["y"]) for part in (frame.iloc[:500], frame.iloc[500:]))
+    first, second = (
+        karat.coreset(part[FEATURES], part["y"]) for part in (frame.iloc[:500], frame.iloc[500:])
+    )
     return first.merge(second)
 
 
@@ -101,7 +107,11 @@ def same(found, expected):
             assert type(mine) is pd.DataFrame
         else:
             assert mine.equals(theirs)
-    assert found.X == expected.X if isinstance(found.X, pa.Table) else np.array_equal(found.X, expected.X)
+    assert (
+        found.X == expected.X
+        if isinstance(found.X, pa.Table)
+        else np.array_equal(found.X, expected.X)
+    )
 
 
 @pytest.mark.parametrize("door", CORESETS)
@@ -111,7 +121,10 @@ def test_coresets(door, tmp_path):
     same(found, expected)
     for ending in ("npz", "parquet"):
         found.save(tmp_path / f"found.{ending}")
-        same(karat.load(tmp_path / f"found.{ending}"), karat.load(_saved(expected, tmp_path / f"expected.{ending}")))
+        same(
+            karat.load(tmp_path / f"found.{ending}"),
+            karat.load(_saved(expected, tmp_path / f"expected.{ending}")),
+        )
 
 
 def _saved(core, path):
@@ -154,7 +167,10 @@ def test_cubes():
     plain = rows()
     frame = Frame(plain)
     options = {"target": "y", "by": "g", "columns": FEATURES}
-    cube, expected = karat.cube(frame.iloc[:500], **options), karat.cube(plain.iloc[:500], **options)
+    cube, expected = (
+        karat.cube(frame.iloc[:500], **options),
+        karat.cube(plain.iloc[:500], **options),
+    )
     cube.update(frame.iloc[500:])
     expected.update(plain.iloc[500:])
     np.testing.assert_array_equal(cube.select().weights, expected.select().weights)
@@ -168,9 +184,13 @@ def test_tables():
         found, expected = (ols("y ~ a + C(g)", data, cov_type=cov) for data in (frame, plain))
         np.testing.assert_array_equal(found.params, expected.params)
         np.testing.assert_array_equal(found.bse, expected.bse)
-        pd.testing.assert_series_equal(pd.Series(found.predict(frame)), pd.Series(expected.predict(plain)))
+        pd.testing.assert_series_equal(
+            pd.Series(found.predict(frame)), pd.Series(expected.predict(plain))
+        )
     core = karat.coreset(frame[FEATURES], frame["y"])
-    np.testing.assert_array_equal(ols(core).params, ols(karat.coreset(plain[FEATURES], plain["y"])).params)
+    np.testing.assert_array_equal(
+        ols(core).params, ols(karat.coreset(plain[FEATURES], plain["y"])).params
+    )
     with pytest.raises(karat.InputError, match="single column"):
         ols("y ~ a", frame["a"])
     with pytest.raises(karat.InputError, match="one dimension"):
@@ -179,7 +199,9 @@ def test_tables():
 
 ESTIMATORS = {
     "ridge": Ridge,
-    "pipeline": lambda: make_pipeline(make_column_transformer((OneHotEncoder(), ["g"]), remainder="passthrough"), Ridge()),
+    "pipeline": lambda: make_pipeline(
+        make_column_transformer((OneHotEncoder(), ["g"]), remainder="passthrough"), Ridge()
+    ),
     "search": lambda: GridSearchCV(Ridge(), {"alpha": [0.1, 1.0]}),
 }
 
@@ -190,8 +212,12 @@ def test_estimators(kind, few_rows):
     plain = rows()
     columns = [*FEATURES, "g"] if kind == "pipeline" else FEATURES
     frame = Frame(plain)
-    found = karat.CoresetRegressor(ESTIMATORS[kind](), few_rows=few_rows).fit(frame[columns], frame["y"])
-    expected = karat.CoresetRegressor(ESTIMATORS[kind](), few_rows=few_rows).fit(plain[columns], plain["y"])
+    found = karat.CoresetRegressor(ESTIMATORS[kind](), few_rows=few_rows).fit(
+        frame[columns], frame["y"]
+    )
+    expected = karat.CoresetRegressor(ESTIMATORS[kind](), few_rows=few_rows).fit(
+        plain[columns], plain["y"]
+    )
     assert list(found.feature_names_in_) == list(expected.feature_names_in_)
     np.testing.assert_array_equal(found.predict(frame[columns]), expected.predict(plain[columns]))
     with pytest.raises(ValueError, match="feature names"):
@@ -203,7 +229,9 @@ def test_classifiers_and_models():
     plain = rows()
     frame = Frame(plain)
     found, expected = (
-        karat.CoresetClassifier(RidgeClassifier(), few_rows=0).fit(data[FEATURES], data["g"]).predict(data[FEATURES])
+        karat.CoresetClassifier(RidgeClassifier(), few_rows=0)
+        .fit(data[FEATURES], data["g"])
+        .predict(data[FEATURES])
         for data in (frame, plain)
     )
     np.testing.assert_array_equal(found, expected)
@@ -214,7 +242,10 @@ def test_classifiers_and_models():
 def test_polars():
     plain = rows().reset_index(drop=True)
     frame = Polars(plain.to_dict("list"))
-    found, expected = karat.coreset(frame.drop("g", "w"), "y"), karat.coreset(plain.drop(columns=["g", "w"]), "y")
+    found, expected = (
+        karat.coreset(frame.drop("g", "w"), "y"),
+        karat.coreset(plain.drop(columns=["g", "w"]), "y"),
+    )
     np.testing.assert_array_equal(found.weights, expected.weights)
     cube = karat.cube(frame, target="y", by="g", columns=FEATURES)
     assert cube.verify(frame).ok

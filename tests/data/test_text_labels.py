@@ -1,4 +1,6 @@
-"""NumPy cuts NUL characters off at the end of text: labels that differ in these only are refused, never made one."""
+"""NumPy cuts NUL characters off at the end of text: labels that differ in these only are refused,
+never made one.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ CONTAINERS = {
     "polars": lambda values: pl.Series(list(values)),
     "arrow": lambda values: pa.chunked_array([list(values)]),
     "NumPy text": lambda values: np.array([np.str_(value) for value in values], dtype=object),
-    "NumPy bytes": lambda values: np.array([np.bytes_(value.encode()) for value in values], dtype=object),
+    "NumPy bytes": lambda values: np.array(
+        [np.bytes_(value.encode()) for value in values], dtype=object
+    ),
 }
 
 
@@ -44,7 +48,9 @@ def test_groups_in_memory(kind):
     with pytest.raises(InputError, match="NUL"):
         karat.coreset(frame[["x"]], frame.y, groups=CONTAINERS[kind](frame.g))
     with pytest.raises(InputError, match="NUL"):
-        karat.Sketch(P.LeastSquares()).update(frame[["x"]], frame.y, groups=CONTAINERS[kind](frame.g))
+        karat.Sketch(P.LeastSquares()).update(
+            frame[["x"]], frame.y, groups=CONTAINERS[kind](frame.g)
+        )
     inside = rows("a\0b")
     core = karat.coreset(inside[["x"]], inside.y, groups=CONTAINERS[kind](inside.g))
     assert len(np.unique(core.groups)) == 2
@@ -59,7 +65,9 @@ DOORS = {
     "files": lambda f: karat.coreset_files(f, "y", columns=["x"], groups="g"),
     "keys of files": lambda f: karat.coreset_files(f.assign(g="a"), "y", columns=["x"], key="k"),
     "keys of a sketch": lambda f: karat.Sketch(P.LeastSquares(), "k").update(f[["x", "k"]], f.y),
-    "keys in polars": lambda f: karat.Sketch(P.LeastSquares(), "k").update(pl.from_pandas(f[["x", "k"]]), f.y),
+    "keys in polars": (
+        lambda f: karat.Sketch(P.LeastSquares(), "k").update(pl.from_pandas(f[["x", "k"]]), f.y)
+    ),
     "keys of a cube": lambda f: karat.cube(f.assign(g="a"), "y", by="g", columns=["x"], key="k"),
     "cube": lambda f: karat.cube(f, "y", by="g", columns=["x"]),
     "Dask": lambda f: karat.dask.coreset(dask_rows(f), "y", columns=["x"], groups="g"),

@@ -53,7 +53,12 @@ def test_blocks_in_bounded_memory(rows, dense):
     assert np.array_equal(array, table)
     blocks = transformed(X, Counted(dense), held=20_000 * 5 * 8 // 4, block=3000)
     assert isinstance(blocks, LargeBlocks)
-    for where in (slice(0, 10), slice(2990, 9010), np.array([5, 19_999, 4000, 4001]), np.arange(0, 20_000, 3)):
+    for where in (
+        slice(0, 10),
+        slice(2990, 9010),
+        np.array([5, 19_999, 4000, 4001]),
+        np.arange(0, 20_000, 3),
+    ):
         assert np.array_equal(blocks[where], table[where])
     assert len(blocks.held) <= blocks.most
     kernel = LeastSquares().kernel(5, 1)
@@ -85,7 +90,9 @@ def test_sparse_columns_stay_sparse(rows):
     X, _ = rows
 
     def codes(part):
-        return sparse.csr_array((np.ones(len(part)), (np.arange(len(part)), np.abs(part[:, 0] * 20).astype(int) % 50)))
+        return sparse.csr_array(
+            (np.ones(len(part)), (np.arange(len(part)), np.abs(part[:, 0] * 20).astype(int) % 50))
+        )
 
     def one_hot(part):
         table = codes(part)
@@ -107,10 +114,14 @@ def test_doors_that_keep_columns_as_they_are_refuse_a_transformation(tmp_path):
     dd, _ = pytest.importorskip("dask.dataframe"), pytest.importorskip("karat.dask")
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame(rng.standard_normal((300, 3)), columns=["a", "b", "y"]).assign(g=np.arange(300) % 3)
+    frame = pd.DataFrame(rng.standard_normal((300, 3)), columns=["a", "b", "y"]).assign(
+        g=np.arange(300) % 3
+    )
     frame.to_parquet(tmp_path / "rows.parquet")
     arrays = dd.from_pandas(frame, npartitions=2).to_dask_array(lengths=True)
-    problem = Transformed(LeastSquares(), lambda rows: np.column_stack([rows, np.prod(rows, axis=1)]))
+    problem = Transformed(
+        LeastSquares(), lambda rows: np.column_stack([rows, np.prod(rows, axis=1)])
+    )
     with pytest.raises(karat.InputError, match="transform the rows first"):
         karat.coreset_files(tmp_path / "rows.parquet", "y", problem=problem)
     with pytest.raises(karat.InputError, match="transform the rows first"):

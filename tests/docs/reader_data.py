@@ -53,9 +53,15 @@ def scale(names: dict[str, Any]) -> None:
     names["karat"] = karat
     X, y = table()
     rows = np.column_stack([X, np.arange(5000)])
-    frames = [pa.table({f"x{i}": r for i, r in enumerate(part.T[:-1])} | {"id": part[:, -1]}) for part in np.split(rows, 5)]
+    frames = [
+        pa.table({f"x{i}": r for i, r in enumerate(part.T[:-1])} | {"id": part[:, -1]})
+        for part in np.split(rows, 5)
+    ]
     names["batches"] = list(zip((f.to_pandas() for f in frames), np.split(y, 5), strict=True))
-    folder("sales", with_target("price") | {"region": np.array(["north", "south"])[np.arange(5000) % 2]})
+    folder(
+        "sales",
+        with_target("price") | {"region": np.array(["north", "south"])[np.arange(5000) % 2]},
+    )
     database(names)
     latent(names)
 
@@ -64,7 +70,15 @@ def database(names: dict[str, Any]) -> None:
     """A DuckDB file, and an open cursor."""
     names["duckdb"] = duckdb = pytest.importorskip("duckdb")
     X, y = table()
-    sales = pa.table({"size": X[:, 0], "age": X[:, 1], "price": y, "year": 2019 + np.arange(5000) % 4, "id": np.arange(5000)})
+    sales = pa.table(
+        {
+            "size": X[:, 0],
+            "age": X[:, 1],
+            "price": y,
+            "year": 2019 + np.arange(5000) % 4,
+            "id": np.arange(5000),
+        }
+    )
     with duckdb.connect("shop.duckdb") as connection:
         connection.register("given", sales)
         connection.execute("CREATE TABLE sales AS SELECT * FROM given")
@@ -80,22 +94,34 @@ def database(names: dict[str, Any]) -> None:
 
 
 def latent(names: dict[str, Any]) -> None:
-    """Samples of a mixture, of three views, of documents, of chains and of independent components."""
+    """Samples of a mixture, of three views, of documents, of chains and of independent
+    components.
+    """
     import dask.dataframe
     from sklearn.compose import make_column_transformer
     from sklearn.feature_extraction.text import CountVectorizer
 
     rng = np.random.default_rng(3)
-    columns = dict(zip("xyzt", (5 * np.eye(4)[rng.integers(4, size=4000)] + rng.standard_normal((4000, 4))).T, strict=True))
+    columns = dict(
+        zip(
+            "xyzt",
+            (5 * np.eye(4)[rng.integers(4, size=4000)] + rng.standard_normal((4000, 4))).T,
+            strict=True,
+        )
+    )
     hidden = rng.integers(3, size=4000)
     for view in "abc":
         seen = 4 * np.eye(3)[hidden] + rng.standard_normal((4000, 3))
         columns |= {f"{view}{i + 1}": seen[:, i] for i in range(3)}
     folder("data", columns)
-    mixed = rng.dirichlet(np.full(10, 0.1), 2000) @ (0.9 * np.repeat(np.eye(10) / 3, 3, axis=1) + 0.1 / 30)
+    mixed = rng.dirichlet(np.full(10, 0.1), 2000) @ (
+        0.9 * np.repeat(np.eye(10) / 3, 3, axis=1) + 0.1 / 30
+    )
     texts = np.array([" ".join(f"word{w}" for w in rng.choice(30, 25, p=p)) for p in mixed])
     folder("texts", {"text": texts})
-    names["words"] = make_column_transformer((CountVectorizer(), "text")).fit(pa.table({"text": texts}).to_pandas())
+    names["words"] = make_column_transformer((CountVectorizer(), "text")).fit(
+        pa.table({"text": texts}).to_pandas()
+    )
     states = np.zeros(6000, dtype=int)
     for i in range(1, 6000):
         states[i] = states[i - 1] if rng.random() < 0.7 else rng.integers(5)
@@ -112,7 +138,12 @@ def shop(names: dict[str, Any]) -> None:
     rng = np.random.default_rng(7)
     n = 20_000
     day = np.datetime64("2026-01-01") + rng.integers(0, 181, n)
-    columns = {"size": rng.gamma(2.0, 50.0, n), "age": rng.uniform(0, 90, n), "id": np.arange(n), "day": day}
+    columns = {
+        "size": rng.gamma(2.0, 50.0, n),
+        "age": rng.uniform(0, 90, n),
+        "id": np.arange(n),
+        "day": day,
+    }
     price = 3 * columns["size"] - columns["age"] + rng.normal(0, 20, n)
     columns |= {"region": np.array(["EU", "US"])[rng.integers(2, size=n)], "price": price}
     folder("sales", columns)

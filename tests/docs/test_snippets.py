@@ -1,7 +1,9 @@
-"""Every code block of the README and of the documentation runs, in order, one namespace and one folder per page.
+"""Every code block of the README and of the documentation runs, in order, one namespace and one
+folder per page.
 
-``python`` blocks are executed (with a prompt, as doctests); in ``console`` blocks and those of no language, the lines that call
-``karat`` are.  Warnings are errors.  Pages whose blocks speak of data that the reader has get that data from ``reader_data``.
+``python`` blocks are executed (with a prompt, as doctests); in ``console`` blocks and those of no
+language, the lines that call ``karat`` are.  Warnings are errors.  Pages whose blocks speak of data
+that the reader has get that data from ``reader_data``.
 """
 
 from __future__ import annotations
@@ -21,7 +23,10 @@ import pytest
 from docs.reader_data import ELSEWHERE, prepare
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").rglob("*.md") if not {"_build", "gallery"} & set(p.parts))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted(p for p in (ROOT / "docs").rglob("*.md") if not {"_build", "gallery"} & set(p.parts)),
+]
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -31,7 +36,11 @@ def blocks(page: Path) -> list[tuple[str, str, int]]:
     for there, here in ELSEWHERE.items():
         text = text.replace(there, here)
     found = [(m[1], m[2], text[: m.start()].count("\n") + 2) for m in FENCE.finditer(text)]
-    return [block for block in found if block[0] == "python" or (block[0] in ("console", "") and "karat " in block[1])]
+    return [
+        block
+        for block in found
+        if block[0] == "python" or (block[0] in ("console", "") and "karat " in block[1])
+    ]
 
 
 def run_python(source: str, name: str, line: int, names: dict) -> None:
@@ -42,12 +51,16 @@ def run_python(source: str, name: str, line: int, names: dict) -> None:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             exec(compile(example.source, name, "single"), names)
-        shown = not example.want or doctest.OutputChecker().check_output(example.want, printed.getvalue(), doctest.ELLIPSIS)
+        shown = not example.want or doctest.OutputChecker().check_output(
+            example.want, printed.getvalue(), doctest.ELLIPSIS
+        )
         assert shown, f"{name}, line {line + example.lineno}: printed {printed.getvalue()!r}"
 
 
 def run_console(source: str) -> None:
-    karat = shutil.which("karat", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+    karat = shutil.which(
+        "karat", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    )
     for line in source.replace("\\\n", " ").splitlines():
         words = shlex.split(line.removeprefix("$ "), comments=True)
         if words[:1] == ["karat"]:
@@ -55,7 +68,9 @@ def run_console(source: str) -> None:
             assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if blocks(p)], ids=lambda p: str(p.relative_to(ROOT))
+)
 def test_page(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     name = str(page.relative_to(ROOT))

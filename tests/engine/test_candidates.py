@@ -36,7 +36,9 @@ def test_group_bounds_cover_all_rows(count, groups):
     assert (np.diff(sizes) <= 0).all()
 
 
-@pytest.mark.parametrize("problem", [LeastSquares(), LeastSquares(fit_intercept=False), Moments(2), Moments(4)])
+@pytest.mark.parametrize(
+    "problem", [LeastSquares(), LeastSquares(fit_intercept=False), Moments(2), Moments(4)]
+)
 @pytest.mark.parametrize("size", [1, 3, 60])
 def test_moments_of_groups(problem, size):
     rng = np.random.default_rng(size)

@@ -1,4 +1,6 @@
-"""The engine's parts on their own: elimination, null vectors, Newton's method, the tree, polish, monomials."""
+"""The engine's parts on their own: elimination, null vectors, Newton's method, the tree, polish,
+monomials.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,10 @@ def test_reduce_points_on_degenerate_integers(points, seed):
     check_reduced(points, weights, reduced, points.shape[1])
 
 
-@pytest.mark.parametrize(("count", "width"), [(3, 2), (50, 5), (400, 5), (1000, 40), (97, 96), (3000, 7), (130, 60), (61, 20)])
+@pytest.mark.parametrize(
+    ("count", "width"),
+    [(3, 2), (50, 5), (400, 5), (1000, 40), (97, 96), (3000, 7), (130, 60), (61, 20)],
+)
 @pytest.mark.parametrize("kind", ["gauss", "positive", "low_rank", "copies"])
 def test_reduce_points_sizes(kind, count, width):
     rng = np.random.default_rng(count)
@@ -59,7 +64,9 @@ def test_reduce_points_sizes(kind, count, width):
     assert np.array_equal(points, original), "the points of the caller were overwritten"
     assert (reduced >= 0).all()
     assert np.count_nonzero(reduced) <= width
-    assert np.abs(reduced @ points - weights @ points).max() <= 1e-9 * (weights @ np.abs(points)).max()
+    assert (
+        np.abs(reduced @ points - weights @ points).max() <= 1e-9 * (weights @ np.abs(points)).max()
+    )
 
 
 def test_reduce_points_keeps_what_is_small_enough():
@@ -78,7 +85,9 @@ def test_null_table_holds_for_any_rank(rank, count):
     points = rng.standard_normal((count, rank)) @ rng.standard_normal((rank, 5))
     order, table = linalg.null_table(np.array(points, order="C"))
     assert sorted(order) == list(range(count))
-    assert np.abs(table @ points[order[:5]] - points[order[5:]]).max() <= 1e-10 * np.abs(points).max()
+    assert (
+        np.abs(table @ points[order[:5]] - points[order[5:]]).max() <= 1e-10 * np.abs(points).max()
+    )
     assert np.abs(table).max() <= 1e3, "partial pivoting keeps the table small"
 
 
@@ -111,7 +120,9 @@ def test_newton_notices_that_no_weights_exist():
     X = rng.standard_normal((4000, 2))
     rows, fitted = fitted_rows(X, 1)
     right = np.flatnonzero(X[:, 0] > 0.5)[:40]
-    assert match_moments(candidate_points(rows, fitted, right, np.ones(len(right))).resolve()) is None
+    assert (
+        match_moments(candidate_points(rows, fitted, right, np.ones(len(right))).resolve()) is None
+    )
     both = np.arange(40)
     assert match_moments(candidate_points(rows, fitted, both, np.ones(40)).resolve()) is not None
 
@@ -121,13 +132,17 @@ def test_newton_meets_the_moments_of_all_rows():
     X = rng.standard_normal((5000, 3))
     rows, fitted = fitted_rows(X, 2)
     chosen = np.arange(0, 5000, 60)
-    known = candidate_points(rows, fitted, chosen, np.full(len(chosen), 5000 / len(chosen))).resolve()
+    known = candidate_points(
+        rows, fitted, chosen, np.full(len(chosen), 5000 / len(chosen))
+    ).resolve()
     factors = match_moments(known)
     assert factors is not None
     assert (factors >= 0).all()
     table = np.column_stack([np.ones(5000), X])
     weights = (known.root**2 * factors)[:, None]
-    assert np.abs((weights * table[chosen]).T @ table[chosen] - table.T @ table).max() <= 1e-10 * 5000
+    assert (
+        np.abs((weights * table[chosen]).T @ table[chosen] - table.T @ table).max() <= 1e-10 * 5000
+    )
 
 
 @pytest.mark.parametrize("reducer", [reduce_by_tree, reduce_sequentially])
@@ -141,7 +156,10 @@ def test_tree_and_sequence_end_at_few_rows(reducer, count):
     assert len(np.unique(positions)) == len(positions) == len(kept)
     assert len(positions) <= 2 * fitted.kernel.width + 2
     table = np.column_stack([np.ones(count), X])
-    full, core = (weights[:, None] * table).T @ table, (kept[:, None] * table[positions]).T @ table[positions]
+    full, core = (
+        (weights[:, None] * table).T @ table,
+        (kept[:, None] * table[positions]).T @ table[positions],
+    )
     assert np.abs(full - core).max() <= 1e-10 * np.abs(full).max()
 
 
@@ -150,7 +168,9 @@ def test_polish_restores_digits_and_keeps_signs():
     points = rng.standard_normal((6, 6))
     weights = rng.random(6) + 0.5
     target = weights @ points
-    assert np.allclose(polish(points, weights * (1 + 1e-6 * rng.standard_normal(6)), target), weights, rtol=1e-12)
+    assert np.allclose(
+        polish(points, weights * (1 + 1e-6 * rng.standard_normal(6)), target), weights, rtol=1e-12
+    )
     # A target that only negative weights would match_moments is not followed.
     stay = polish(np.eye(2), np.array([1.0, 1.0]), np.array([1.0, -5.0]))
     assert (stay > 0).all()
@@ -170,14 +190,23 @@ def test_monomials_are_isometric(variables, degree):
 def test_products_in_either_memory_order(order):
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((7, 5)), rng.standard_normal((5, 4))
-    assert np.allclose(linalg.product(np.array(a, order=order), np.array(b, order=order)), a @ b, atol=1e-14)
-    assert np.allclose(np.triu(linalg.upper_gram(np.array(a, order=order))), np.triu(a @ a.T), atol=1e-14)
+    assert np.allclose(
+        linalg.product(np.array(a, order=order), np.array(b, order=order)), a @ b, atol=1e-14
+    )
+    assert np.allclose(
+        np.triu(linalg.upper_gram(np.array(a, order=order))), np.triu(a @ a.T), atol=1e-14
+    )
 
 
 def test_few_rows_of_columns_do_not_copy_all():
     """NumPy's ``take`` copies the whole of an array that does not lie row by row."""
     X = np.asfortranarray(np.random.default_rng(0).standard_normal((200_000, 10)))
-    for rows in (Rows([X]), Rows([X[:, ::2]]), Rows([X[::2]]), Rows([X.astype(np.float32, order="F")])):
+    for rows in (
+        Rows([X]),
+        Rows([X[:, ::2]]),
+        Rows([X[::2]]),
+        Rows([X.astype(np.float32, order="F")]),
+    ):
         tracemalloc.start()
         block = rows.take(np.array([5, 7, 90_000]), np.zeros(rows.columns))
         peak = tracemalloc.get_traced_memory()[1]

@@ -30,14 +30,18 @@ def hostile(seed: int) -> tuple[Rows, np.ndarray, list[tuple[str, int]]]:
     columns = int(rng.integers(2, 6))
     kinds = [(name, n) for name in HOSTILE for n in SIZES]
     made = [HOSTILE[name](rng, n, columns) for name, n in kinds]
-    rows = Rows([np.vstack([table for table, _ in made])], np.concatenate([weights for _, weights in made]))
+    rows = Rows(
+        [np.vstack([table for table, _ in made])], np.concatenate([weights for _, weights in made])
+    )
     return rows, np.cumsum([0, *(n for _, n in kinds)]), kinds
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("seed", range(2))
 def test_stacks_claim_what_is_true(kernel, seed):
-    """The claim holds by an oracle in extended precision, and is the one of the ordinary proof, or larger."""
+    """The claim holds by an oracle in extended precision, and is the one of the ordinary proof, or
+    larger.
+    """
     affine, total = KERNELS[kernel]
     rows, starts, kinds = hostile(seed)
     kept = dict(in_stacks(rows, starts, Powers(rows.columns, 2, affine=affine, total=total), 0))
@@ -63,19 +67,24 @@ def test_stacks_claim_what_is_true(kernel, seed):
         block = own.take(found.positions, found.fitted.kernel.shift)
         single = measure(own, found.fitted, block, found.weights)
         assert single.ok
-        assert single.loss_error <= found.proof.loss_error + 8 * EPS, kinds[group]  # which has larger bounds on sums
+        # which has larger bounds on sums
+        assert single.loss_error <= found.proof.loss_error + 8 * EPS, kinds[group]
         assert found.proof.condition == pytest.approx(single.condition, rel=1e-6)
         assert found.proof.derived == pytest.approx(single.derived, rel=0.2, abs=EPS)
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_every_group_is_reduced_and_exact_in_rational_arithmetic(kind):
-    """The claim at queries of all sizes, with both terms, in fractions; the groups that stacks leave go the ordinary way."""
+    """The claim at queries of all sizes, with both terms, in fractions; the groups that stacks
+    leave go the ordinary way.
+    """
     rng = np.random.default_rng(3)
     sizes = (2, 7, 40, 90)
     made = [HOSTILE[kind](rng, n, 3) for n in sizes]
     starts = np.cumsum([0, *sizes])
-    rows = Rows([np.vstack([table for table, _ in made])], np.concatenate([weights for _, weights in made]))
+    rows = Rows(
+        [np.vstack([table for table, _ in made])], np.concatenate([weights for _, weights in made])
+    )
     reductions = reduce_many(rows, starts, Powers(3, 2, affine=True))
     for (table, weights), found in zip(made, reductions, strict=True):
         assert found.proof.ok
@@ -88,7 +97,9 @@ def test_every_group_is_reduced_and_exact_in_rational_arithmetic(kind):
             full = sum(a * b for a, b in zip(u, losses, strict=True))
             core = sum(a * losses[i] for a, i in zip(w, found.positions.tolist(), strict=True))
             sizes = [_size(table[:, j], u) for j in range(3)]
-            change = found.proof.rounding * sum(abs(z) * s for z, s in zip(slope, sizes, strict=True))
+            change = found.proof.rounding * sum(
+                abs(z) * s for z, s in zip(slope, sizes, strict=True)
+            )
             assert abs(core - full) <= Fraction(found.proof.loss_error) * full + Fraction(
                 2 * change * float(full) ** 0.5 + change**2
             )
@@ -96,7 +107,9 @@ def test_every_group_is_reduced_and_exact_in_rational_arithmetic(kind):
 
 def _loss(row: np.ndarray, query: list[Fraction]) -> Fraction:
     """(d.z)^2 of a row."""
-    return (query[0] + sum(z * Fraction(float(x)) for z, x in zip(query[1:], row, strict=True))) ** 2
+    return (
+        query[0] + sum(z * Fraction(float(x)) for z, x in zip(query[1:], row, strict=True))
+    ) ** 2
 
 
 def _size(column: np.ndarray, weights: list[Fraction]) -> float:
@@ -117,7 +130,9 @@ def test_sizes_are_those_of_the_ordinary_way():
 
 
 def test_larger_groups_have_a_pass_of_their_own():
-    """Of well and badly conditioned columns, with a column that the pilot does not see, and a constant one."""
+    """Of well and badly conditioned columns, with a column that the pilot does not see, and a
+    constant one.
+    """
     rng = np.random.default_rng(0)
     tables = []
     for kind in range(6):
@@ -134,7 +149,11 @@ def test_larger_groups_have_a_pass_of_their_own():
     for weights in (None, rng.uniform(0.5, 2.0, starts[-1])):
         for index in (None, np.argsort(order)):
             data = np.vstack(tables)
-            source, own = (data, weights) if index is None else (data[order], None if weights is None else weights[order])
+            source, own = (
+                (data, weights)
+                if index is None
+                else (data[order], None if weights is None else weights[order])
+            )
             rows = Rows([source], own, index)
             for group, found in enumerate(reduce_many(rows, starts, Powers(4, 2, affine=True))):
                 mine = slice(starts[group], starts[group + 1])
@@ -144,7 +163,8 @@ def test_larger_groups_have_a_pass_of_their_own():
                 assert found.proof.ok
                 assert (
                     error
-                    <= found.proof.loss_error + 2 * (found.proof.rounding + 4 * EPS) * np.sqrt(white.rank) * white.condition
+                    <= found.proof.loss_error
+                    + 2 * (found.proof.rounding + 4 * EPS) * np.sqrt(white.rank) * white.condition
                 )
                 assert len(found.positions) <= 15
 
@@ -154,7 +174,9 @@ def test_other_kernels_and_methods_go_the_ordinary_way():
     rows, starts = Rows([rng.standard_normal((120, 2))]), np.array([0, 40, 80, 120])
     for kernel in (Powers(2, 4, affine=True), Powers(2, 2, affine=True)):
         for method in ("auto", "tree"):
-            for found, start in zip(reduce_many(rows, starts, kernel, method), starts, strict=False):
+            for found, start in zip(
+                reduce_many(rows, starts, kernel, method), starts, strict=False
+            ):
                 alone = build(rows.run(int(start), int(start) + 40), kernel, method, 0)
                 assert found.proof.ok
                 assert len(found.positions) == len(alone.positions)
@@ -200,7 +222,9 @@ def test_elimination_and_matching_keep_the_sums():
     reduced = reduce_group_points(points, weights)
     assert ((reduced > 0).sum(axis=1) <= 6).all()
     assert (reduced >= 0).all()
-    assert np.allclose(np.einsum("gn,gnk->gk", reduced, points), np.einsum("gn,gnk->gk", weights, points))
+    assert np.allclose(
+        np.einsum("gn,gnk->gk", reduced, points), np.einsum("gn,gnk->gk", weights, points)
+    )
     factors = eliminate_groups(points)
     assert np.allclose(np.einsum("gn,gnk->gk", factors, points), points.sum(axis=1))
     target = np.einsum("gn,gnk->gk", rng.uniform(0, 2, (7, 50)), points)

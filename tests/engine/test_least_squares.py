@@ -1,4 +1,6 @@
-"""Weighted least squares: the solution of scaled and shifted columns, and which column depends on which others."""
+"""Weighted least squares: the solution of scaled and shifted columns, and which column depends on
+which others.
+"""
 
 import numpy as np
 import pytest
@@ -9,7 +11,9 @@ from karat.engine.least_squares import DependentColumnError, solve
 @pytest.fixture
 def rows():
     rng = np.random.default_rng(0)
-    X = np.column_stack([np.ones(50), rng.standard_normal((50, 3)) * [1e-6, 1.0, 1e6] + [0.0, 1e5, 0.0]])
+    X = np.column_stack(
+        [np.ones(50), rng.standard_normal((50, 3)) * [1e-6, 1.0, 1e6] + [0.0, 1e5, 0.0]]
+    )
     return X, X @ [1.0, 2e5, -1.0, 3e-6] + rng.standard_normal(50), rng.uniform(0.5, 2.0, 50)
 
 
@@ -26,7 +30,9 @@ def test_solution_and_covariance(rows, intercept):
     assert found.rss == pytest.approx(weights @ (y - X @ found.params) ** 2, rel=1e-6)
 
 
-@pytest.mark.parametrize(("column", "others"), [(np.zeros(50), ()), (np.full(50, 7.0), (0,)), (None, (1, 2))])
+@pytest.mark.parametrize(
+    ("column", "others"), [(np.zeros(50), ()), (np.full(50, 7.0), (0,)), (None, (1, 2))]
+)
 def test_a_dependent_column_is_named(rows, column, others):
     X, y, weights = rows
     X = X[:, :3] / [1.0, 1e-6, 1.0] - [0.0, 0.0, 1e5]

@@ -1,4 +1,6 @@
-"""Wherever we find weights, NNLS and a linear programme find some too; and exact arithmetic agrees."""
+"""Wherever we find weights, NNLS and a linear programme find some too; and exact arithmetic
+agrees.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,18 @@ import karat
 from karat.problems import LeastSquares, Moments, TensorContraction
 
 
-@pytest.mark.parametrize("case", ["least_squares", "least_squares_conic", "moments_3", "l4_no_intercept"])
-@pytest.mark.parametrize("tag", ["gaussian", "one_hot_binary", "single_one", "zero_weights", "skewed", "duplicated_rows"])
+@pytest.mark.parametrize(
+    "case", ["least_squares", "least_squares_conic", "moments_3", "l4_no_intercept"]
+)
+@pytest.mark.parametrize(
+    "tag", ["gaussian", "one_hot_binary", "single_one", "zero_weights", "skewed", "duplicated_rows"]
+)
 def test_existence(tag, case):
     """On our kept rows alone, and on all rows, non-negative weights with the same moments exist."""
     made, spec = data(tag), CASES[case]
-    core = karat.coreset(made.X, made.y if spec.target else None, spec.problem, sample_weight=made.weights)
+    core = karat.coreset(
+        made.X, made.y if spec.target else None, spec.problem, sample_weight=made.weights
+    )
     features = monomials(whitened(tag, case)(spec.table(made)), spec.degree)
     if spec.total:
         features = np.column_stack([features, np.ones(len(features))])
@@ -61,7 +69,9 @@ def test_nnls_from_all_rows_is_no_smaller(tag):
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(values=st.lists(st.tuples(st.integers(-4, 4), st.integers(-4, 4)), min_size=1, max_size=40))
 def test_rational_arithmetic(method, problem, degree, values):
-    """Moments of tiny integer data in fractions: the weights reproduce them to rounding of sums of absolute values."""
+    """Moments of tiny integer data in fractions: the weights reproduce them to rounding of sums of
+    absolute values.
+    """
     X = np.array(values, dtype=float)
     core = karat.coreset(X, problem=problem, method=method)
     full = exact_moments(X, np.ones(len(X)), degree)
@@ -99,7 +109,11 @@ def rational_rank(X, degree: int) -> int:
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(
-    values=st.lists(st.tuples(st.integers(-9, 9), st.integers(-9, 9), st.integers(0, 5)), min_size=2, max_size=60),
+    values=st.lists(
+        st.tuples(st.integers(-9, 9), st.integers(-9, 9), st.integers(0, 5)),
+        min_size=2,
+        max_size=60,
+    ),
     intercept=st.booleans(),
     method=st.sampled_from(METHODS),
 )
@@ -108,10 +122,15 @@ def test_rational_least_squares_with_integer_weights(values, intercept, method):
     X, y, u = table[:, :1], table[:, 1], table[:, 2]
     if not u.any():
         u = u + 1
-    core = karat.coreset(X, y, LeastSquares(fit_intercept=intercept), sample_weight=u, method=method)
+    core = karat.coreset(
+        X, y, LeastSquares(fit_intercept=intercept), sample_weight=u, method=method
+    )
     D, C = np.column_stack([X, y]), np.column_stack([core.X, core.y])
     for S, Sc, unit in zip(
-        exact_moments(D, u, 2), exact_moments(C, core.weights, 2), exact_moments(np.abs(D), u, 2), strict=True
+        exact_moments(D, u, 2),
+        exact_moments(C, core.weights, 2),
+        exact_moments(np.abs(D), u, 2),
+        strict=True,
     ):
         if intercept:
             assert abs(S - Sc) <= Fraction(1e-12) * max(unit, 1)
@@ -123,12 +142,21 @@ def test_rational_least_squares_with_integer_weights(values, intercept, method):
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
-@given(values=st.lists(st.integers(-6, 6), min_size=1, max_size=30), p=st.integers(1, 5), method=st.sampled_from(METHODS))
+@given(
+    values=st.lists(st.integers(-6, 6), min_size=1, max_size=30),
+    p=st.integers(1, 5),
+    method=st.sampled_from(METHODS),
+)
 def test_rational_contractions_of_one_column(values, p, method):
     X = np.array(values, dtype=float)[:, None]
     core = karat.coreset(X, problem=TensorContraction(p), method=method)
     full = sum(Fraction(v) ** p for v in values)
-    kept = sum(Fraction(float(w)) * Fraction(float(x)) ** p for w, x in zip(core.weights, core.X[:, 0], strict=True))
-    assert abs(full - kept) <= Fraction(1e-13) * sum(abs(Fraction(v)) ** p for v in values) + Fraction(1, 10**30)
+    kept = sum(
+        Fraction(float(w)) * Fraction(float(x)) ** p
+        for w, x in zip(core.weights, core.X[:, 0], strict=True)
+    )
+    assert abs(full - kept) <= Fraction(1e-13) * sum(
+        abs(Fraction(v)) ** p for v in values
+    ) + Fraction(1, 10**30)
     assert len(core) <= 2
     assert core.weights.sum() == pytest.approx(len(values), rel=1e-12)

@@ -21,13 +21,16 @@ from karat.engine.tolerances import COORDINATES, EPS, ROUNDING
 
 
 def supremum(features: np.ndarray, rho: np.ndarray) -> float:
-    """The smallest max |c| with sum_i c_i phi_i = rho, by a linear programme: the supremum over every linear query."""
+    """The smallest max |c| with sum_i c_i phi_i = rho, by a linear programme: the supremum over
+    every linear query.
+    """
     count, width = features.shape
     above = np.hstack([np.eye(count), -np.ones((count, 1))])
     below = np.hstack([-np.eye(count), -np.ones((count, 1))])
     found = linprog(
         np.append(np.zeros(count), 1.0), A_ub=np.vstack([above, below]), b_ub=np.zeros(2 * count),
-        A_eq=np.hstack([features.T, np.zeros((width, 1))]), b_eq=rho, bounds=[(None, None)] * count + [(0, None)],
+        A_eq=np.hstack([features.T, np.zeros((width, 1))]), b_eq=rho,
+        bounds=[(None, None)] * count + [(0, None)],
     )  # fmt: skip
     return float(found.fun)
 
@@ -57,7 +60,13 @@ def test_a_direction_that_no_row_shows_is_not_proven():
     kept = np.array([0, 1, 2, 3])
     F = np.vstack([np.ones(4), X[kept, 0]])
     weights = np.linalg.lstsq(F, np.array([4000.0, X[:, 0].sum()]), rcond=None)[0]
-    proof = measure(None, fitted, rows.take(kept, fitted.kernel.shift), weights, rows.subset(np.arange(100, 2000)))
+    proof = measure(
+        None,
+        fitted,
+        rows.take(kept, fitted.kernel.shift),
+        weights,
+        rows.subset(np.arange(100, 2000)),
+    )
     assert proof.moment_error < 1e-8
     assert proof.loss_error == np.inf
 
@@ -72,7 +81,9 @@ def test_powers_are_bounded_at_adversarial_queries(p, seed):
     weights = 1.0 + 1e-6 * rng.uniform(-1, 1, 300)
     proof = measure(rows, fitted, rows.take(np.arange(300), fitted.kernel.shift), weights)
     D = np.column_stack([np.ones(300), X])
-    queries = np.linalg.qr(rng.standard_normal((4, 4)))[0] if p == 2 else rng.standard_normal((4, 4000))
+    queries = (
+        np.linalg.qr(rng.standard_normal((4, 4)))[0] if p == 2 else rng.standard_normal((4, 4000))
+    )
     values = (D @ queries) ** p
     worst = np.max(np.abs((weights - 1.0) @ values) / values.sum(axis=0))
     assert worst <= proof.loss_error <= 1e-4
@@ -104,20 +115,30 @@ def _monomial(row: list[Fraction], t: tuple[int, ...]) -> Fraction:
 def test_certificates_print_both_terms_and_what_was_excluded():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((2000, 3))
-    core = karat.coreset(np.column_stack([X, X[:, 0] + X[:, 1]]), X.sum(axis=1) + rng.standard_normal(2000))
+    core = karat.coreset(
+        np.column_stack([X, X[:, 0] + X[:, 1]]), X.sum(axis=1) + rng.standard_normal(2000)
+    )
     proof = core.certificate
     assert proof.tolerance == 1e-10
     assert 0 < proof.rounding <= ROUNDING + 7 * COORDINATES
     assert proof.spent == proof.rounding / ROUNDING
     assert proof.excluded_directions
     text = str(proof)
-    for words in (f"{proof.loss_error:.1e}", "1e-10", f"{proof.rounding / EPS:.2g} eps", "vanish", "standard errors"):
+    for words in (
+        f"{proof.loss_error:.1e}",
+        "1e-10",
+        f"{proof.rounding / EPS:.2g} eps",
+        "vanish",
+        "standard errors",
+    ):
         assert words in text
 
 
 def test_a_certificate_of_an_older_proof_does_not_count():
     core = karat.coreset(np.random.default_rng(0).standard_normal((100, 2)))
-    loaded = karat.Certificate.from_dict(core.certificate.to_dict() | {"spectrum": 1.0, "proof_version": 2})
+    loaded = karat.Certificate.from_dict(
+        core.certificate.to_dict() | {"spectrum": 1.0, "proof_version": 2}
+    )
     assert loaded.proven
     assert not loaded.ok
     assert "proven by an older version: verify again" in str(loaded)
@@ -173,7 +194,9 @@ def test_peeled_rows_of_files(tmp_path):
     X = np.random.default_rng(5).pareto(0.5, (100_000, 2))
     y = np.random.default_rng(6).pareto(0.5, 100_000)
     pq.write_table(pa.table({"a": X[:, 0], "b": X[:, 1], "y": y}), tmp_path / "d.parquet")
-    core = karat.coreset_files(tmp_path / "d.parquet", "y", problem=problems.LpRegression(4), memory=10**8)
+    core = karat.coreset_files(
+        tmp_path / "d.parquet", "y", problem=problems.LpRegression(4), memory=10**8
+    )
     assert core.certificate.ok
     assert len(core) <= core.certificate.bound + core.certificate.peeled
     assert core.verify(X, y).ok
@@ -202,7 +225,9 @@ def test_a_direction_is_not_dropped_because_one_row_is_large(way, large, apart, 
     if way == "direct":
         core = karat.coreset(X, y, problem)
     elif way == "merged":
-        core = karat.coreset(X[:100], y[:100], problem).merge(karat.coreset(X[100:], y[100:], problem))
+        core = karat.coreset(X[:100], y[:100], problem).merge(
+            karat.coreset(X[100:], y[100:], problem)
+        )
     else:
         sketch = karat.Sketch(problem, buffer_rows=20)
         for a in range(0, 200, 20):
@@ -219,7 +244,11 @@ def test_rare_rows_of_a_direction_that_vanishes_elsewhere():
     X[:, -1] = X[:, 0] + 60 * 2.0**-52 * rare * rng.standard_normal(2000)
     core = karat.coreset(X, rng.standard_normal(2000))
     assert core.certificate.ok
-    change = core.certificate.rounding * X[:, [0, 7]].std(axis=0).sum() / np.sqrt(np.mean((X[:, 7] - X[:, 0]) ** 2))
+    change = (
+        core.certificate.rounding
+        * X[:, [0, 7]].std(axis=0).sum()
+        / np.sqrt(np.mean((X[:, 7] - X[:, 0]) ** 2))
+    )
     assert along(core, X, 0, 7) <= core.certificate.loss_error + 2 * change + change**2
 
 
@@ -233,23 +262,42 @@ def test_many_columns_that_are_zero_in_every_row(constant, intercept):
     core = karat.coreset(X, y, problems.LeastSquares(fit_intercept=intercept))
     assert core.certificate.ok
     lead = np.ones((500, int(intercept)))
-    full, kept = (np.hstack([one, A[:, :3], b[:, None]]) for one, A, b in ((lead, X, y), (lead[: len(core)], core.X, core.y)))
-    np.testing.assert_allclose((kept.T * core.weights) @ kept, full.T @ full, rtol=1e-12, atol=1e-10)
+    full, kept = (
+        np.hstack([one, A[:, :3], b[:, None]])
+        for one, A, b in ((lead, X, y), (lead[: len(core)], core.X, core.y))
+    )
+    np.testing.assert_allclose(
+        (kept.T * core.weights) @ kept, full.T @ full, rtol=1e-12, atol=1e-10
+    )
 
 
 @pytest.mark.parametrize("values", [(0.1,), (0.1, 0.7, 1.3)])
 def test_equal_values_do_not_round_the_same_way(values):
     Z = np.random.default_rng(0).choice(values, (100_000, 2))
-    for problem in (problems.Kernel(lambda A: A), problems.Moments(1), problems.Moments(2), problems.TensorContraction(2)):
+    for problem in (
+        problems.Kernel(lambda A: A),
+        problems.Moments(1),
+        problems.Moments(2),
+        problems.TensorContraction(2),
+    ):
         core = karat.coreset(Z, problem=problem)
         full = sum(map(Fraction, Z[:, 0].tolist()))
-        kept = sum(Fraction(w) * Fraction(x) for w, x in zip(core.weights.tolist(), core.X[:, 0].tolist(), strict=True))
+        kept = sum(
+            Fraction(w) * Fraction(x)
+            for w, x in zip(core.weights.tolist(), core.X[:, 0].tolist(), strict=True)
+        )
         if not isinstance(problem, problems.TensorContraction):
-            assert abs(kept - full) <= (core.certificate.loss_error + core.certificate.rounding) * full
+            assert (
+                abs(kept - full) <= (core.certificate.loss_error + core.certificate.rounding) * full
+            )
 
 
-def twins(rng: np.random.Generator, small: float, explained: float) -> tuple[np.ndarray, np.ndarray]:
-    """Columns that differ by little, and two targets, of which the first follows that difference."""
+def twins(
+    rng: np.random.Generator, small: float, explained: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Columns that differ by little, and two targets, of which the first follows that
+    difference.
+    """
     X = rng.standard_normal((400, 4))
     difference = rng.standard_normal(400)
     X[:, 3] = X[:, 0] + small * difference
@@ -259,7 +307,9 @@ def twins(rng: np.random.Generator, small: float, explained: float) -> tuple[np.
 
 @pytest.mark.parametrize("small", [3e-5, 1e-6, 2e-7])
 def test_targets_do_not_take_the_rounding_of_a_small_direction(small):
-    """What a small direction explains of them by chance is left in them: the factors of its coordinate are huge."""
+    """What a small direction explains of them by chance is left in them: the factors of its
+    coordinate are huge.
+    """
     rows = Rows([np.hstack(twins(np.random.default_rng(0), small, 0.0))])
     fitted, _ = fit_moments(rows, Powers(6, 2, affine=True, separate_targets=2), np.arange(400))
     block = rows.take(np.arange(400), fitted.kernel.shift)
@@ -272,6 +322,8 @@ def test_a_long_chain_of_merges_keeps_more_rows_rather_than_too_large_an_error()
     rng = np.random.default_rng(0)
     merged = karat.coreset(*twins(rng, 1e-6, 3.0), problem=problems.LeastSquares())
     for _ in range(8):
-        merged = merged.merge(karat.coreset(*twins(rng, 1e-6, 3.0), problem=problems.LeastSquares()))
+        merged = merged.merge(
+            karat.coreset(*twins(rng, 1e-6, 3.0), problem=problems.LeastSquares())
+        )
     assert merged.certificate.ok
     assert merged.n_rows == 3600

@@ -8,10 +8,14 @@ from karat.engine.rare import Independent
 
 
 def categories(n=60_000, seed=0):
-    """One-hot columns of three variables, whose rare levels meet in a few rows only, and two numbers."""
+    """One-hot columns of three variables, whose rare levels meet in a few rows only, and two
+    numbers.
+    """
     rng = np.random.default_rng(seed)
     levels = [rng.choice(k, n, p=(p := 0.5 ** np.arange(k)) / p.sum()) for k in (14, 6, 4)]
-    X = np.hstack([*(np.eye(int(level.max()) + 1)[level] for level in levels), rng.standard_normal((n, 2))])
+    X = np.hstack(
+        [*(np.eye(int(level.max()) + 1)[level] for level in levels), rng.standard_normal((n, 2))]
+    )
     return X, X @ rng.standard_normal(X.shape[1]) + rng.standard_normal(n)
 
 
@@ -31,7 +35,9 @@ def test_rare_pairs_need_no_tree(seed):
     assert (np.abs(kept - whole) <= 1e-12 * scale).all()
     D = np.column_stack([np.ones(len(X)), X, y])
     i, j = np.triu_indices(D.shape[1])
-    assert len(core) <= np.linalg.matrix_rank((D[:, i] * D[:, j]) / np.maximum(np.linalg.norm(D[:, i] * D[:, j], axis=0), 1))
+    assert len(core) <= np.linalg.matrix_rank(
+        (D[:, i] * D[:, j]) / np.maximum(np.linalg.norm(D[:, i] * D[:, j], axis=0), 1)
+    )
 
 
 def test_a_sketch_finds_them_too():

@@ -1,4 +1,6 @@
-"""Sums over rows against rational arithmetic: what is derived must hold, for terms that rounding treats badly."""
+"""Sums over rows against rational arithmetic: what is derived must hold, for terms that rounding
+treats badly.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ import pytest
 from karat.engine.function import FunctionKernel
 from karat.engine.polynomial import Polynomials
 from karat.engine.rows import Rows, pass_over
-from karat.engine.sums import SHORT, exact_sum, exact_sum_rounding, sum_of_products, sum_rounding, summed_product
+from karat.engine.sums import (
+    SHORT,
+    exact_sum,
+    exact_sum_rounding,
+    sum_of_products,
+    sum_rounding,
+    summed_product,
+)
 
 U = Fraction(1, 2**53)
 
@@ -50,12 +59,20 @@ def test_the_sums_of_a_pass_are_within_their_bound(seed):
     count, degree = int(10.0 ** rng.uniform(0, 3.8)), int(rng.integers(1, 6))
     X = np.column_stack([hostile(rng, count), hostile(rng, count)])
     weights = rng.uniform(0.5, 2, count) if seed % 2 else None
-    kernel = Polynomials(2, degree, affine=True).prepare(np.column_stack([np.ones(count), X]), weights)
+    kernel = Polynomials(2, degree, affine=True).prepare(
+        np.column_stack([np.ones(count), X]), weights
+    )
     fitted = kernel.fitted_moments(pass_over(Rows([X], weights), kernel), float(count), last=True)
-    moved = [[Fraction(float(a)) - Fraction(float(s)) for a in column] for column, s in zip(X.T, kernel.shift, strict=True)]
+    moved = [
+        [Fraction(float(a)) - Fraction(float(s)) for a in column]
+        for column, s in zip(X.T, kernel.shift, strict=True)
+    ]
     scaled = [
         [Fraction(1)] * count,
-        *([a * Fraction(float(k)) for a in c] for c, k in zip(moved, kernel.scale[1:], strict=True)),
+        *(
+            [a * Fraction(float(k)) for a in c]
+            for c, k in zip(moved, kernel.scale[1:], strict=True)
+        ),
     ]
     bound = Fraction(sum_rounding(count, kernel.roundings))
     for t in rng.choice(kernel.width, min(kernel.width, 4), replace=False):
@@ -72,17 +89,25 @@ def test_sums_of_a_users_features_are_within_their_bound(seed):
     rng = np.random.default_rng([2, seed])
     count = int(10.0 ** rng.uniform(0, 4.3))
     X = np.column_stack([hostile(rng, count), hostile(rng, count)])
-    kernel = FunctionKernel(lambda A: A, 2, 0, True).prepare(np.column_stack([np.ones(count), X]), None)
+    kernel = FunctionKernel(lambda A: A, 2, 0, True).prepare(
+        np.column_stack([np.ones(count), X]), None
+    )
     target, _ = pass_over(Rows([X]), kernel)
     for t in range(2):
         total, size = exact([Fraction(float(v)) for v in X[:, t]], np.ones(count))
-        assert abs(Fraction(float(target[t])) - total) <= Fraction(sum_rounding(count, kernel.roundings)) * size
+        assert (
+            abs(Fraction(float(target[t])) - total)
+            <= Fraction(sum_rounding(count, kernel.roundings)) * size
+        )
 
 
 @pytest.mark.parametrize("count", [0, 1, 31, 32, 33, 63, 64, 65, 127, 1000])
 def test_a_product_in_pieces_is_the_product(count):
     rng = np.random.default_rng(count)
-    left, right = rng.integers(-9, 9, (count, 3)).astype(float), rng.integers(-9, 9, (count, 2)).astype(float)
+    left, right = (
+        rng.integers(-9, 9, (count, 3)).astype(float),
+        rng.integers(-9, 9, (count, 2)).astype(float),
+    )
     assert np.array_equal(summed_product(left, right, SHORT), left.T @ right)
 
 

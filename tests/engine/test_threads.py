@@ -1,4 +1,6 @@
-"""Threads: the same bits for any number of them, blocks that agree with LAPACK, and BLAS as it was afterwards."""
+"""Threads: the same bits for any number of them, blocks that agree with LAPACK, and BLAS as it was
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,11 @@ print(digest.hexdigest())
 
 def in_process(*arguments: str, **environment: str) -> str:
     found = subprocess.run(
-        [sys.executable, "-c", SAME, *arguments], capture_output=True, text=True, check=True, env=os.environ | environment
+        [sys.executable, "-c", SAME, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | environment,
     )
     return found.stdout
 
@@ -61,7 +67,9 @@ def test_blas_has_its_threads_again():
 
 @pytest.mark.parametrize("way", ["coreset", "sketch", "verify", "merge"])
 def test_the_engine_works_on_one_blas_thread_everywhere(way, monkeypatch):
-    """Threads of BLAS wait for each other by spinning: on a busy machine a sketch took 40 times as long with two of them."""
+    """Threads of BLAS wait for each other by spinning: on a busy machine a sketch took 40 times as
+    long with two of them.
+    """
     rng = np.random.default_rng(0)
     X = rng.standard_normal((2_000, 4))
     X[:5] *= 1e4  # some rows are peeled, and the tree is needed
@@ -69,7 +77,9 @@ def test_the_engine_works_on_one_blas_thread_everywhere(way, monkeypatch):
     halves = karat.coreset(X[:1_000], y[:1_000]), karat.coreset(X[1_000:], y[1_000:])
     ways = {
         "coreset": lambda: karat.coreset(X, y),
-        "sketch": lambda: karat.Sketch().update(X[:900], y[:900]).update(X[900:], y[900:]).coreset(),
+        "sketch": lambda: (
+            karat.Sketch().update(X[:900], y[:900]).update(X[900:], y[900:]).coreset()
+        ),
         "verify": lambda: halves[0].verify(X[:1_000], y[:1_000]),
         "merge": lambda: halves[0].merge(halves[1]),
     }
@@ -126,8 +136,12 @@ def test_blocks_agree_with_lapack(kind, width, count):
     exact = columns.astype(float) @ columns.T.astype(float)
     assert np.abs(np.triu(gram - exact)).max() <= 8 * eps * count
     factor = blocked.blocked_cholesky(gram + width * np.eye(width, dtype=kind), 2)
-    assert np.abs(factor - sla.cholesky(exact + width * np.eye(width))).max() <= 100 * eps * np.sqrt(count)
-    assert np.allclose(blocked.blocked_product(columns.T, columns, 2), columns.T @ columns, atol=16 * eps * width)
+    assert np.abs(
+        factor - sla.cholesky(exact + width * np.eye(width))
+    ).max() <= 100 * eps * np.sqrt(count)
+    assert np.allclose(
+        blocked.blocked_product(columns.T, columns, 2), columns.T @ columns, atol=16 * eps * width
+    )
     order, table = blocked.blocked_null_table(columns.copy(), 2)
     assert sorted(order) == list(range(count))
     rest = columns[:, order[width:]].T - table @ columns[:, order[:width]].T
@@ -157,11 +171,15 @@ def test_single_precision_finds_weights_as_exact_as_double():
     support, weights = refined_vertex(known, known.root * factors)
     assert (weights > 0).all()
     assert len(support) <= known.rank
-    assert np.linalg.norm(weights @ known.points[support] - known.target) <= 1e-14 * np.linalg.norm(known.target)
+    assert np.linalg.norm(weights @ known.points[support] - known.target) <= 1e-14 * np.linalg.norm(
+        known.target
+    )
 
 
 def test_single_precision_gives_way_to_double(monkeypatch):
-    """If the support found in single precision has no positive weights, double precision finds another."""
+    """If the support found in single precision has no positive weights, double precision finds
+    another.
+    """
     known = resolved(True)
     mass = known.root * match_moments(known)
     real = linalg.square_solver
@@ -173,7 +191,9 @@ def test_single_precision_gives_way_to_double(monkeypatch):
     monkeypatch.setattr(linalg, "square_solver", wrong)
     support, weights = refined_vertex(known, mass)
     assert (weights > 0).all()
-    assert np.linalg.norm(weights @ known.points[support] - known.target) <= 1e-13 * np.linalg.norm(known.target)
+    assert np.linalg.norm(weights @ known.points[support] - known.target) <= 1e-13 * np.linalg.norm(
+        known.target
+    )
 
 
 def test_nearly_dependent_features_are_not_left_to_single_precision():
@@ -196,7 +216,9 @@ def test_fewer_rows_than_features_are_kept_as_they_are():
 
 def test_fewer_rows_than_features_that_repeat_each_other():
     X = np.random.default_rng(0).standard_normal((60, 12))
-    core = karat.coreset(np.vstack([X, X[:20]]), np.concatenate([X.sum(axis=1), X[:20].sum(axis=1)]))
+    core = karat.coreset(
+        np.vstack([X, X[:20]]), np.concatenate([X.sum(axis=1), X[:20].sum(axis=1)])
+    )
     assert core.certificate.ok
     assert len(core) == 60
     assert core.weights.sum() == pytest.approx(80.0, rel=1e-12)

@@ -1,4 +1,6 @@
-"""The full data's answer, got from scikit-learn alone, and how far a coreset's answer is from it."""
+"""The full data's answer, got from scikit-learn alone, and how far a coreset's answer is from
+it.
+"""
 
 import numpy as np
 import sklearn
@@ -16,11 +18,17 @@ LEAVE_ONE_OUT = 1e-8 if NEW else 1e-6
 
 def scores(search):
     """The scores of a search, without its times and ranks."""
-    return {k: v for k, v in search.cv_results_.items() if "score" in k and "time" not in k and "rank" not in k}
+    return {
+        k: v
+        for k, v in search.cv_results_.items()
+        if "score" in k and "time" not in k and "rank" not in k
+    }
 
 
 def on_all_rows(estimator, X, y, weights=None, groups=None):
-    """Fitted on the full data; weights, if any, routed by hand to the scaler, the regressor and the scorer."""
+    """Fitted on the full data; weights, if any, routed by hand to the scaler, the regressor and the
+    scorer.
+    """
     estimator = clone(estimator)
     extra = {} if groups is None else {"groups": groups}
     if weights is None:
@@ -30,8 +38,12 @@ def on_all_rows(estimator, X, y, weights=None, groups=None):
         for part in [step for _, step in inner.steps] if hasattr(inner, "steps") else [inner]:
             if hasattr(part, "set_fit_request"):
                 part.set_fit_request(sample_weight=True)
-        if isinstance(estimator, GridSearchCV | RidgeCV) or hasattr(estimator, "param_distributions"):
-            estimator.scoring = get_scorer(estimator.scoring or "r2").set_score_request(sample_weight=True)
+        if isinstance(estimator, GridSearchCV | RidgeCV) or hasattr(
+            estimator, "param_distributions"
+        ):
+            estimator.scoring = get_scorer(estimator.scoring or "r2").set_score_request(
+                sample_weight=True
+            )
         return estimator.fit(X, y, sample_weight=weights, **extra)
 
 
@@ -51,7 +63,9 @@ def assert_same(estimator, X, y, weights=None, groups=None, tolerance=1e-8):
     assert len(few.core_) < len(y) / 2
     if hasattr(full, "cv_results_"):
         for name, values in scores(full).items():
-            np.testing.assert_allclose(scores(mine)[name], values, rtol=1e-9, atol=1e-9, err_msg=name)
+            np.testing.assert_allclose(
+                scores(mine)[name], values, rtol=1e-9, atol=1e-9, err_msg=name
+            )
         if hasattr(full, "best_params_"):
             assert mine.best_params_ == full.best_params_
     if hasattr(full, "mse_path_"):
@@ -60,5 +74,7 @@ def assert_same(estimator, X, y, weights=None, groups=None, tolerance=1e-8):
         if hasattr(full, name):
             np.testing.assert_allclose(getattr(mine, name), getattr(full, name), rtol=1e-9)
     expected = coefficients(full)
-    np.testing.assert_allclose(coefficients(mine), expected, rtol=tolerance, atol=tolerance * np.abs(expected).max())
+    np.testing.assert_allclose(
+        coefficients(mine), expected, rtol=tolerance, atol=tolerance * np.abs(expected).max()
+    )
     return few

@@ -2,9 +2,9 @@
 
     python -m tests.estimators.combos --count 2000 --seed 0
 
-Each is fitted by scikit-learn on all rows and through karat, and single elements are compared: every
-score of every split, the chosen parameters, every prediction.  A combination is a function of its
-seed and number alone; ``--only 17,42`` runs some again.  Tables are those of scikit-learn, of
+Each is fitted by scikit-learn on all rows and through karat, and single elements are compared:
+every score of every split, the chosen parameters, every prediction.  A combination is a function of
+its seed and number alone; ``--only 17,42`` runs some again.  Tables are those of scikit-learn, of
 statsmodels and of the folder KARAT_DATA, as far as they are there.
 """
 
@@ -43,11 +43,26 @@ from sklearn.utils.validation import has_fit_parameter
 
 import karat
 
-EQUAL, REFUSED, DIFFERENT, RAW, NOTHING = "equal", "refused", "different", "raw", "fails in scikit-learn"
+EQUAL, REFUSED, DIFFERENT, RAW, NOTHING = (
+    "equal",
+    "refused",
+    "different",
+    "raw",
+    "fails in scikit-learn",
+)
 MOST = 300  # rows of a table
 CLOSE = 1e-6  # of the largest element; solvers have tight tolerances
 SHARED = {"glass.csv.gz": None, "yeast.csv.gz": None, "credit_card.csv.gz": None}
-OF_STATSMODELS = ("fair", "randhie", "ccard", "star98", "anes96", "modechoice", "statecrime", "scotland")
+OF_STATSMODELS = (
+    "fair",
+    "randhie",
+    "ccard",
+    "star98",
+    "anes96",
+    "modechoice",
+    "statecrime",
+    "scotland",
+)
 
 
 @cache
@@ -72,7 +87,9 @@ def tables():
     rng = np.random.default_rng(0)
     found["gamma"] = rng.gamma(2.0, 1.0, (500, 7))
     found["far"] = rng.standard_normal((500, 5)) + 1e4
-    tidy = {name: table[np.isfinite(table).all(axis=1)][:MOST, -10:] for name, table in found.items()}
+    tidy = {
+        name: table[np.isfinite(table).all(axis=1)][:MOST, -10:] for name, table in found.items()
+    }
     return {name: table for name, table in tidy.items() if len(table) > 60 and table.shape[1] > 2}
 
 
@@ -90,7 +107,9 @@ def leaf(rng, several):
         (linear_model.LinearRegression(tol=1e-14, **fits), {"fit_intercept": [True, False]}),
     ]
     if several:
-        return pick(rng, [*found, (linear_model.MultiTaskElasticNet(**tight, **fits), {"alpha": alphas})])
+        return pick(
+            rng, [*found, (linear_model.MultiTaskElasticNet(**tight, **fits), {"alpha": alphas})]
+        )
     return pick(
         rng,
         [
@@ -106,11 +125,13 @@ def numeric_front(rng):
     """Transformers of numeric columns."""
     p = preprocessing
     steps = [
-        p.StandardScaler(), p.StandardScaler(with_mean=False), p.MinMaxScaler(), p.RobustScaler(), p.MaxAbsScaler(),
-        p.PolynomialFeatures(2, include_bias=False), p.SplineTransformer(n_knots=4), PCA(2, random_state=0),
-        p.KBinsDiscretizer(4, strategy="uniform"), p.KBinsDiscretizer(3, encode="onehot-dense", strategy="kmeans"),
-        p.QuantileTransformer(n_quantiles=20, random_state=0), p.FunctionTransformer(np.arctan), p.Normalizer(),
-        SelectKBest(f_regression, k=2), VarianceThreshold(), "passthrough",
+        p.StandardScaler(), p.StandardScaler(with_mean=False), p.MinMaxScaler(), p.RobustScaler(),
+        p.MaxAbsScaler(), p.PolynomialFeatures(2, include_bias=False),
+        p.SplineTransformer(n_knots=4), PCA(2, random_state=0),
+        p.KBinsDiscretizer(4, strategy="uniform"),
+        p.KBinsDiscretizer(3, encode="onehot-dense", strategy="kmeans"),
+        p.QuantileTransformer(n_quantiles=20, random_state=0), p.FunctionTransformer(np.arctan),
+        p.Normalizer(), SelectKBest(f_regression, k=2), VarianceThreshold(), "passthrough",
     ]  # fmt: skip
     return [pick(rng, steps) for _ in range(int(rng.integers(0, 3)))]
 
@@ -128,7 +149,18 @@ def front_of_frame(rng, frame):
     cut = int(rng.integers(1, len(numbers)))
     columns = make_column_transformer(
         (own[0], numbers[:cut]),
-        (pick(rng, [preprocessing.StandardScaler(), preprocessing.MinMaxScaler(), "passthrough", "drop"]), numbers[cut:]),
+        (
+            pick(
+                rng,
+                [
+                    preprocessing.StandardScaler(),
+                    preprocessing.MinMaxScaler(),
+                    "passthrough",
+                    "drop",
+                ],
+            ),
+            numbers[cut:],
+        ),
         (encoder, pick(rng, [["town"], ["town", "code"]])),
         remainder="drop",
         sparse_threshold=pick(rng, [0.3, 0.9]),
@@ -140,7 +172,22 @@ def front_of_frame(rng, frame):
 def contained(rng, X):
     """The table in a container, and what it is called."""
     names = [f"x{k}" for k in range(X.shape[1])]
-    kind = pick(rng, ["array", "array", "fortran", "single", "sparse", "pandas", "pandas", "mixed", "mixed", "mixed", "polars"])
+    kind = pick(
+        rng,
+        [
+            "array",
+            "array",
+            "fortran",
+            "single",
+            "sparse",
+            "pandas",
+            "pandas",
+            "mixed",
+            "mixed",
+            "mixed",
+            "polars",
+        ],
+    )
     if kind == "mixed":
         frame = pd.DataFrame(X, columns=names)
         towns = np.array([f"t{k}" for k in range(12)])
@@ -154,8 +201,8 @@ def contained(rng, X):
         except ImportError:
             kind = "pandas"
     makers = {
-        "array": np.ascontiguousarray, "fortran": np.asfortranarray, "single": np.float32, "sparse": sparse.csr_matrix,
-        "pandas": lambda X: pd.DataFrame(X, columns=names),
+        "array": np.ascontiguousarray, "fortran": np.asfortranarray, "single": np.float32,
+        "sparse": sparse.csr_matrix, "pandas": lambda X: pd.DataFrame(X, columns=names),
     }  # fmt: skip
     return kind, makers[kind](X)
 
@@ -166,7 +213,11 @@ def combination(seed, number):
     name = pick(rng, sorted(tables()))
     table = tables()[name]
     several = bool(rng.random() < 0.15)
-    X, y = (table[:, :-2], table[:, -2:]) if several and table.shape[1] > 3 else (table[:, :-1], table[:, -1])
+    X, y = (
+        (table[:, :-2], table[:, -2:])
+        if several and table.shape[1] > 3
+        else (table[:, :-1], table[:, -1])
+    )
     several = y.ndim == 2
     kind, X = contained(rng, X)
     model, grid = leaf(rng, several)
@@ -179,27 +230,42 @@ def combination(seed, number):
         grid = {f"regressor__{key}": values for key, values in grid.items()}
     n = len(y)
     splitters = [
-        3, KFold(4), KFold(3, shuffle=True, random_state=1), RepeatedKFold(n_splits=3, n_repeats=2, random_state=2),
+        3, KFold(4), KFold(3, shuffle=True, random_state=1),
+        RepeatedKFold(n_splits=3, n_repeats=2, random_state=2),
         ShuffleSplit(3, test_size=0.3, random_state=3), TimeSeriesSplit(3), GroupKFold(3),
         PredefinedSplit(rng.integers(-1, 3, n)),
     ]  # fmt: skip
     cv = pick(rng, splitters)
     groups = np.arange(n) % 7 if isinstance(cv, GroupKFold) else None
     weights = rng.integers(0, 4, n) + pick(rng, [0.0, 0.5]) if rng.random() < 0.25 else None
-    names = [None, None, "neg_mean_squared_error", "explained_variance", "neg_root_mean_squared_error"]
+    names = [
+        None,
+        None,
+        "neg_mean_squared_error",
+        "explained_variance",
+        "neg_root_mean_squared_error",
+    ]
     scoring = pick(rng, [*names, "neg_mean_absolute_error", "neg_median_absolute_error"])
     options = {"cv": cv, "scoring": scoring, "error_score": "raise"}
     search = GridSearchCV(pipeline, grid, **options)
     if rng.random() < 0.15:
         search = RandomizedSearchCV(pipeline, grid, n_iter=2, random_state=4, **options)
     estimator = search if rng.random() < 0.85 or groups is not None else pipeline
-    return f"{seed}/{number} {name}, {kind}, weights {weights is not None}", estimator, X, y, weights, groups
+    return (
+        f"{seed}/{number} {name}, {kind}, weights {weights is not None}",
+        estimator,
+        X,
+        y,
+        weights,
+        groups,
+    )
 
 
 def on_all_rows(estimator, X, y, weights, groups):
     """Fitted by scikit-learn; weights, if any, routed to every step and score that takes them."""
     estimator, extra = clone(estimator), {} if groups is None else {"groups": groups}
-    X = X.astype(float) if getattr(X, "dtype", None) == np.float32 else X  # karat computes in double precision
+    # karat computes in double precision
+    X = X.astype(float) if getattr(X, "dtype", None) == np.float32 else X
     if weights is None:
         return estimator.fit(X, y, **extra)
     with sklearn.config_context(enable_metadata_routing=True):
@@ -207,7 +273,9 @@ def on_all_rows(estimator, X, y, weights, groups):
             if hasattr(part, "set_fit_request") and has_fit_parameter(part, "sample_weight"):
                 part.set_fit_request(sample_weight=True)
         if hasattr(estimator, "scoring"):
-            estimator.scoring = get_scorer(estimator.scoring or "r2").set_score_request(sample_weight=True)
+            estimator.scoring = get_scorer(estimator.scoring or "r2").set_score_request(
+                sample_weight=True
+            )
         return estimator.fit(X, y, sample_weight=weights, **extra)
 
 
@@ -216,7 +284,9 @@ def answers(fitted, X):
     X = X.astype(float) if getattr(X, "dtype", None) == np.float32 else X
     found = {"predictions": np.asarray(fitted.predict(X))}
     if hasattr(fitted, "cv_results_"):
-        scores = {key: value for key, value in fitted.cv_results_.items() if key.startswith("split")}
+        scores = {
+            key: value for key, value in fitted.cv_results_.items() if key.startswith("split")
+        }
         found |= scores
         mean = fitted.cv_results_["mean_test_score"]
         best = np.sort(mean)[::-1]
@@ -254,7 +324,8 @@ def verdict(number, seed):
     wrong = []
     for key in full.keys() & mine.keys():
         one, other = np.asarray(mine[key], dtype=float), np.asarray(full[key], dtype=float)
-        shares = key.startswith("split") and estimator.scoring in (None, "explained_variance")  # of a variance
+        # of a variance
+        shares = key.startswith("split") and estimator.scoring in (None, "explained_variance")
         size = max(float(np.abs(other).max()), 1.0 if shares else 1e-300)
         if not np.allclose(one, other, rtol=0.0, atol=CLOSE * size, equal_nan=True):
             wrong.append(f"{key} by {np.abs(one - other).max() / size:.0e}")

@@ -20,7 +20,10 @@ def test_consecutive_folds_are_those_of_kfold(count, folds):
 
 def _sets(repeat, count):
     """Atoms as sets of rows, with their roles."""
-    return {(frozenset(np.flatnonzero(repeat.atom == a).tolist()), tuple(repeat.roles[a])) for a in range(len(repeat.roles))}
+    return {
+        (frozenset(np.flatnonzero(repeat.atom == a).tolist()), tuple(repeat.roles[a]))
+        for a in range(len(repeat.roles))
+    }
 
 
 @pytest.mark.parametrize(

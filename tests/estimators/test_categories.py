@@ -17,7 +17,9 @@ N = 1500
 
 
 def letters(rng, levels, missing=()):
-    values = np.array([f"level {i}" for i in range(levels)], dtype=object)[rng.integers(0, levels, N)]
+    values = np.array([f"level {i}" for i in range(levels)], dtype=object)[
+        rng.integers(0, levels, N)
+    ]
     for one in missing:
         values[rng.random(N) < 0.1] = one
     return values
@@ -46,14 +48,21 @@ def frame(kind, seed=0):
 
 
 def encoded(leaf, **options):
-    return make_pipeline(make_column_transformer((OneHotEncoder(**options), ["c"]), (StandardScaler(), ["x"])), leaf)
+    return make_pipeline(
+        make_column_transformer((OneHotEncoder(**options), ["c"]), (StandardScaler(), ["x"])), leaf
+    )
 
 
 def assert_same_search(search, X, y, weights=None):
-    few, full = CoresetRegressor(search).fit(X, y, sample_weight=weights).estimator_, clone(search).fit(X, y)
+    few, full = (
+        CoresetRegressor(search).fit(X, y, sample_weight=weights).estimator_,
+        clone(search).fit(X, y),
+    )
     for name, values in full.cv_results_.items():
         if "score" in name and "time" not in name and "rank" not in name:
-            np.testing.assert_allclose(few.cv_results_[name], values, rtol=1e-9, atol=1e-9, err_msg=name)
+            np.testing.assert_allclose(
+                few.cv_results_[name], values, rtol=1e-9, atol=1e-9, err_msg=name
+            )
     assert few.best_params_ == full.best_params_
     np.testing.assert_allclose(few.predict(X), full.predict(X), rtol=1e-9)
     return few, full
@@ -62,26 +71,52 @@ def assert_same_search(search, X, y, weights=None):
 @pytest.mark.parametrize("kind", KINDS)
 def test_searches_over_categories_of_any_kind(kind):
     X, y = frame(kind)
-    assert_same_search(GridSearchCV(encoded(Ridge(), handle_unknown="ignore"), {"ridge__alpha": [0.1, 100.0]}, cv=4), X, y)
+    assert_same_search(
+        GridSearchCV(
+            encoded(Ridge(), handle_unknown="ignore"), {"ridge__alpha": [0.1, 100.0]}, cv=4
+        ),
+        X,
+        y,
+    )
 
 
 @pytest.mark.parametrize("drop", [None, "first", "if_binary"])
 @pytest.mark.parametrize("sparse", [True, False])
-@pytest.mark.parametrize("limit", [{}, {"min_frequency": 0.2}, {"max_categories": 2}], ids=["all", "frequent", "two"])
+@pytest.mark.parametrize(
+    "limit", [{}, {"min_frequency": 0.2}, {"max_categories": 2}], ids=["all", "frequent", "two"]
+)
 def test_options_of_the_encoder(drop, sparse, limit):
     X, y = frame("text")
     options = {"drop": drop, "sparse_output": sparse, "handle_unknown": "ignore", **limit}
-    assert_same_search(GridSearchCV(encoded(Ridge(tol=1e-12), **options), {"ridge__alpha": [0.1, 100.0]}, cv=4), X, y)
+    assert_same_search(
+        GridSearchCV(encoded(Ridge(tol=1e-12), **options), {"ridge__alpha": [0.1, 100.0]}, cv=4),
+        X,
+        y,
+    )
 
 
 def test_whether_a_table_is_sparse_is_decided_by_all_rows():
-    """Kept rows are more even than all rows, so that with ``drop`` they hold another share of zeros."""
+    """Kept rows are more even than all rows, so that with ``drop`` they hold another share of
+    zeros.
+    """
     rng = np.random.default_rng(0)
-    X = pd.DataFrame({"c": np.where(rng.random(N) < 0.97, "a", np.where(rng.random(N) < 0.5, "b", "d")).astype(object)})
+    X = pd.DataFrame(
+        {
+            "c": (
+                np.where(rng.random(N) < 0.97, "a", np.where(rng.random(N) < 0.5, "b", "d")).astype(
+                    object
+                )
+            )
+        }
+    )
     y = rng.standard_normal(N) + (X["c"] == "b")
     for threshold in (0.02, 0.1, 0.2, 0.3):
-        front = make_column_transformer((OneHotEncoder(drop="first"), ["c"]), sparse_threshold=threshold)
-        search = GridSearchCV(make_pipeline(front, Ridge(tol=1e-12)), {"ridge__alpha": [1.0, 10.0]}, cv=3)
+        front = make_column_transformer(
+            (OneHotEncoder(drop="first"), ["c"]), sparse_threshold=threshold
+        )
+        search = GridSearchCV(
+            make_pipeline(front, Ridge(tol=1e-12)), {"ridge__alpha": [1.0, 10.0]}, cv=3
+        )
         few, full = assert_same_search(search, X, y)
         assert few.best_estimator_[0].sparse_output_ == full.best_estimator_[0].sparse_output_
 
@@ -97,17 +132,26 @@ def test_categories_of_rows_without_weight():
     assert len(found[0].named_transformers_["onehotencoder"].categories_[0]) == 4
 
 
-@pytest.mark.parametrize("cv", [KFold(3, shuffle=True, random_state=0), TimeSeriesSplit(3)], ids=["shuffled", "windows"])
-@pytest.mark.parametrize("scoring", ["r2", "neg_root_mean_squared_error", "explained_variance", "neg_mean_absolute_error"])
+@pytest.mark.parametrize(
+    "cv", [KFold(3, shuffle=True, random_state=0), TimeSeriesSplit(3)], ids=["shuffled", "windows"]
+)
+@pytest.mark.parametrize(
+    "scoring",
+    ["r2", "neg_root_mean_squared_error", "explained_variance", "neg_mean_absolute_error"],
+)
 def test_any_split_and_score(cv, scoring):
     X, y = frame("rare")
     model = encoded(Ridge(), handle_unknown="ignore")
-    search = GridSearchCV(model, {"ridge__alpha": [0.1, 100.0]}, cv=cv, scoring=scoring, return_train_score=True)
+    search = GridSearchCV(
+        model, {"ridge__alpha": [0.1, 100.0]}, cv=cv, scoring=scoring, return_train_score=True
+    )
     assert_same_search(search, X, y)
 
 
 def test_a_rare_category_is_unknown_to_a_part():
-    """Where scikit-learn fails on the part that has the only row of a category, so does karat; other parts are scored."""
+    """Where scikit-learn fails on the part that has the only row of a category, so does karat;
+    other parts are scored.
+    """
     X, y = frame("rare")
     search = GridSearchCV(encoded(Ridge()), {"ridge__alpha": [0.1, 100.0]}, cv=3)
     with pytest.warns(UserWarning, match="non-finite|Scoring failed"):
@@ -120,7 +164,11 @@ def test_a_rare_category_is_unknown_to_a_part():
 
 def test_transformers_are_not_shared_between_a_search_and_its_user():
     X, y = frame("text")
-    search = GridSearchCV(encoded(Ridge()), {"ridge__alpha": [0.1, 100.0], "columntransformer__remainder": ["drop"]}, cv=3)
+    search = GridSearchCV(
+        encoded(Ridge()),
+        {"ridge__alpha": [0.1, 100.0], "columntransformer__remainder": ["drop"]},
+        cv=3,
+    )
     few = CoresetRegressor(search).fit(X, y)
     assert not hasattr(search.estimator[0], "transformers_")
     assert not hasattr(search.estimator[-1], "coef_")

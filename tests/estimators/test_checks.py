@@ -3,7 +3,14 @@
 import pytest
 from estimators.reducing import CoresetClassifier, CoresetRegressor
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LassoCV, LinearRegression, MultiTaskLasso, Ridge, RidgeClassifier, RidgeCV
+from sklearn.linear_model import (
+    LassoCV,
+    LinearRegression,
+    MultiTaskLasso,
+    Ridge,
+    RidgeClassifier,
+    RidgeCV,
+)
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
@@ -13,7 +20,8 @@ from sklearn.utils.validation import has_fit_parameter
 from karat import models
 
 FOLDS_MOVE = (
-    "Folds are runs of rows: a row that is repeated or left out moves the others into other folds, as in scikit-learn's own"
+    "Folds are runs of rows: a row that is repeated or left out moves the others into other folds,"
+    " as in scikit-learn's own"
 )
 REASONS = {
     "check_sample_weight_equivalence_on_dense_data": FOLDS_MOVE,
@@ -24,7 +32,10 @@ REASONS = {
 def reasons(estimator):
     """What cannot hold for an estimator, and why."""
     if isinstance(estimator, models.QuadraticDiscriminant):
-        singular = "The check's classes have singular covariances, which the model refuses, as scikit-learn's does"
+        singular = (
+            "The check's classes have singular covariances, which the model refuses, as"
+            " scikit-learn's does"
+        )
         names = (
             "check_dtype_object",
             "check_n_features_in_after_fitting",
@@ -34,13 +45,20 @@ def reasons(estimator):
         )
         return dict.fromkeys(names, singular)
     if isinstance(estimator, models.GraphicalLasso) and estimator.alpha < 0.1:
-        few = "The check has 15 rows of 30 columns, where scikit-learn's solver needs a larger alpha, also in its own class"
+        few = (
+            "The check has 15 rows of 30 columns, where scikit-learn's solver needs a larger alpha,"
+            " also in its own class"
+        )
         return {"check_sample_weight_equivalence_on_dense_data": few}
     inside = getattr(estimator, "estimator", None)
     if isinstance(inside, RidgeCV):
-        return dict.fromkeys(REASONS, "A repeated row is left out once at a time, as in scikit-learn's own")
+        return dict.fromkeys(
+            REASONS, "A repeated row is left out once at a time, as in scikit-learn's own"
+        )
     if isinstance(getattr(inside, "steps", [("", None)])[0][1], SimpleImputer):
-        return dict.fromkeys(REASONS, "SimpleImputer and MinMaxScaler take no weights, in scikit-learn either")
+        return dict.fromkeys(
+            REASONS, "SimpleImputer and MinMaxScaler take no weights, in scikit-learn either"
+        )
     selects = isinstance(getattr(estimator, "estimator", None), LassoCV)
     return REASONS if selects else {}
 
@@ -48,7 +66,11 @@ def reasons(estimator):
 ESTIMATORS = [
     CoresetRegressor(LinearRegression()),
     CoresetRegressor(Ridge()),
-    *([CoresetRegressor(MultiTaskLasso(alpha=0.01))] if has_fit_parameter(MultiTaskLasso(), "sample_weight") else []),
+    *(
+        [CoresetRegressor(MultiTaskLasso(alpha=0.01))]
+        if has_fit_parameter(MultiTaskLasso(), "sample_weight")
+        else []
+    ),
     CoresetRegressor(make_pipeline(StandardScaler(), Ridge())),
     CoresetRegressor(LassoCV(cv=3)),
     CoresetRegressor(GridSearchCV(Ridge(), {"alpha": [0.1, 1.0]}, cv=3)),
@@ -70,6 +92,8 @@ ESTIMATORS = [
 
 
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=reasons)
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore:R.2. score is not well-defined")
+@pytest.mark.filterwarnings(
+    "ignore::sklearn.exceptions.ConvergenceWarning", "ignore:R.2. score is not well-defined"
+)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

@@ -15,11 +15,25 @@ from sklearn.compose import (
 )
 from sklearn.covariance import GraphicalLasso
 from sklearn.kernel_approximation import Nystroem
-from sklearn.linear_model import BayesianRidge, Lasso, LassoCV, LinearRegression, Ridge, RidgeClassifierCV, RidgeCV
+from sklearn.linear_model import (
+    BayesianRidge,
+    Lasso,
+    LassoCV,
+    LinearRegression,
+    Ridge,
+    RidgeClassifierCV,
+    RidgeCV,
+)
 from sklearn.metrics import make_scorer, mean_squared_error, r2_score, root_mean_squared_error
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import FeatureUnion, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, PolynomialFeatures, SplineTransformer, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    OneHotEncoder,
+    PolynomialFeatures,
+    SplineTransformer,
+    StandardScaler,
+)
 
 import karat
 from karat import CoresetClassifier, CoresetRegressor, InputError, NotExactError
@@ -57,7 +71,9 @@ def mixed(data):
 def same_scores(mine, plain, tolerance=1e-9):
     for name, values in plain.cv_results_.items():
         if "score" in name and "time" not in name and "rank" not in name:
-            np.testing.assert_allclose(mine.cv_results_[name], values, rtol=tolerance, atol=tolerance, err_msg=name)
+            np.testing.assert_allclose(
+                mine.cv_results_[name], values, rtol=tolerance, atol=tolerance, err_msg=name
+            )
     assert mine.best_index_ == plain.best_index_
 
 
@@ -66,7 +82,13 @@ def same_scores(mine, plain, tolerance=1e-9):
 
 @pytest.mark.parametrize(
     "ridge",
-    [RidgeCV(), RidgeCV([1e-3, 1e-2]), RidgeCV(fit_intercept=False), RidgeCV(scoring="r2"), RidgeCV(cv=3)],
+    [
+        RidgeCV(),
+        RidgeCV([1e-3, 1e-2]),
+        RidgeCV(fit_intercept=False),
+        RidgeCV(scoring="r2"),
+        RidgeCV(cv=3),
+    ],
     ids=str,
 )
 def test_ridge_cv_of_sparse_rows(codes, ridge):
@@ -84,7 +106,10 @@ def test_ridge_cv_of_sparse_rows(codes, ridge):
 
 def test_ridge_classifier_cv_of_sparse_rows(codes):
     Z, y = codes
-    few, full = (model.fit(Z, y > 0) for model in (CoresetClassifier(RidgeClassifierCV(cv=3)), RidgeClassifierCV(cv=3)))
+    few, full = (
+        model.fit(Z, y > 0)
+        for model in (CoresetClassifier(RidgeClassifierCV(cv=3)), RidgeClassifierCV(cv=3))
+    )
     np.testing.assert_allclose(few.coef_, full.coef_, rtol=0, atol=1e-7)
 
 
@@ -96,7 +121,9 @@ def test_an_answer_up_to_a_tolerance_is_called_that(codes):
 # ---- scores ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("function", [mean_squared_error, root_mean_squared_error, r2_score], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "function", [mean_squared_error, root_mean_squared_error, r2_score], ids=lambda f: f.__name__
+)
 @pytest.mark.parametrize("greater", [True, False])
 @pytest.mark.parametrize("weighted", [True, False])
 def test_scorers_of_either_sign(data, function, greater, weighted):
@@ -106,7 +133,10 @@ def test_scorers_of_either_sign(data, function, greater, weighted):
     search = GridSearchCV(Ridge(), ALPHAS, cv=3, scoring=scorer)
     with sklearn.config_context(enable_metadata_routing=True):
         asked = GridSearchCV(
-            Ridge().set_fit_request(sample_weight=True), ALPHAS, cv=3, scoring=scorer.set_score_request(sample_weight=True)
+            Ridge().set_fit_request(sample_weight=True),
+            ALPHAS,
+            cv=3,
+            scoring=scorer.set_score_request(sample_weight=True),
         )
         full = asked.fit(X, y, **({} if w is None else {"sample_weight": w}))
     scorer = make_scorer(function, greater_is_better=greater)
@@ -124,7 +154,9 @@ def test_a_score_that_declines_weights(data, where):
     with sklearn.config_context(enable_metadata_routing=True):
         model = Ridge().set_fit_request(sample_weight=True)
         if where == "scorer":
-            search = GridSearchCV(model, ALPHAS, cv=3, scoring=scorer.set_score_request(sample_weight=False))
+            search = GridSearchCV(
+                model, ALPHAS, cv=3, scoring=scorer.set_score_request(sample_weight=False)
+            )
         else:
             search = GridSearchCV(model.set_score_request(sample_weight=False), ALPHAS, cv=3)
         full = clone(search).fit(X, y, sample_weight=w)
@@ -135,10 +167,16 @@ def test_a_score_that_declines_weights(data, where):
 @pytest.mark.parametrize("front", [None, StandardScaler(), SplineTransformer()], ids=str)
 @pytest.mark.parametrize("value", [3.3, 0.0, 1e9 / 3])
 def test_constant_test_folds(data, scoring, front, value):
-    """A score that divides by the spread of a constant is rounding, or scikit-learn's special case: it decides."""
+    """A score that divides by the spread of a constant is rounding, or scikit-learn's special case:
+    it decides.
+    """
     X, y, _ = data
     y = np.where(np.arange(N) < N // 3, value, y)
-    model = make_pipeline(front, Ridge()) if front is not None else make_pipeline("passthrough", Ridge())
+    model = (
+        make_pipeline(front, Ridge())
+        if front is not None
+        else make_pipeline("passthrough", Ridge())
+    )
     search = GridSearchCV(model, {"ridge__alpha": [1.0, 1e4]}, cv=3, scoring=scoring)
     few, full = CoresetRegressor(search).fit(X, y).estimator_, clone(search).fit(X, y)
     for split in range(3):
@@ -158,7 +196,9 @@ def test_candidates_with_functions_of_their_own(data):
     X, y, _ = data
     front = ColumnTransformer([("some", StandardScaler(), [0])])
     choices = [[("some", StandardScaler(), first(count))] for count in (1, 2, 3)]
-    search = GridSearchCV(make_pipeline(front, Ridge()), {"columntransformer__transformers": choices}, cv=3)
+    search = GridSearchCV(
+        make_pipeline(front, Ridge()), {"columntransformer__transformers": choices}, cv=3
+    )
     few, full = CoresetRegressor(search).fit(X, y).estimator_, clone(search).fit(X, y)
     assert len(np.unique(full.cv_results_["mean_test_score"])) == 3
     same_scores(few, full)
@@ -166,9 +206,13 @@ def test_candidates_with_functions_of_their_own(data):
 
 def test_candidates_with_other_targets(data):
     X, y, _ = data
-    targets = [(lambda v, k=k: np.arcsinh(v / k), lambda v, k=k: k * np.sinh(v)) for k in (0.1, 1.0, 10.0)]
+    targets = [
+        (lambda v, k=k: np.arcsinh(v / k), lambda v, k=k: k * np.sinh(v)) for k in (0.1, 1.0, 10.0)
+    ]
     grid = [{"func": [func], "inverse_func": [inverse]} for func, inverse in targets]
-    search = GridSearchCV(TransformedTargetRegressor(LinearRegression(), check_inverse=False), grid, cv=3)
+    search = GridSearchCV(
+        TransformedTargetRegressor(LinearRegression(), check_inverse=False), grid, cv=3
+    )
     few, full = CoresetRegressor(search).fit(X, y).estimator_, clone(search).fit(X, y)
     same_scores(few, full)
 
@@ -177,7 +221,9 @@ def test_candidates_with_other_targets(data):
 
 
 @pytest.mark.parametrize(
-    "leaf", [LinearRegression(), LassoCV(), GridSearchCV(Ridge(), {"alpha": [1.0, 2.0, 3.0]}, cv=3)], ids=str
+    "leaf",
+    [LinearRegression(), LassoCV(), GridSearchCV(Ridge(), {"alpha": [1.0, 2.0, 3.0]}, cv=3)],
+    ids=str,
 )
 def test_dropped_columns_of_any_kind(mixed, data, leaf):
     model = make_pipeline(make_column_transformer((StandardScaler(), ["a", "b"])), leaf)
@@ -203,16 +249,22 @@ def test_a_search_over_a_pipeline_that_drops_columns(mixed, data):
 @pytest.mark.parametrize("weighted", [True, False])
 def test_weights_do_not_change_whether_all_rows_are_used(weighted):
     rng = np.random.default_rng(2)
-    frame = pd.DataFrame({"code": rng.integers(0, 260, 3000).astype(str), "x": rng.standard_normal(3000)})
+    frame = pd.DataFrame(
+        {"code": rng.integers(0, 260, 3000).astype(str), "x": rng.standard_normal(3000)}
+    )
     y, w = rng.standard_normal(3000), rng.uniform(0.5, 2.0, 3000) if weighted else None
-    front = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["code"]), remainder="passthrough")
+    front = make_column_transformer(
+        (OneHotEncoder(handle_unknown="ignore"), ["code"]), remainder="passthrough"
+    )
     for leaf in (Ridge(tol=1e-12), GridSearchCV(Ridge(tol=1e-12), {"alpha": [1.0, 2.0]}, cv=3)):
         few = CoresetRegressor(make_pipeline(front, leaf)).fit(frame, y, sample_weight=w)
         assert not few.reduced_
         assert len(few.core_) == 3000
         assert "few_rows" in few.reason_
         assert few.reason_ in repr(few)
-    search = GridSearchCV(make_pipeline(front, Ridge(tol=1e-12)), {"ridge__alpha": [1.0, 2.0]}, cv=3)
+    search = GridSearchCV(
+        make_pipeline(front, Ridge(tol=1e-12)), {"ridge__alpha": [1.0, 2.0]}, cv=3
+    )
     assert not CoresetRegressor(search).fit(frame, y, sample_weight=w).reduced_
 
 
@@ -231,7 +283,10 @@ def test_arrow_tables(data, leaf):
 
 def test_unions_of_column_transformers_that_make_sparse_columns():
     rng = np.random.default_rng(3)
-    frame = pd.DataFrame({"c": rng.integers(0, 6, N).astype(str), "e": rng.integers(0, 6, N).astype(str)}, dtype=object)
+    frame = pd.DataFrame(
+        {"c": rng.integers(0, 6, N).astype(str), "e": rng.integers(0, 6, N).astype(str)},
+        dtype=object,
+    )
     frame["x"] = rng.standard_normal(N)
     y = frame["x"] + (frame["c"] == "1") + rng.standard_normal(N)
     kinds = make_column_selector(dtype_include=object)
@@ -270,7 +325,9 @@ def test_two_columns_of_one_name(data):
 def test_predictions_with_a_deviation(data):
     X, y, _ = data
     few, full = CoresetRegressor(BayesianRidge()).fit(X, y), BayesianRidge().fit(X, y)
-    for mine, plain in zip(few.predict(X, return_std=True), full.predict(X, return_std=True), strict=True):
+    for mine, plain in zip(
+        few.predict(X, return_std=True), full.predict(X, return_std=True), strict=True
+    ):
         np.testing.assert_allclose(mine, plain, rtol=1e-8, atol=1e-10)
 
 
@@ -284,7 +341,9 @@ def test_weights_of_another_name(data):
             CoresetRegressor(model).fit(X, y, sample_weight=w)
 
 
-@pytest.mark.parametrize("wrong", [Lasso, "lasso", None, make_pipeline(StandardScaler(), Lasso)], ids=str)
+@pytest.mark.parametrize(
+    "wrong", [Lasso, "lasso", None, make_pipeline(StandardScaler(), Lasso)], ids=str
+)
 def test_what_is_no_estimator(data, wrong):
     X, y, _ = data
     for act in (lambda: karat.coreset(X, y).fit(wrong), lambda: CoresetRegressor(wrong).fit(X, y)):
@@ -300,7 +359,9 @@ def test_names_of_columns_behind_a_transformed_target(data):
         few, full = CoresetRegressor(model, few_rows=0).fit(frame, y), clone(model).fit(frame, y)
         assert list(few.estimator_.feature_names_in_) == list(full.feature_names_in_)
         assert list(few.feature_names_in_) == list("abcd")
-    bare = CoresetRegressor(TransformedTargetRegressor(LinearRegression()), few_rows=0).fit(data[0], y)
+    bare = CoresetRegressor(TransformedTargetRegressor(LinearRegression()), few_rows=0).fit(
+        data[0], y
+    )
     assert not hasattr(bare.estimator_, "feature_names_in_")
 
 
@@ -311,7 +372,9 @@ def test_names_that_are_public():
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_graphical_lasso_says_what_to_do():
-    """Of fewer rows than columns scikit-learn's solver breaks down at small penalties, with a raw error."""
+    """Of fewer rows than columns scikit-learn's solver breaks down at small penalties, with a raw
+    error.
+    """
     X = np.random.default_rng(4).standard_normal((15, 30))
     with pytest.raises(FloatingPointError):
         GraphicalLasso(1e-4).fit(X)
@@ -319,7 +382,9 @@ def test_graphical_lasso_says_what_to_do():
         karat.models.GraphicalLasso(1e-4).fit(X)
 
 
-@pytest.mark.parametrize("leaf", [LinearRegression(), GridSearchCV(Ridge(), {"alpha": [1.0, 2.0, 3.0]}, cv=3)], ids=str)
+@pytest.mark.parametrize(
+    "leaf", [LinearRegression(), GridSearchCV(Ridge(), {"alpha": [1.0, 2.0, 3.0]}, cv=3)], ids=str
+)
 def test_columns_that_are_nearly_constant(leaf):
     """Made rows need no powers of columns: what overflowed behind kernels does not."""
     rng = np.random.default_rng(5)
@@ -331,7 +396,9 @@ def test_columns_that_are_nearly_constant(leaf):
 
 
 def test_errors_of_transformers_are_those_of_scikit_learn(data):
-    """No error of a step is swallowed: it comes out of fit, or makes the scores of its candidate NaN, as without karat."""
+    """No error of a step is swallowed: it comes out of fit, or makes the scores of its candidate
+    NaN, as without karat.
+    """
     X, y, _ = data
     broken = make_pipeline(FunctionTransformer(np.add), Ridge())  # np.add takes two arguments
     with pytest.raises(TypeError):
@@ -341,22 +408,33 @@ def test_errors_of_transformers_are_those_of_scikit_learn(data):
         CoresetRegressor(search).fit(X, y)
 
 
-@pytest.mark.parametrize("front", [FunctionTransformer(np.exp), FunctionTransformer(np.exp, check_inverse=False)], ids=str)
+@pytest.mark.parametrize(
+    "front",
+    [FunctionTransformer(np.exp), FunctionTransformer(np.exp, check_inverse=False)],
+    ids=str,
+)
 def test_columns_whose_squares_doubles_do_not_hold(data, front):
-    """Finite values far below or above all others: scikit-learn takes them, so all rows are used, and nothing is refused."""
+    """Finite values far below or above all others: scikit-learn takes them, so all rows are used,
+    and nothing is refused.
+    """
     X, y, _ = data
     X = X.copy()
-    X[:, 0] = np.where(np.arange(N) == 7, -600.0, -900.0 + 1e-3 * X[:, 0])  # exp underflows to zero but for one row
+    # exp underflows to zero but for one row
+    X[:, 0] = np.where(np.arange(N) == 7, -600.0, -900.0 + 1e-3 * X[:, 0])
     search = GridSearchCV(make_pipeline(front, Ridge()), {"ridge__alpha": [0.1, 1.0, 10.0]}, cv=3)
     few, full = CoresetRegressor(search).fit(X, y), clone(search).fit(X, y)
     same_scores(few.estimator_, full)
     np.testing.assert_allclose(few.predict(X), full.predict(X), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("leaf", [Ridge(), GridSearchCV(Ridge(), {"alpha": [0.1, 1.0, 10.0]}, cv=3)], ids=str)
+@pytest.mark.parametrize(
+    "leaf", [Ridge(), GridSearchCV(Ridge(), {"alpha": [0.1, 1.0, 10.0]}, cv=3)], ids=str
+)
 @pytest.mark.parametrize("powers", [True, False])
 def test_fewer_made_rows_than_columns(leaf, powers):
-    """Of columns that are combinations of others, fewer rows are made than there are columns; no solver may notice."""
+    """Of columns that are combinations of others, fewer rows are made than there are columns; no
+    solver may notice.
+    """
     rng = np.random.default_rng(6)
     X = np.column_stack([20.0 * rng.standard_normal(N) + 10.0, rng.standard_normal((N, 2))])
     X = np.column_stack([X, 2.0 * X[:, 0], X[:, 1], X[:, 2]])

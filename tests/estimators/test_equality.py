@@ -1,4 +1,6 @@
-"""Every estimator and search gives the answer of the full data: scores to 1e-9, the same choice, coefficients to 1e-8."""
+"""Every estimator and search gives the answer of the full data: scores to 1e-9, the same choice,
+coefficients to 1e-8.
+"""
 
 import numpy as np
 import pytest
@@ -56,10 +58,23 @@ PLAIN = [
 ]
 SELECTING = [
     GridSearchCV(SCALED_LASSO, {"lasso__alpha": ALPHAS}, return_train_score=True),
-    GridSearchCV(Ridge(), {"alpha": [1.0, 1e3], "fit_intercept": [True, False]}, scoring="neg_root_mean_squared_error"),
-    GridSearchCV(ElasticNet(), {"alpha": ALPHAS, "l1_ratio": [0.2, 0.8]}, scoring="explained_variance"),
-    GridSearchCV(Lasso(), {"alpha": ALPHAS}, scoring=make_scorer(mean_squared_error, greater_is_better=False), n_jobs=2),
-    RandomizedSearchCV(SCALED_LASSO, {"lasso__alpha": loguniform(1e-3, 1)}, n_iter=6, random_state=3),
+    GridSearchCV(
+        Ridge(),
+        {"alpha": [1.0, 1e3], "fit_intercept": [True, False]},
+        scoring="neg_root_mean_squared_error",
+    ),
+    GridSearchCV(
+        ElasticNet(), {"alpha": ALPHAS, "l1_ratio": [0.2, 0.8]}, scoring="explained_variance"
+    ),
+    GridSearchCV(
+        Lasso(),
+        {"alpha": ALPHAS},
+        scoring=make_scorer(mean_squared_error, greater_is_better=False),
+        n_jobs=2,
+    ),
+    RandomizedSearchCV(
+        SCALED_LASSO, {"lasso__alpha": loguniform(1e-3, 1)}, n_iter=6, random_state=3
+    ),
     LassoCV(alphas=30),
     ElasticNetCV(l1_ratio=[0.2, 0.9], alphas=20),
     LassoCV(alphas=[0.5, 0.01], fit_intercept=False, positive=True),
@@ -98,7 +113,9 @@ def test_splitters(cv, blobs):
     assert_same(RidgeCV(cv=cv, alphas=[10.0, 1e4]), X, y)
 
 
-@pytest.mark.parametrize("cv", [GroupKFold(4), StratifiedKFold(3)], ids=lambda cv: type(cv).__name__)
+@pytest.mark.parametrize(
+    "cv", [GroupKFold(4), StratifiedKFold(3)], ids=lambda cv: type(cv).__name__
+)
 def test_splitters_that_look_at_labels(cv, blobs):
     X, y, _ = blobs
     y = np.digitize(y, [-2.0, 4.0]).astype(float)
@@ -108,20 +125,34 @@ def test_splitters_that_look_at_labels(cv, blobs):
 
 def test_halving_over_a_parameter(blobs):
     X, y, _ = blobs
-    options = {"resource": "max_iter", "min_resources": 500, "max_resources": 5000, "factor": 3, "random_state": 0}
+    options = {
+        "resource": "max_iter",
+        "min_resources": 500,
+        "max_resources": 5000,
+        "factor": 3,
+        "random_state": 0,
+    }
     assert_same(HalvingGridSearchCV(Lasso(), {"alpha": ALPHAS}, **options), X, y)
-    assert_same(HalvingRandomSearchCV(Lasso(), {"alpha": loguniform(1e-3, 1)}, n_candidates=9, **options), X, y)
+    assert_same(
+        HalvingRandomSearchCV(Lasso(), {"alpha": loguniform(1e-3, 1)}, n_candidates=9, **options),
+        X,
+        y,
+    )
 
 
 def test_several_scores_and_the_one_that_refits(blobs):
     X, y, _ = blobs
-    search = GridSearchCV(Ridge(), {"alpha": [1.0, 1e4]}, scoring=["r2", "neg_mean_squared_error"], refit="r2")
+    search = GridSearchCV(
+        Ridge(), {"alpha": [1.0, 1e4]}, scoring=["r2", "neg_mean_squared_error"], refit="r2"
+    )
     assert_same(search, X, y)
 
 
 @pytest.mark.skipif(not NEW, reason="before 1.9 scikit-learn gives them no sample_weight")
 @pytest.mark.parametrize(
-    "estimator", [MultiTaskLasso(0.1), MultiTaskLassoCV(alphas=10), MultiTaskElasticNetCV(alphas=5)], ids=str
+    "estimator",
+    [MultiTaskLasso(0.1), MultiTaskLassoCV(alphas=10), MultiTaskElasticNetCV(alphas=5)],
+    ids=str,
 )
 def test_several_targets(estimator, blobs):
     X, y, _ = blobs
@@ -135,7 +166,9 @@ def test_several_targets(estimator, blobs):
 @pytest.mark.parametrize("estimator", [MultiTaskLasso(0.1), MultiTaskLassoCV(alphas=10)], ids=str)
 def test_what_needs_a_later_version_is_refused(estimator, blobs):
     X, y, _ = blobs
-    with pytest.raises(NotExactError, match=f"{type(estimator).__name__} .* update scikit-learn to 1.9"):
+    with pytest.raises(
+        NotExactError, match=f"{type(estimator).__name__} .* update scikit-learn to 1.9"
+    ):
         CoresetRegressor(estimator).fit(X, np.column_stack([y, X[:, 0]]))
 
 
@@ -153,7 +186,8 @@ def test_what_needs_a_later_version_is_refused(estimator, blobs):
 )
 def test_sparse_rows(estimator):
     rng = np.random.default_rng(0)
-    X = sparse.csr_array(sparse.random_array((5000, 12), density=0.2, random_state=rng).toarray())  # indices of 32 bits
+    # indices of 32 bits
+    X = sparse.csr_array(sparse.random_array((5000, 12), density=0.2, random_state=rng).toarray())
     y = X @ rng.standard_normal(12) + 0.3 * rng.standard_normal(5000)
     few = assert_same(estimator, X, y)
     solved = estimator if type(estimator) is not RidgeCV else Ridge()
@@ -163,7 +197,9 @@ def test_sparse_rows(estimator):
 
 @pytest.mark.parametrize("estimator", [Ridge(), LinearRegression(), RidgeClassifier()], ids=str)
 def test_sparse_rows_of_which_fewer_are_made_than_there_are_columns(estimator):
-    """With the indicators of two kinds the made rows are fewer than the columns; solvers must not notice."""
+    """With the indicators of two kinds the made rows are fewer than the columns; solvers must not
+    notice.
+    """
     rng = np.random.default_rng(0)
     X = OneHotEncoder().fit_transform(rng.integers(0, 8, (5000, 3)))
     y = X @ rng.standard_normal(24) + 0.3 * rng.standard_normal(5000)
@@ -199,7 +235,14 @@ def test_credit_cards(credit, weighted):
     X, y = credit
     w = np.random.default_rng(0).uniform(0.5, 2.0, len(y)) if weighted else None
     assert_same(
-        GridSearchCV(SCALED_LASSO, {"lasso__alpha": [1.0, 10.0, 100.0]}, cv=KFold(4, shuffle=True, random_state=0)), X, y, w
+        GridSearchCV(
+            SCALED_LASSO,
+            {"lasso__alpha": [1.0, 10.0, 100.0]},
+            cv=KFold(4, shuffle=True, random_state=0),
+        ),
+        X,
+        y,
+        w,
     )
     assert_same(make_pipeline(StandardScaler(), Ridge(10.0)), X, y, w)
     assert_same(RidgeCV(alphas=[1.0, 1e3, 1e6], cv=4), X, y, w)
@@ -214,4 +257,10 @@ def test_covertype(covtype):
 @pytest.mark.slow
 def test_covertype_with_its_categories(covtype_all):
     X, y = covtype_all
-    assert_same(GridSearchCV(SCALED_LASSO, {"lasso__alpha": [1.0, 10.0]}, cv=KFold(3, shuffle=True, random_state=0)), X, y)
+    assert_same(
+        GridSearchCV(
+            SCALED_LASSO, {"lasso__alpha": [1.0, 10.0]}, cv=KFold(3, shuffle=True, random_state=0)
+        ),
+        X,
+        y,
+    )

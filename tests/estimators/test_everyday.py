@@ -52,8 +52,12 @@ WEIGHTED = [
     DummyRegressor(strategy="median"),
     DummyRegressor(strategy="quantile", quantile=0.3),
     DummyRegressor(strategy="constant", constant=2.0),
-    VotingRegressor([("ridge", Ridge(3.0)), ("lasso", Lasso(0.1)), ("none", "drop")], weights=[1, 2, 3]),
-    VotingRegressor([("scaled", make_pipeline(StandardScaler(), Lasso(0.1))), ("plain", Ridge(2.0))]),
+    VotingRegressor(
+        [("ridge", Ridge(3.0)), ("lasso", Lasso(0.1)), ("none", "drop")], weights=[1, 2, 3]
+    ),
+    VotingRegressor(
+        [("scaled", make_pipeline(StandardScaler(), Lasso(0.1))), ("plain", Ridge(2.0))]
+    ),
 ]
 SEVERAL = [
     MultiOutputRegressor(make_pipeline(StandardScaler(), Lasso(0.1))),
@@ -66,8 +70,9 @@ SEVERAL = [
     LassoLars(0.05),
 ]
 ATTRIBUTES = (
-    "coef_", "intercept_", "alpha_", "alphas_", "criterion_", "noise_variance_", "constant_", "n_nonzero_coefs_",
-    "active_", "coef_path_", "x_weights_", "x_loadings_", "x_rotations_", "y_loadings_", "order_", "n_features_in_",
+    "coef_", "intercept_", "alpha_", "alphas_", "criterion_", "noise_variance_", "constant_",
+    "n_nonzero_coefs_", "active_", "coef_path_", "x_weights_", "x_loadings_", "x_rotations_",
+    "y_loadings_", "order_", "n_features_in_",
 )  # fmt: skip
 
 
@@ -83,7 +88,9 @@ def assert_agree(few, full, X, rtol=1e-9):
     np.testing.assert_allclose(few.predict(X), full.predict(X), rtol=rtol, atol=rtol)
     for name in ATTRIBUTES:
         if getattr(full, name, None) is not None and not isinstance(getattr(full, name), list):
-            np.testing.assert_allclose(getattr(few.estimator_, name), getattr(full, name), rtol=1e-8, atol=1e-9)
+            np.testing.assert_allclose(
+                getattr(few.estimator_, name), getattr(full, name), rtol=1e-8, atol=1e-9
+            )
 
 
 def name_of(model):
@@ -109,7 +116,8 @@ def test_models_that_take_weights(model, weighted, table):
     X, Y, counts = table
     given = {"sample_weight": counts} if weighted else {}
     few = CoresetRegressor(model).fit(X, Y[:, 0], **given)
-    if weighted and "scaled" in str(model):  # Voting hands weights to estimators that take them only
+    # Voting hands weights to estimators that take them only
+    if weighted and "scaled" in str(model):
         expected = 0.0
         for part in (Lasso(0.1), Ridge(2.0)):
             front = StandardScaler().fit(X, sample_weight=counts)
@@ -144,8 +152,13 @@ def test_pursuit_with_folds(fit_intercept, table):
     counts = counts + 1.0
     places = np.repeat(np.arange(len(X)), counts.astype(int))
     fold = np.arange(len(X)) % 3
-    both = [[(np.flatnonzero(of != k), np.flatnonzero(of == k)) for k in range(3)] for of in (fold, fold[places])]
-    few = CoresetRegressor(clone(model).set_params(cv=both[0])).fit(X, Y[:, 1], sample_weight=counts)
+    both = [
+        [(np.flatnonzero(of != k), np.flatnonzero(of == k)) for k in range(3)]
+        for of in (fold, fold[places])
+    ]
+    few = CoresetRegressor(clone(model).set_params(cv=both[0])).fit(
+        X, Y[:, 1], sample_weight=counts
+    )
     full = clone(model).set_params(cv=both[1]).fit(X[places], Y[places, 1])
     assert_agree(few, full, X)
 
@@ -157,7 +170,10 @@ def test_pursuit_with_folds(fit_intercept, table):
         (LassoLars(), {"alpha": [0.01, 1.0]}),
         (DummyRegressor(), {"strategy": ["mean", "median"]}),
         (VotingRegressor([("a", Ridge()), ("b", Lasso())]), {"a__alpha": [1.0, 1e4]}),
-        (make_pipeline(StandardScaler(), LassoLarsIC()), {"lassolarsic__criterion": ["aic", "bic"]}),
+        (
+            make_pipeline(StandardScaler(), LassoLarsIC()),
+            {"lassolarsic__criterion": ["aic", "bic"]},
+        ),
         (make_pipeline(MinMaxScaler(), Lars()), {"lars__n_nonzero_coefs": [1, 2, 5]}),
     ],
     ids=lambda part: name_of(part) if hasattr(part, "fit") else "",
@@ -176,16 +192,29 @@ def test_names_of_columns(table):
     pd = pytest.importorskip("pandas")
     X, Y, _ = table
     frame = pd.DataFrame(X, columns=list("abcdef"))
-    for model in (Lars(), PLSRegression(), LassoLarsIC(), OrthogonalMatchingPursuitCV(), DummyRegressor()):
+    for model in (
+        Lars(),
+        PLSRegression(),
+        LassoLarsIC(),
+        OrthogonalMatchingPursuitCV(),
+        DummyRegressor(),
+    ):
         few, full = CoresetRegressor(model).fit(frame, Y[:, 0]), clone(model).fit(frame, Y[:, 0])
-        assert list(getattr(few.estimator_, "feature_names_in_", [])) == list(getattr(full, "feature_names_in_", []))
+        assert list(getattr(few.estimator_, "feature_names_in_", [])) == list(
+            getattr(full, "feature_names_in_", [])
+        )
         np.testing.assert_allclose(few.predict(frame), full.predict(frame), rtol=1e-9)
 
 
 def test_a_constant_column(table):
     X, Y, _ = table
     X = np.column_stack([X, np.full(len(X), 0.1)])
-    for model in (PLSRegression(), Lars(), LassoLarsIC(), OrthogonalMatchingPursuit(n_nonzero_coefs=3)):
+    for model in (
+        PLSRegression(),
+        Lars(),
+        LassoLarsIC(),
+        OrthogonalMatchingPursuit(n_nonzero_coefs=3),
+    ):
         few, full = CoresetRegressor(model).fit(X, Y[:, 0]), clone(model).fit(X, Y[:, 0])
         np.testing.assert_allclose(few.predict(X), full.predict(X), rtol=1e-9)
 

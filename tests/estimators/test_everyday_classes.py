@@ -1,4 +1,6 @@
-"""Everyday classifiers and their parameters on few rows: scikit-learn's own, on all rows, is the oracle."""
+"""Everyday classifiers and their parameters on few rows: scikit-learn's own, on all rows, is the
+oracle.
+"""
 
 import numpy as np
 import pytest
@@ -32,10 +34,22 @@ PAIRS = [
     ({"priors": True}, LinearDiscriminantAnalysis, models.LinearDiscriminant),
     ({"n_components": 1}, LinearDiscriminantAnalysis, models.LinearDiscriminant),
     ({"solver": "lsqr"}, LinearDiscriminantAnalysis, models.LinearDiscriminant),
-    ({"solver": "lsqr", "shrinkage": 0.3, "priors": True}, LinearDiscriminantAnalysis, models.LinearDiscriminant),
+    (
+        {"solver": "lsqr", "shrinkage": 0.3, "priors": True},
+        LinearDiscriminantAnalysis,
+        models.LinearDiscriminant,
+    ),
     ({"solver": "eigen"}, LinearDiscriminantAnalysis, models.LinearDiscriminant),
-    ({"solver": "eigen", "shrinkage": 0.1, "n_components": 1}, LinearDiscriminantAnalysis, models.LinearDiscriminant),
-    ({"priors": True, "reg_param": 0.1}, QuadraticDiscriminantAnalysis, models.QuadraticDiscriminant),
+    (
+        {"solver": "eigen", "shrinkage": 0.1, "n_components": 1},
+        LinearDiscriminantAnalysis,
+        models.LinearDiscriminant,
+    ),
+    (
+        {"priors": True, "reg_param": 0.1},
+        QuadraticDiscriminantAnalysis,
+        models.QuadraticDiscriminant,
+    ),
     ({"priors": True}, GaussianNB, models.GaussianNaiveBayes),
 ]
 
@@ -54,9 +68,13 @@ def assert_agree(few, full, X):
     np.testing.assert_array_equal(few.classes_, full.classes_)
     for name in ("coef_", "intercept_", "alpha_", "best_score_", "cv_results_"):
         if hasattr(full, name):
-            np.testing.assert_allclose(getattr(few.estimator_, name), getattr(full, name), rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(
+                getattr(few.estimator_, name), getattr(full, name), rtol=1e-9, atol=1e-9
+            )
     for name in ("decision_function", "predict_proba", "transform"):
-        if hasattr(full, name) and not (name == "transform" and getattr(full, "solver", "") == "lsqr"):
+        if hasattr(full, name) and not (
+            name == "transform" and getattr(full, "solver", "") == "lsqr"
+        ):
             mine = few.estimator_.transform if name == "transform" else getattr(few, name)
             found, expected = mine(X), getattr(full, name)(X)
             if name == "transform":  # directions have no sign
@@ -69,7 +87,9 @@ def assert_agree(few, full, X):
 def test_classifiers(model, weighted, trees):
     X, y, weights = trees
     if weighted and hasattr(model, "steps"):
-        full = clone(model).fit(X, y, standardscaler__sample_weight=weights, ridgeclassifiercv__sample_weight=weights)
+        full = clone(model).fit(
+            X, y, standardscaler__sample_weight=weights, ridgeclassifiercv__sample_weight=weights
+        )
     else:
         full = clone(model).fit(X, y, **({"sample_weight": weights} if weighted else {}))
     few = CoresetClassifier(model).fit(X, y, sample_weight=weights if weighted else None)
@@ -93,14 +113,22 @@ def test_discriminants(options, theirs, ours, trees):
 
 def test_balanced_in_a_search(trees):
     X, y, _ = trees
-    search = GridSearchCV(RidgeClassifier(class_weight="balanced"), {"alpha": ALPHAS}, cv=3, scoring="f1_macro")
+    search = GridSearchCV(
+        RidgeClassifier(class_weight="balanced"), {"alpha": ALPHAS}, cv=3, scoring="f1_macro"
+    )
     few, full = CoresetClassifier(search).fit(X, y), clone(search).fit(X, y)
-    np.testing.assert_allclose(few.cv_results_["mean_test_score"], full.cv_results_["mean_test_score"], rtol=1e-12)
-    np.testing.assert_allclose(few.estimator_.best_estimator_.coef_, full.best_estimator_.coef_, rtol=1e-9)
+    np.testing.assert_allclose(
+        few.cv_results_["mean_test_score"], full.cv_results_["mean_test_score"], rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        few.estimator_.best_estimator_.coef_, full.best_estimator_.coef_, rtol=1e-9
+    )
 
 
 def test_a_tie_of_classes():
-    """The most frequent of classes with as many rows is the first, as sums of few weights would not tell."""
+    """The most frequent of classes with as many rows is the first, as sums of few weights would not
+    tell.
+    """
     X, y = np.random.default_rng(0).standard_normal((6000, 3)), np.repeat([4, 7, 9], 2000)
     for model in (DummyClassifier(strategy="most_frequent"), DummyClassifier()):
         assert (CoresetClassifier(model).fit(X, y).predict(X[:5]) == 4).all()
@@ -140,4 +168,6 @@ def test_a_coreset_by_class_weighs_classes_that_are_named(trees):
     X, y, _ = trees
     core = karat.coreset(X, problem=karat.problems.Moments(2), groups=y)
     model = RidgeClassifier(class_weight={"ash": 3.0})
-    np.testing.assert_allclose(core.fit(clone(model)).coef_, clone(model).fit(X, y).coef_, rtol=1e-9)
+    np.testing.assert_allclose(
+        core.fit(clone(model)).coef_, clone(model).fit(X, y).coef_, rtol=1e-9
+    )

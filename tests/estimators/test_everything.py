@@ -1,8 +1,9 @@
-"""All estimators, scorers, splitters and transformers of scikit-learn: the answer of all rows, or a refusal with a message.
+"""All estimators, scorers, splitters and transformers of scikit-learn: the answer of all rows, or a
+refusal with a message.
 
-Each case is fitted twice, by scikit-learn on all rows and through karat.  Predictions and scores must agree to 1e-8
-(solvers with tight
-tolerances), unless karat refuses with one of its own errors.  Where scikit-learn itself fails there is nothing to compare with.
+Each case is fitted twice, by scikit-learn on all rows and through karat.  Predictions and scores
+must agree to 1e-8 (solvers with tight tolerances), unless karat refuses with one of its own errors.
+Where scikit-learn itself fails there is nothing to compare with.
 """
 
 import inspect
@@ -37,8 +38,20 @@ from sklearn.utils import all_estimators
 from karat import InputError, NotExactError, models
 
 N = 400
-EQUAL, REFUSED, DIFFERENT, RAW, NOTHING = "equal", "refused", "different", "raw", "fails in scikit-learn"
-TIGHT = {"tol": 1e-13, "max_iter": 100_000, "random_state": 0, "n_estimators": 5, "early_stopping": False}
+EQUAL, REFUSED, DIFFERENT, RAW, NOTHING = (
+    "equal",
+    "refused",
+    "different",
+    "raw",
+    "fails in scikit-learn",
+)
+TIGHT = {
+    "tol": 1e-13,
+    "max_iter": 100_000,
+    "random_state": 0,
+    "n_estimators": 5,
+    "early_stopping": False,
+}
 
 
 @pytest.fixture(scope="module")
@@ -52,30 +65,53 @@ def data():
 def tight(kind, **given):
     """An instance with a tight tolerance, and with what it needs inside."""
     names = inspect.signature(kind.__init__).parameters
-    needs = {"estimator": Ridge(), "regressor": Ridge(), "estimators": [("a", Ridge()), ("b", LinearRegression())]}
+    needs = {
+        "estimator": Ridge(),
+        "regressor": Ridge(),
+        "estimators": [("a", Ridge()), ("b", LinearRegression())],
+    }
     defaults = {name: value for name, value in TIGHT.items() if name in names}
     if "Lars" in kind.__name__ or "OrthogonalMatching" in kind.__name__:
         defaults.pop("tol", None)
         defaults.pop("max_iter", None)
-    required = {k: v for k, v in needs.items() if k in names and names[k].default is inspect.Parameter.empty}
+    required = {
+        k: v for k, v in needs.items() if k in names and names[k].default is inspect.Parameter.empty
+    }
     return kind(**defaults | required | given)
 
 
 def small(kind):
-    """A transformer with a seed and few components; the same code fits it on the same rows, so any tolerance will do."""
+    """A transformer with a seed and few components; the same code fits it on the same rows, so any
+    tolerance will do.
+    """
     names = inspect.signature(kind.__init__).parameters
-    options = {"random_state": 0, "n_components": 3, "n_estimators": 2, "max_depth": 2, "max_leaf_nodes": None}
+    options = {
+        "random_state": 0,
+        "n_components": 3,
+        "n_estimators": 2,
+        "max_depth": 2,
+        "max_leaf_nodes": None,
+    }
     needs = {
         "estimator": Ridge(),
         "transformer_list": [("a", StandardScaler())],
         "transformers": [("a", StandardScaler(), [0, 1])],
     }
     chosen = {name: value for name, value in options.items() if name in names}
-    return kind(**chosen | {k: v for k, v in needs.items() if k in names and names[k].default is inspect.Parameter.empty})
+    return kind(
+        **chosen
+        | {
+            k: v
+            for k, v in needs.items()
+            if k in names and names[k].default is inspect.Parameter.empty
+        }
+    )
 
 
 def verdict(full, few, answers):
-    """How a fit through karat compares with that of scikit-learn; ``answers`` lists what to compare."""
+    """How a fit through karat compares with that of scikit-learn; ``answers`` lists what to
+    compare.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         raw = None
@@ -92,11 +128,15 @@ def verdict(full, few, answers):
         if raw is not None:
             print(f"raw: {raw!r}")
             return RAW
-    for one, other in ((np.asarray(a), np.asarray(b)) for a, b in zip(found, expected, strict=True)):
+    for one, other in (
+        (np.asarray(a), np.asarray(b)) for a, b in zip(found, expected, strict=True)
+    ):
         if one.dtype.kind in "OUS":
             if not np.array_equal(one, other):
                 return DIFFERENT
-        elif not np.allclose(one, other, rtol=1e-8, atol=1e-8 * max(1.0, np.nanmax(np.abs(other))), equal_nan=True):
+        elif not np.allclose(
+            one, other, rtol=1e-8, atol=1e-8 * max(1.0, np.nanmax(np.abs(other))), equal_nan=True
+        ):
             print("different:", np.nanmax(np.abs(one - other)))
             return DIFFERENT
     return EQUAL
@@ -105,7 +145,10 @@ def verdict(full, few, answers):
 def report(title, verdicts):
     """Print the counts, and assert that nothing is different or raw."""
     counts = Counter(verdicts.values())
-    print(f"{title}: {len(verdicts)} cases, {dict(counts)}; equal: {sorted(k for k, v in verdicts.items() if v == EQUAL)}")
+    print(
+        f"{title}: {len(verdicts)} cases, {dict(counts)}; equal:"
+        f" {sorted(k for k, v in verdicts.items() if v == EQUAL)}"
+    )
     assert not {name: found for name, found in verdicts.items() if found in (DIFFERENT, RAW)}
     return counts
 
@@ -134,26 +177,42 @@ def test_classifiers(data):
     labels = np.digitize(y, np.quantile(y, [0.3, 0.7]))
     verdicts = {}
     ours = [
-        (f"karat.{k.__name__}", k) for k in (models.LinearDiscriminant, models.QuadraticDiscriminant, models.GaussianNaiveBayes)
+        (f"karat.{k.__name__}", k)
+        for k in (
+            models.LinearDiscriminant,
+            models.QuadraticDiscriminant,
+            models.GaussianNaiveBayes,
+        )
     ]
     for name, kind in all_estimators("classifier") + ours:
         try:
             model = tight(kind)
         except Exception:
             continue
-        for named, one in ((name, model), (f"{name} cv", model.set_params(cv=3) if hasattr(model, "cv") else None)):
+        for named, one in (
+            (name, model),
+            (f"{name} cv", model.set_params(cv=3) if hasattr(model, "cv") else None),
+        ):
             if one is not None:
                 verdicts[named] = verdict(
-                    lambda m=one: clone(m).fit(X, labels), lambda m=one: CoresetClassifier(m).fit(X, labels),
-                    lambda fitted: [getattr(fitted, "decision_function", fitted.predict)(X), fitted.predict(X)],
-                )  # fmt: skip
+                    lambda m=one: clone(m).fit(X, labels),
+                    lambda m=one: CoresetClassifier(m).fit(X, labels),
+                    lambda fitted: [
+                        getattr(fitted, "decision_function", fitted.predict)(X),
+                        fitted.predict(X),
+                    ],
+                )
     counts = report("classifiers", verdicts)
     assert counts[EQUAL] >= 5
 
 
 def search_answers(search):
     """What a search found."""
-    return [values for name, values in sorted(search.cv_results_.items()) if "test_score" in name and "rank" not in name]
+    return [
+        values
+        for name, values in sorted(search.cv_results_.items())
+        if "test_score" in name and "rank" not in name
+    ]
 
 
 @pytest.mark.slow
@@ -168,7 +227,9 @@ def test_scorers(data):
             parameters = {"alpha": [1.0, 100.0]} if wrap is CoresetRegressor else {"tol": [1e-4]}
             search = GridSearchCV(model, parameters, scoring=name, cv=3, error_score="raise")
             verdicts[f"{name} of {type(model).__name__}"] = verdict(
-                lambda s=search, t=target: clone(s).fit(X, t), lambda s=search, t=target, w=wrap: w(s).fit(X, t), search_answers
+                lambda s=search, t=target: clone(s).fit(X, t),
+                lambda s=search, t=target, w=wrap: w(s).fit(X, t),
+                search_answers,
             )
     counts = report("scorers", verdicts)
     assert counts[EQUAL] >= 40
@@ -191,14 +252,21 @@ def test_splitters(data):
             continue
         names = inspect.signature(kind.__init__).parameters
         given = {
-            k: v for k, v in options.items() if k in names and (k != "random_state" or "Shuffle" in name or "Repeated" in name)
+            k: v
+            for k, v in options.items()
+            if k in names and (k != "random_state" or "Shuffle" in name or "Repeated" in name)
         }
         try:
             cv = kind(**given)
         except TypeError:
             continue
-        for target, model, wrap in ((y, Ridge(), CoresetRegressor), (labels, RidgeClassifier(), CoresetClassifier)):
-            search = GridSearchCV(model, {"alpha": [1.0, 100.0]}, cv=cv, error_score="raise", refit=True, scoring=None)
+        for target, model, wrap in (
+            (y, Ridge(), CoresetRegressor),
+            (labels, RidgeClassifier(), CoresetClassifier),
+        ):
+            search = GridSearchCV(
+                model, {"alpha": [1.0, 100.0]}, cv=cv, error_score="raise", refit=True, scoring=None
+            )
             if name in ("LeaveOneOut", "LeavePOut"):
                 search = search.set_params(scoring="neg_mean_squared_error")
             if name == "LeavePOut":
@@ -218,7 +286,10 @@ VARIANTS = [
     OneHotEncoder(handle_unknown="infrequent_if_exist", min_frequency=30),
     OneHotEncoder(handle_unknown="ignore", max_categories=3, drop="first"),
     OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1),
-    *(SimpleImputer(strategy=strategy) for strategy in ("mean", "median", "most_frequent", "constant")),
+    *(
+        SimpleImputer(strategy=strategy)
+        for strategy in ("mean", "median", "most_frequent", "constant")
+    ),
     SimpleImputer(add_indicator=True),
     MinMaxScaler(clip=True),
     FunctionTransformer(np.log1p),
@@ -258,10 +329,13 @@ def test_transformers(data, searched):
         table = columns_for(transformer, X)
         estimator = make_pipeline(transformer, Ridge(tol=1e-13))
         if searched:
-            estimator = GridSearchCV(estimator, {"ridge__alpha": [0.5, 5.0]}, cv=3, error_score="raise")
+            estimator = GridSearchCV(
+                estimator, {"ridge__alpha": [0.5, 5.0]}, cv=3, error_score="raise"
+            )
         verdicts[name] = verdict(
-            lambda e=estimator, t=table: clone(e).fit(t, y), lambda e=estimator, t=table: CoresetRegressor(e).fit(t, y),
-            lambda fitted, t=table: [fitted.predict(t), *(search_answers(fitted) if searched else [])],
+            lambda e=estimator, t=table: clone(e).fit(t, y), lambda e=estimator,
+            t=table: CoresetRegressor(e).fit(t, y), lambda fitted,
+            t=table: [fitted.predict(t), *(search_answers(fitted) if searched else [])],
         )  # fmt: skip
     counts = report("transformers" + (" in a search" if searched else ""), verdicts)
     assert counts[EQUAL] >= 40
@@ -270,19 +344,31 @@ def test_transformers(data, searched):
 def test_one_frame_with_everything(data):
     X, y = data
     rng = np.random.default_rng(1)
-    frame = pd.DataFrame(X[:, :2], columns=["a", "b"]).assign(town=rng.choice(["x", "y", "z"], N), code=rng.integers(0, 4, N))
+    frame = pd.DataFrame(X[:, :2], columns=["a", "b"]).assign(
+        town=rng.choice(["x", "y", "z"], N), code=rng.integers(0, 4, N)
+    )
     frame.loc[::17, "a"] = np.nan
     frame.loc[::29, "town"] = None
     from sklearn.compose import make_column_transformer
 
     columns = make_column_transformer(
         (make_pipeline(SimpleImputer(), StandardScaler()), ["a", "b"]),
-        (make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore")), ["town"]),
+        (
+            make_pipeline(
+                SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore")
+            ),
+            ["town"],
+        ),
         (OrdinalEncoder(), ["code"]),
     )
     search = GridSearchCV(
-        make_pipeline(columns, Lasso(tol=1e-13)), {"lasso__alpha": [0.01, 0.1]}, cv=4, scoring="neg_median_absolute_error"
+        make_pipeline(columns, Lasso(tol=1e-13)),
+        {"lasso__alpha": [0.01, 0.1]},
+        cv=4,
+        scoring="neg_median_absolute_error",
     )
     full, few = clone(search).fit(frame, y), CoresetRegressor(search).fit(frame, y)
-    np.testing.assert_allclose(few.cv_results_["mean_test_score"], full.cv_results_["mean_test_score"], rtol=1e-9)
+    np.testing.assert_allclose(
+        few.cv_results_["mean_test_score"], full.cv_results_["mean_test_score"], rtol=1e-9
+    )
     np.testing.assert_allclose(few.predict(frame), full.predict(frame), rtol=1e-8)

@@ -18,11 +18,16 @@ def test_atoms():
     assert atoms_and_repeats(KFold(5)) == [5]
     assert atoms_and_repeats(TimeSeriesSplit(4)) == [5]
     assert atoms_and_repeats(RepeatedKFold(n_splits=4, n_repeats=3, random_state=0)) == [4, 4, 4]
-    assert atoms_and_repeats(RepeatedKFold(n_splits=2, n_repeats=2, random_state=0)) == [4]  # as small, in one piece
+    # as small, in one piece
+    assert atoms_and_repeats(RepeatedKFold(n_splits=2, n_repeats=2, random_state=0)) == [4]
     assert sum(atoms_and_repeats(ShuffleSplit(6, random_state=0))) <= 12
 
 
-@pytest.mark.parametrize("cv", [KFold(4), TimeSeriesSplit(3), RepeatedKFold(n_splits=3, n_repeats=2, random_state=0)], ids=str)
+@pytest.mark.parametrize(
+    "cv",
+    [KFold(4), TimeSeriesSplit(3), RepeatedKFold(n_splits=3, n_repeats=2, random_state=0)],
+    ids=str,
+)
 def test_every_part_is_kept(cv, blobs):
     X, y, w = blobs
     folds = karat.exact_cv(X, y, cv=cv, sample_weight=w)
@@ -33,7 +38,9 @@ def test_every_part_is_kept(cv, blobs):
     for ours, theirs in zip(folds.cv, splits, strict=True):
         for mine, full in zip(ours, theirs, strict=True):
             exact = (Z[full].T * w[full]) @ Z[full]
-            np.testing.assert_allclose((kept[mine].T * folds.core.weights[mine]) @ kept[mine], exact, rtol=1e-10)
+            np.testing.assert_allclose(
+                (kept[mine].T * folds.core.weights[mine]) @ kept[mine], exact, rtol=1e-10
+            )
     assert folds.refit.weights.sum() == pytest.approx(w.sum(), rel=1e-12)
     assert folds.core.certificate.ok
 
@@ -55,7 +62,8 @@ def test_rows_of_zero_weight_and_overlapping_parts(blobs):
     X, y, w = blobs
     w = np.where(np.arange(len(y)) % 5 == 0, 0.0, w)
     half = np.arange(len(y)) < 2500
-    folds = karat.exact_cv(X, y, cv=[(half, np.arange(2000, 4000))], sample_weight=w)  # a mask, and 500 rows in both parts
+    # a mask, and 500 rows in both parts
+    folds = karat.exact_cv(X, y, cv=[(half, np.arange(2000, 4000))], sample_weight=w)
     train, test = folds.cv[0]
     assert folds.core.weights[train].sum() == pytest.approx(w[half].sum(), rel=1e-12)
     assert folds.core.weights[test].sum() == pytest.approx(w[2000:].sum(), rel=1e-12)

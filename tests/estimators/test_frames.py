@@ -1,4 +1,6 @@
-"""Any frame in, the same kind out: names, types and index kept; what is not numeric raises an error."""
+"""Any frame in, the same kind out: names, types and index kept; what is not numeric raises an
+error.
+"""
 
 import subprocess
 import sys
@@ -30,15 +32,23 @@ def table():
         },
         index=pd.Index([f"id{i}" for i in range(3000)], name="person"),
     )
-    return frame, pd.Series(frame["income"] * 2 - frame["count"] + rng.normal(size=3000), name="spent", index=frame.index)
+    return frame, pd.Series(
+        frame["income"] * 2 - frame["count"] + rng.normal(size=3000),
+        name="spent",
+        index=frame.index,
+    )
 
 
 KINDS = {
     "pandas": lambda X: X,
     "polars": pl.from_pandas,
-    "lazy": lambda X: pl.from_pandas(X).lazy() if isinstance(X, pd.DataFrame) else pl.from_pandas(X),
+    "lazy": lambda X: (
+        pl.from_pandas(X).lazy() if isinstance(X, pd.DataFrame) else pl.from_pandas(X)
+    ),
     "pyarrow": lambda X: (
-        pa.Table.from_pandas(X, preserve_index=False) if isinstance(X, pd.DataFrame) else pa.chunked_array([X])
+        pa.Table.from_pandas(X, preserve_index=False)
+        if isinstance(X, pd.DataFrame)
+        else pa.chunked_array([X])
     ),
     "nullable": lambda X: X.convert_dtypes(),
     "arrow types": lambda X: X.convert_dtypes(dtype_backend="pyarrow"),
@@ -75,12 +85,16 @@ def test_names_types_and_index(table):
 def test_fitting_from_frames(kind, table):
     X, y = table
     full = LassoCV(alphas=5, cv=3).fit(X.astype(float), y)
-    few = CoresetRegressor(LassoCV(alphas=5, cv=3)).fit(KINDS[kind](X), y if kind == "pandas" else y.to_numpy())
+    few = CoresetRegressor(LassoCV(alphas=5, cv=3)).fit(
+        KINDS[kind](X), y if kind == "pandas" else y.to_numpy()
+    )
     np.testing.assert_allclose(few.estimator_.coef_, full.coef_, rtol=1e-8, atol=1e-8)
     assert few.n_features_in_ == 4
     if kind != "pyarrow":  # scikit-learn reads no names from pyarrow tables
         assert list(few.feature_names_in_) == list(X.columns)
-    np.testing.assert_allclose(few.predict(KINDS[kind](X)), full.predict(X.astype(float)), rtol=1e-8)
+    np.testing.assert_allclose(
+        few.predict(KINDS[kind](X)), full.predict(X.astype(float)), rtol=1e-8
+    )
 
 
 def test_a_changed_order_of_columns_is_noticed(table):
@@ -102,7 +116,9 @@ def test_a_changed_order_of_columns_is_noticed(table):
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
 def test_columns_that_are_not_numbers(column, kind):
     X = pd.DataFrame({"size": np.arange(30.0), "town": column})
-    with pytest.raises(InputError, match=r"Column 'town' of X has type .* (encode it|days since a start)"):
+    with pytest.raises(
+        InputError, match=r"Column 'town' of X has type .* (encode it|days since a start)"
+    ):
         karat.coreset(KINDS[kind](X), problem=problems.Moments(2))
 
 
@@ -128,7 +144,9 @@ def test_sparse_rows_are_read_by_blocks(monkeypatch):
     seen = []
     whole = sparse.csr_array.toarray
     monkeypatch.setattr(
-        sparse.csr_array, "toarray", lambda self, *a, **k: (seen.append(self.shape[0]), whole(self, *a, **k))[1]
+        sparse.csr_array,
+        "toarray",
+        lambda self, *a, **k: (seen.append(self.shape[0]), whole(self, *a, **k))[1],
     )
     core = karat.coreset(X, y)
     assert seen
@@ -141,7 +159,9 @@ def test_saving_rows_of_a_frame(table, tmp_path):
     for kind in ("pandas", "polars", "pyarrow"):
         core = karat.coreset(KINDS[kind](X), y.to_numpy())
         core.save(tmp_path / "core.npz")
-        assert karat.load(tmp_path / "core.npz").loss(np.ones(5)) == pytest.approx(core.loss(np.ones(5)), rel=1e-12)
+        assert karat.load(tmp_path / "core.npz").loss(np.ones(5)) == pytest.approx(
+            core.loss(np.ones(5)), rel=1e-12
+        )
 
 
 def test_arrays_and_sparse_need_no_narwhals():
@@ -194,7 +214,9 @@ def test_the_name_of_a_target(table):
 def test_predictions_convert_a_frame_once():
     """Before, columns in single precision were copied twice: one by one, then side by side."""
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame(rng.standard_normal((100_000, 10)).astype(np.float32), columns=[f"x{i}" for i in range(10)])
+    frame = pd.DataFrame(
+        rng.standard_normal((100_000, 10)).astype(np.float32), columns=[f"x{i}" for i in range(10)]
+    )
     model = CoresetRegressor(Ridge()).fit(frame, frame.x0 - frame.x1)
     tracemalloc.start()
     found = model.predict(frame)

@@ -19,7 +19,11 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 import karat
 from karat import problems
 
-SEARCH = GridSearchCV(make_pipeline(StandardScaler(), PolynomialFeatures(2), Lasso()), {"lasso__alpha": [0.1, 1.0]}, cv=3)
+SEARCH = GridSearchCV(
+    make_pipeline(StandardScaler(), PolynomialFeatures(2), Lasso()),
+    {"lasso__alpha": [0.1, 1.0]},
+    cv=3,
+)
 
 
 def test_the_user_s_estimator_is_left_alone(blobs):
@@ -65,13 +69,17 @@ def test_parallel_searches(blobs):
     X, y, _ = blobs
     one = CoresetRegressor(SEARCH).fit(X, y).estimator_
     two = CoresetRegressor(clone(SEARCH).set_params(n_jobs=2)).fit(X, y).estimator_
-    np.testing.assert_array_equal(one.cv_results_["mean_test_score"], two.cv_results_["mean_test_score"])
+    np.testing.assert_array_equal(
+        one.cv_results_["mean_test_score"], two.cv_results_["mean_test_score"]
+    )
 
 
 def test_inside_a_pipeline_and_under_cross_validation(blobs):
     X, y, _ = blobs
     outer = KFold(3)
-    few = cross_val_score(make_pipeline(StandardScaler(), CoresetRegressor(LassoCV(alphas=5, cv=3))), X, y, cv=outer)
+    few = cross_val_score(
+        make_pipeline(StandardScaler(), CoresetRegressor(LassoCV(alphas=5, cv=3))), X, y, cv=outer
+    )
     full = cross_val_score(make_pipeline(StandardScaler(), LassoCV(alphas=5, cv=3)), X, y, cv=outer)
     np.testing.assert_allclose(few, full, rtol=1e-9)
 
@@ -81,9 +89,12 @@ def test_routing_from_outside(blobs):
     with sklearn.config_context(enable_metadata_routing=True):
         meta = CoresetRegressor(LassoCV(alphas=5)).set_fit_request(sample_weight=True, groups=False)
         assert meta.get_metadata_routing().fit.requests["sample_weight"] is True
-        pipeline = make_pipeline(StandardScaler().set_fit_request(sample_weight=True), meta).fit(X, y, sample_weight=w)
+        pipeline = make_pipeline(StandardScaler().set_fit_request(sample_weight=True), meta).fit(
+            X, y, sample_weight=w
+        )
         scaled = make_pipeline(
-            StandardScaler().set_fit_request(sample_weight=True), LassoCV(alphas=5).set_fit_request(sample_weight=True)
+            StandardScaler().set_fit_request(sample_weight=True),
+            LassoCV(alphas=5).set_fit_request(sample_weight=True),
         )
         full = scaled.fit(X, y, sample_weight=w)
     np.testing.assert_allclose(pipeline[-1].estimator_.coef_, full[-1].coef_, rtol=1e-8, atol=1e-8)
@@ -108,7 +119,12 @@ def test_the_rows_made_do_not_matter(blobs):
 def test_a_core_fits_listed_estimators(blobs):
     X, y, w = blobs
     core = karat.coreset(X, y, sample_weight=w)
-    np.testing.assert_allclose(core.fit(Lasso(0.1)).coef_, Lasso(0.1).fit(X, y, sample_weight=w).coef_, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(
+        core.fit(Lasso(0.1)).coef_,
+        Lasso(0.1).fit(X, y, sample_weight=w).coef_,
+        rtol=1e-9,
+        atol=1e-10,
+    )
     scaled = core.fit(make_pipeline(StandardScaler(), Ridge(10.0)))
     mean = np.average(X, axis=0, weights=w)
     np.testing.assert_allclose(scaled[0].mean_, mean, rtol=1e-10)

@@ -1,4 +1,6 @@
-"""Learners from second moments: on a coreset they give what scikit-learn's namesakes give on all rows."""
+"""Learners from second moments: on a coreset they give what scikit-learn's namesakes give on all
+rows.
+"""
 
 import numpy as np
 import pytest
@@ -39,11 +41,15 @@ def test_classifiers(theirs, ours, classes):
     assert len(core) <= 15 * len(np.unique(y))
     few, full = core.fit(ours), theirs.fit(X, y)
     if hasattr(full, "decision_function"):
-        np.testing.assert_allclose(few.decision_function(X), full.decision_function(X), rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(
+            few.decision_function(X), full.decision_function(X), rtol=1e-8, atol=1e-8
+        )
     np.testing.assert_array_equal(few.predict(X), full.predict(X))
     if hasattr(full, "predict_proba"):
         np.testing.assert_allclose(few.predict_proba(X), full.predict_proba(X), atol=1e-10)
-        np.testing.assert_allclose(few.predict_log_proba(X), full.predict_log_proba(X), rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(
+            few.predict_log_proba(X), full.predict_log_proba(X), rtol=1e-8, atol=1e-8
+        )
 
 
 @pytest.mark.parametrize("load", [load_breast_cancer, load_wine])
@@ -64,13 +70,30 @@ def test_a_singular_class_is_refused():
 def test_pca(blobs):
     X, _, w = blobs
     few, full = karat.coreset(X).fit(models.PCA(3)), PCA(3).fit(X)
-    for name in ("components_", "explained_variance_", "explained_variance_ratio_", "singular_values_", "mean_"):
-        np.testing.assert_allclose(getattr(few, name), getattr(full, name), rtol=1e-9, atol=1e-10, err_msg=name)
-    np.testing.assert_allclose(few.inverse_transform(few.transform(X)), full.inverse_transform(full.transform(X)), atol=1e-9)
+    for name in (
+        "components_",
+        "explained_variance_",
+        "explained_variance_ratio_",
+        "singular_values_",
+        "mean_",
+    ):
+        np.testing.assert_allclose(
+            getattr(few, name), getattr(full, name), rtol=1e-9, atol=1e-10, err_msg=name
+        )
+    np.testing.assert_allclose(
+        few.inverse_transform(few.transform(X)),
+        full.inverse_transform(full.transform(X)),
+        atol=1e-9,
+    )
     assert list(few.set_output(transform="pandas").transform(X).columns) == ["pca0", "pca1", "pca2"]
     counts = w.astype(int) + 1
-    weighted, written = models.PCA().fit(X, sample_weight=counts), PCA().fit(np.repeat(X, counts, axis=0))
-    np.testing.assert_allclose(weighted.explained_variance_, written.explained_variance_, rtol=1e-10)
+    weighted, written = (
+        models.PCA().fit(X, sample_weight=counts),
+        PCA().fit(np.repeat(X, counts, axis=0)),
+    )
+    np.testing.assert_allclose(
+        weighted.explained_variance_, written.explained_variance_, rtol=1e-10
+    )
 
 
 def test_graphical_lasso_and_the_documented_way(blobs):
@@ -78,7 +101,9 @@ def test_graphical_lasso_and_the_documented_way(blobs):
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     core = karat.coreset(X)
     full = GraphicalLasso(0.2).fit(X)
-    np.testing.assert_allclose(core.fit(models.GraphicalLasso(0.2)).precision_, full.precision_, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(
+        core.fit(models.GraphicalLasso(0.2)).precision_, full.precision_, rtol=1e-7, atol=1e-9
+    )
     covariance = np.cov(core.X.T, aweights=core.weights, bias=True)
     theirs = GraphicalLasso(0.2, covariance="precomputed").fit(covariance)
     np.testing.assert_allclose(theirs.precision_, full.precision_, rtol=1e-7, atol=1e-9)
@@ -110,14 +135,22 @@ def test_lasso_lars_chosen_by_cross_validation(blobs, diabetes):
         full = LassoLarsCV(cv=cv).fit(X, y)
         np.testing.assert_allclose(few.alpha_, full.alpha_, rtol=1e-9)
         np.testing.assert_allclose(few.coef_, full.coef_, rtol=1e-8, atol=1e-8)
-        np.testing.assert_allclose(few.mse_path_.mean(axis=1).min(), full.mse_path_.mean(axis=1).min(), rtol=1e-9)
+        np.testing.assert_allclose(
+            few.mse_path_.mean(axis=1).min(), full.mse_path_.mean(axis=1).min(), rtol=1e-9
+        )
 
 
 def test_lasso_lars_in_a_search(blobs):
     X, y, _ = blobs
-    few = CoresetRegressor(GridSearchCV(models.LassoLars(), {"alpha": [0.01, 0.1]})).fit(X, y).estimator_
+    few = (
+        CoresetRegressor(GridSearchCV(models.LassoLars(), {"alpha": [0.01, 0.1]}))
+        .fit(X, y)
+        .estimator_
+    )
     full = GridSearchCV(LassoLars(), {"alpha": [0.01, 0.1]}).fit(X, y)
-    np.testing.assert_allclose(few.cv_results_["mean_test_score"], full.cv_results_["mean_test_score"], rtol=1e-9)
+    np.testing.assert_allclose(
+        few.cv_results_["mean_test_score"], full.cv_results_["mean_test_score"], rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -128,7 +161,10 @@ def test_inference(intercept, diabetes):
     X, y = diabetes
     core = karat.coreset(X, y, problems.LeastSquares(fit_intercept=intercept))
     few, full = ols(core), sm.OLS(y, sm.add_constant(X) if intercept else X).fit()
-    names = "params bse tvalues pvalues fvalue f_pvalue rsquared rsquared_adj aic bic llf scale ssr ess nobs df_resid df_model"
+    names = (
+        "params bse tvalues pvalues fvalue f_pvalue rsquared rsquared_adj aic bic llf scale ssr ess"
+        " nobs df_resid df_model"
+    )
     for name in names.split():
         np.testing.assert_allclose(getattr(few, name), getattr(full, name), rtol=1e-9, err_msg=name)
     np.testing.assert_allclose(few.conf_int(), full.conf_int(), rtol=1e-9)

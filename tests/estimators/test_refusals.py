@@ -24,7 +24,14 @@ from sklearn.linear_model import (
     RidgeCV,
     SGDRegressor,
 )
-from sklearn.model_selection import GridSearchCV, HalvingGridSearchCV, KFold, LeaveOneOut, LeavePOut, RandomizedSearchCV
+from sklearn.model_selection import (
+    GridSearchCV,
+    HalvingGridSearchCV,
+    KFold,
+    LeaveOneOut,
+    LeavePOut,
+    RandomizedSearchCV,
+)
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import FeatureUnion, make_pipeline
@@ -96,7 +103,12 @@ SELECTION = [
     (searched(Ridge(), cv=LeavePOut(2)), "KFold"),
     (searched(Ridge(), cv=KFold(300)), "nearly every row"),
     (GridSearchCV(Ridge(), {"solver": ["auto", "sag"]}), "solver='sag'"),
-    (GridSearchCV(make_pipeline(StandardScaler(), Ridge()), {"ridge": [Ridge(), HuberRegressor()]}), "Huber"),
+    (
+        GridSearchCV(
+            make_pipeline(StandardScaler(), Ridge()), {"ridge": [Ridge(), HuberRegressor()]}
+        ),
+        "Huber",
+    ),
     (RandomizedSearchCV(Ridge(), {"solver": ["saga"]}, n_iter=1), "solver='saga'"),
     (HalvingGridSearchCV(Ridge(), {"alpha": [1.0, 2.0]}), "n_samples"),
     (searched(searched(HuberRegressor())), "polynomial of the residual"),
@@ -113,7 +125,9 @@ def data():
     return X, X.sum(axis=1) + rng.standard_normal(300)
 
 
-@pytest.mark.parametrize(("estimator", "words"), LEAVES + [(with_front(f), w) for f, w in FRONTS] + SELECTION)
+@pytest.mark.parametrize(
+    ("estimator", "words"), LEAVES + [(with_front(f), w) for f, w in FRONTS] + SELECTION
+)
 def test_refused(estimator, words, data):
     with pytest.raises(NotExactError, match=words):
         CoresetRegressor(estimator).fit(*data)
@@ -144,9 +158,15 @@ def test_the_user_may_insist(data):
 
 def test_insisting_in_a_search(data):
     X, y = data
-    few = CoresetRegressor(GridSearchCV(MyRidge(), {"alpha": [1.0, 100.0]}, cv=3), problem=problems.LeastSquares()).fit(X, y)
+    few = CoresetRegressor(
+        GridSearchCV(MyRidge(), {"alpha": [1.0, 100.0]}, cv=3), problem=problems.LeastSquares()
+    ).fit(X, y)
     full = GridSearchCV(MyRidge(), {"alpha": [1.0, 100.0]}, cv=3).fit(X, y)
-    np.testing.assert_allclose(few.estimator_.cv_results_["mean_test_score"], full.cv_results_["mean_test_score"], rtol=1e-9)
+    np.testing.assert_allclose(
+        few.estimator_.cv_results_["mean_test_score"],
+        full.cv_results_["mean_test_score"],
+        rtol=1e-9,
+    )
 
 
 def test_insisting_does_not_conjure_weights(data):
@@ -155,24 +175,35 @@ def test_insisting_does_not_conjure_weights(data):
 
 
 def test_categories_that_a_training_part_lacks():
-    """scikit-learn's encoder fails on the fold that has an unknown category, or ignores it; so does it here."""
+    """scikit-learn's encoder fails on the fold that has an unknown category, or ignores it; so does
+    it here.
+    """
     rng = np.random.default_rng(0)
     X = rng.integers(0, 4, (300, 1)).astype(object)
     X[:60] = 9  # the first fold alone has this one
     y = rng.standard_normal(300)
-    for encoder in (OneHotEncoder(sparse_output=False), OneHotEncoder(sparse_output=False, handle_unknown="ignore")):
+    for encoder in (
+        OneHotEncoder(sparse_output=False),
+        OneHotEncoder(sparse_output=False, handle_unknown="ignore"),
+    ):
         search = searched(with_front(encoder))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             few, full = CoresetRegressor(search).fit(X, y), search.fit(X, y)
-        np.testing.assert_allclose(few.cv_results_["split0_test_score"], full.cv_results_["split0_test_score"], rtol=1e-9)
-        np.testing.assert_allclose(few.cv_results_["split1_test_score"], full.cv_results_["split1_test_score"], rtol=1e-9)
+        np.testing.assert_allclose(
+            few.cv_results_["split0_test_score"], full.cv_results_["split0_test_score"], rtol=1e-9
+        )
+        np.testing.assert_allclose(
+            few.cv_results_["split1_test_score"], full.cv_results_["split1_test_score"], rtol=1e-9
+        )
 
 
 def test_a_score_without_weights_is_refused_if_there_are_weights(data):
     X, y = data
     with pytest.raises(NotExactError, match="max_error takes no sample_weight"):
-        CoresetRegressor(searched(Ridge(), scoring="neg_max_error")).fit(X, y, sample_weight=np.ones(300))
+        CoresetRegressor(searched(Ridge(), scoring="neg_max_error")).fit(
+            X, y, sample_weight=np.ones(300)
+        )
     CoresetRegressor(searched(Ridge(), scoring="neg_max_error")).fit(X, y)
 
 
@@ -185,8 +216,16 @@ def test_what_a_coreset_does_not_keep(data):
         (karat.coreset(X, y), RidgeCV(cv=3), "CoresetRegressor"),
         (karat.coreset(X, y), searched(Ridge()), "one coreset per fold"),
         (karat.coreset(X, y), with_front(PolynomialFeatures()), "columns as they are"),
-        (karat.coreset(X, y, problems.LeastSquares(fit_intercept=False)), Ridge(), "fit_intercept=True"),
-        (karat.coreset(X, y, problems.LeastSquares(fit_intercept=False)), with_front(StandardScaler()), "fit_intercept=True"),
+        (
+            karat.coreset(X, y, problems.LeastSquares(fit_intercept=False)),
+            Ridge(),
+            "fit_intercept=True",
+        ),
+        (
+            karat.coreset(X, y, problems.LeastSquares(fit_intercept=False)),
+            with_front(StandardScaler()),
+            "fit_intercept=True",
+        ),
         (
             karat.coreset(X, y, problems.LeastSquares(False, total_weight=False)),
             Lasso(fit_intercept=False),
@@ -212,7 +251,9 @@ def test_a_core_behind_transformers_is_one_of_the_columns_that_they_make(data, t
     few.core_.save(tmp_path / "core.npz")
     for core in (few.core_, karat.load(tmp_path / "core.npz")):
         assert core.rows == "synthetic"
-        np.testing.assert_allclose(core.fit(Ridge()).coef_, Ridge().fit(scaled, y).coef_, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(
+            core.fit(Ridge()).coef_, Ridge().fit(scaled, y).coef_, rtol=1e-9, atol=1e-9
+        )
 
 
 @pytest.mark.parametrize("problem", [None, problems.LeastSquares()])
@@ -232,7 +273,10 @@ def test_inputs(data):
 
 
 ENSEMBLES = [
-    (StackingRegressor([("ridge", Ridge())]), StackingRegressor([("ridge", CoresetRegressor(Ridge()))], Ridge())),
+    (
+        StackingRegressor([("ridge", Ridge())]),
+        StackingRegressor([("ridge", CoresetRegressor(Ridge()))], Ridge()),
+    ),
     (BaggingRegressor(Lasso()), BaggingRegressor(CoresetRegressor(Ridge()), 3, random_state=0)),
 ]
 

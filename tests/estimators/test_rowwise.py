@@ -1,4 +1,6 @@
-"""Functions of rows, and transformers that the user vouches for: tried, and fitted to the answer of all rows."""
+"""Functions of rows, and transformers that the user vouches for: tried, and fitted to the answer of
+all rows.
+"""
 
 import numpy as np
 import pytest
@@ -56,7 +58,11 @@ def ranks(X):
 def table():
     rng = np.random.default_rng(2)
     X = rng.standard_normal((2500, 4)) * [1.0, 2.0, 0.5, 3.0]
-    return X, np.clip(X, -1, 1) @ [1.0, 2.0, -1.0, 0.5] + rng.standard_normal(2500), rng.integers(1, 4, 2500).astype(float)
+    return (
+        X,
+        np.clip(X, -1, 1) @ [1.0, 2.0, -1.0, 0.5] + rng.standard_normal(2500),
+        rng.integers(1, 4, 2500).astype(float),
+    )
 
 
 FUNCTIONS = [
@@ -122,19 +128,28 @@ def test_vouched_for(front, rowwise, weighted, table):
 
 def test_in_searches_and_for_classes(table):
     X, y, _ = table
-    search = GridSearchCV(make_pipeline(Winsorise(), Lasso(0.1)), {"winsorise__tail": [0.01, 0.2]}, cv=3)
+    search = GridSearchCV(
+        make_pipeline(Winsorise(), Lasso(0.1)), {"winsorise__tail": [0.01, 0.2]}, cv=3
+    )
     few, full = CoresetRegressor(search, rowwise=[Winsorise]).fit(X, y), clone(search).fit(X, y)
-    np.testing.assert_allclose(few.cv_results_["mean_test_score"], full.cv_results_["mean_test_score"], rtol=1e-9)
+    np.testing.assert_allclose(
+        few.cv_results_["mean_test_score"], full.cv_results_["mean_test_score"], rtol=1e-9
+    )
     model = make_pipeline(Winsorise(), LassoCV(cv=3))
     few, full = CoresetRegressor(model, rowwise=[Winsorise]).fit(X, y), clone(model).fit(X, y)
     np.testing.assert_allclose(few.predict(X), full.predict(X), rtol=1e-9)
     model, labels = make_pipeline(Winsorise(), RidgeClassifier()), np.digitize(y, [-1.0, 1.0])
-    few, full = CoresetClassifier(model, rowwise=[Winsorise]).fit(X, labels), clone(model).fit(X, labels)
+    few, full = (
+        CoresetClassifier(model, rowwise=[Winsorise]).fit(X, labels),
+        clone(model).fit(X, labels),
+    )
     np.testing.assert_array_equal(few.predict(X), full.predict(X))
 
 
 @pytest.mark.parametrize("kind", [CoresetRegressor, karat.CoresetRegressor])
-@pytest.mark.parametrize("broken", [(Centre(), Centre), (FunctionTransformer(ranks), ranks)], ids=["mean", "ranks"])
+@pytest.mark.parametrize(
+    "broken", [(Centre(), Centre), (FunctionTransformer(ranks), ranks)], ids=["mean", "ranks"]
+)
 def test_a_vouch_is_tried(kind, broken, table):
     """On few rows and on all of them."""
     X, y, _ = table
@@ -142,7 +157,10 @@ def test_a_vouch_is_tried(kind, broken, table):
     with pytest.raises(NotExactError, match=f"rowwise names {name.__name__}.*does not"):
         kind(make_pipeline(front, Ridge()), rowwise=[name]).fit(X, y)
     with pytest.raises(NotExactError, match="does not map every row"):
-        kind(GridSearchCV(make_pipeline(front, Ridge()), {"ridge__alpha": [1.0, 2.0]}), rowwise=[name]).fit(X, y)
+        kind(
+            GridSearchCV(make_pipeline(front, Ridge()), {"ridge__alpha": [1.0, 2.0]}),
+            rowwise=[name],
+        ).fit(X, y)
 
 
 def test_what_rowwise_takes(table):

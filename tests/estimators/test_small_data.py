@@ -9,7 +9,13 @@ from sklearn.decomposition import PCA
 from sklearn.linear_model import HuberRegressor, Lasso, LassoCV, LinearRegression, Ridge, RidgeCV
 from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, QuantileTransformer, SplineTransformer, StandardScaler
+from sklearn.preprocessing import (
+    OneHotEncoder,
+    PolynomialFeatures,
+    QuantileTransformer,
+    SplineTransformer,
+    StandardScaler,
+)
 
 from karat import CoresetRegressor, InputError, NotExactError
 
@@ -67,12 +73,17 @@ def test_weights_count_in_every_step():
     repeated = np.repeat(np.arange(300), weights)
     for estimator in (Ridge(), make_pipeline(StandardScaler(), Lasso(0.01, tol=1e-12))):
         few = CoresetRegressor(estimator).fit(X, y, sample_weight=weights)
-        assert np.allclose(few.predict(X), clone(estimator).fit(X[repeated], y[repeated]).predict(X), atol=1e-10)
+        assert np.allclose(
+            few.predict(X), clone(estimator).fit(X[repeated], y[repeated]).predict(X), atol=1e-10
+        )
         assert np.array_equal(few.core_.weights, weights[weights > 0])
         assert np.array_equal(few.core_.indices, np.flatnonzero(weights))
     search = GridSearchCV(Ridge(), {"alpha": [0.1, 100.0]}, cv=3)
     weighted = CoresetRegressor(search).fit(X, y, sample_weight=weights).estimator_
-    assert not np.allclose(weighted.cv_results_["mean_test_score"], clone(search).fit(X, y).cv_results_["mean_test_score"])
+    assert not np.allclose(
+        weighted.cv_results_["mean_test_score"],
+        clone(search).fit(X, y).cv_results_["mean_test_score"],
+    )
 
 
 def test_groups_reach_the_splitter():
@@ -87,7 +98,9 @@ def test_groups_reach_the_splitter():
 def test_frames_pass_through():
     frame = pd.DataFrame({"kind": list("abca") * 50, "size": np.arange(200.0)})
     y = frame["size"] * 2 + (frame["kind"] == "a")
-    model = make_pipeline(make_column_transformer((OneHotEncoder(), ["kind"]), remainder="passthrough"), Ridge())
+    model = make_pipeline(
+        make_column_transformer((OneHotEncoder(), ["kind"]), remainder="passthrough"), Ridge()
+    )
     few = CoresetRegressor(model).fit(frame, y)
     assert np.array_equal(few.predict(frame), clone(model).fit(frame, y).predict(frame))
     assert few.core_.X.equals(frame)
@@ -118,7 +131,9 @@ def test_a_transformer_without_a_seed_that_needs_none_passes_through():
 
 
 @pytest.mark.parametrize(
-    ("front", "n"), [(PolynomialFeatures(2), 20_000), (SplineTransformer(n_knots=12), 6000)], ids=["polynomials", "splines"]
+    ("front", "n"),
+    [(PolynomialFeatures(2), 20_000), (SplineTransformer(n_knots=12), 6000)],
+    ids=["polynomials", "splines"],
 )
 def test_wide_columns_that_transformers_make_pass_through(front, n):
     """What counts is the number of columns that the model sees."""
@@ -131,7 +146,9 @@ def test_wide_columns_that_transformers_make_pass_through(front, n):
 def test_narrow_columns_of_a_wide_table_do_not():
     """PCA of many columns: parts get coresets of the few columns that it makes."""
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((20_000, 6)) @ rng.standard_normal((6, 60)) + 0.1 * rng.standard_normal((20_000, 60))
+    X = rng.standard_normal((20_000, 6)) @ rng.standard_normal((6, 60)) + 0.1 * rng.standard_normal(
+        (20_000, 60)
+    )
     y = X[:, 0] + rng.standard_normal(20_000)
     model = make_pipeline(PCA(4, random_state=0), Ridge())
     search = GridSearchCV(model, {"ridge__alpha": [1.0, 1e5]}, cv=3)
@@ -147,4 +164,6 @@ def test_trying_transformers_on_a_sample_says_nothing():
     """Quantiles of 1,000 rows are fine; that a sample has fewer is nobody's business."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((6000, 3)), rng.standard_normal(6000)
-    CoresetRegressor(make_pipeline(QuantileTransformer(n_quantiles=1000, random_state=0), Ridge())).fit(X, y)
+    CoresetRegressor(
+        make_pipeline(QuantileTransformer(n_quantiles=1000, random_state=0), Ridge())
+    ).fit(X, y)

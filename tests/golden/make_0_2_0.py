@@ -1,9 +1,11 @@
-"""Write the golden files of karat 0.2.0: coresets, sketches, checkpoints of runs, coresets of files, and cubes.
+"""Write the golden files of karat 0.2.0: coresets, sketches, checkpoints of runs, coresets of
+files, and cubes.
 
     PYTHONPATH=<the source of 0.2.0>/src:tests python -m golden.make_0_2_0
 
 Fixed seeds and the public API only.  ``expected_0_2_0.json`` has facts about the files, with the
-losses and sums of the full data by plain NumPy.  It was run once, at version 0.2.0; other versions refuse to run it.
+losses and sums of the full data by plain NumPy.  It was run once, at version 0.2.0; other versions
+refuse to run it.
 """
 
 from __future__ import annotations
@@ -46,9 +48,14 @@ class Interrupted(BaseException):
 def facts(core: karat.Coreset) -> dict[str, Any]:
     """What a file must give back."""
     lists = {name: getattr(core, name) for name in ("indices", "weights", "groups", "keys")}
-    problem = {"name": type(core.problem).__name__, "params": core.problem.params() if core.problem.storable else None}
+    problem = {
+        "name": type(core.problem).__name__,
+        "params": core.problem.params() if core.problem.storable else None,
+    }
     described = {"n_rows": core.n_rows, "size": len(core), "problem": problem}
-    return described | {name: None if value is None else value.tolist() for name, value in lists.items()}
+    return described | {
+        name: None if value is None else value.tolist() for name, value in lists.items()
+    }
 
 
 def made(name: str, case: Case) -> dict[str, Any]:
@@ -56,7 +63,11 @@ def made(name: str, case: Case) -> dict[str, Any]:
     data = case.data()
     core = merged(case, data) if name == MERGED else coreset_of(case, data)
     saved(core, name)
-    found = facts(core) | {"digest": data.digest(), "losses": losses(name, case, data, core), "run": case.run}
+    found = facts(core) | {
+        "digest": data.digest(),
+        "losses": losses(name, case, data, core),
+        "run": case.run,
+    }
     if case.sketch:
         sketch = karat.Sketch(case.problem, None if data.keys is None else "id", buffer_rows=BATCH)
         feed(sketch, case, data, SKETCHED).save(FILES / f"{name}.sketch.npz")
@@ -104,7 +115,9 @@ def losses(name: str, case: Case, data: Data, core: karat.Coreset) -> list[dict[
 
 
 def data_files(name: str, case: Case, data: Data) -> list[bytes]:
-    """CSV files are made anew whenever they are needed; a Parquet file depends on pyarrow's version, so it is kept."""
+    """CSV files are made anew whenever they are needed; a Parquet file depends on pyarrow's
+    version, so it is kept.
+    """
     columns = columns_in_files(data)[0]
     if case.run == "csv":
         return csv_parts(columns)
@@ -141,7 +154,9 @@ def check(name: str, kept: float, full: float, scale: float) -> None:
 
 
 def cubed(name: str, case: CubeCase) -> dict[str, Any]:
-    """The file of a cube, and of every cell its labels, rows, weight and second moments, from the full data."""
+    """The file of a cube, and of every cell its labels, rows, weight and second moments, from the
+    full data.
+    """
     columns = shop()
     frame = pd.DataFrame(columns)
     first = frame.iloc[:SKETCHED] if case.later else frame
@@ -153,13 +168,21 @@ def cubed(name: str, case: CubeCase) -> dict[str, Any]:
     assert cube.to_frame().ok.all(), name
     cells = plain.cells(columns, case.by, case.names, case.options.get("sample_weight"))
     assert len(cells) == len(cube), name
-    return {"cells": cells, "weights": cube.cells.weights.tolist(), "numbers": cube.cells.numbers.tolist()}
+    return {
+        "cells": cells,
+        "weights": cube.cells.weights.tolist(),
+        "numbers": cube.cells.numbers.tolist(),
+    }
 
 
 def main() -> None:
-    proof = karat.coreset(np.eye(2)).certificate.proof_version  # a version that is being worked on has the old name
+    # a version that is being worked on has the old name
+    proof = karat.coreset(np.eye(2)).certificate.proof_version
     if (karat.__version__, proof) != (VERSION, PROOF):
-        raise SystemExit(f"These are the files of karat {VERSION}; this is {karat.__version__}, with proof {proof}.")
+        raise SystemExit(
+            f"These are the files of karat {VERSION}; this is {karat.__version__}, with proof"
+            f" {proof}."
+        )
     FILES.mkdir(exist_ok=True)
     parts = {"cases": {name: made(name, case) for name, case in CASES.items()}}
     parts["cubes"] = {name: cubed(name, case) for name, case in CUBES.items()}

@@ -1,7 +1,7 @@
 """Data sets and problems of the golden files, from fixed seeds.
 
-The legacy generator is used because its stream is frozen for good, and values are rounded to a coarse grid, so
-that every machine makes the same numbers.  ``Data.digest`` tells whether it did.
+The legacy generator is used because its stream is frozen for good, and values are rounded to a
+coarse grid, so that every machine makes the same numbers.  ``Data.digest`` tells whether it did.
 """
 
 from __future__ import annotations
@@ -97,7 +97,13 @@ class Case:
     @property
     def latent(self) -> bool:
         return isinstance(
-            self.problem, P.GaussianMixture | P.ICA | P.SingleTopic | P.LatentDirichlet | P.MultiView | P.HiddenMarkov
+            self.problem,
+            P.GaussianMixture
+            | P.ICA
+            | P.SingleTopic
+            | P.LatentDirichlet
+            | P.MultiView
+            | P.HiddenMarkov,
         )
 
     @property
@@ -123,7 +129,9 @@ def two_columns() -> Data:
 
 def two_targets() -> Data:
     made, rng = two_columns(), stream(3)
-    return Data(made.X, np.column_stack([made.y, on_grid(made.X[:, 0] ** 2 + rng.standard_normal(ROWS))]))
+    return Data(
+        made.X, np.column_stack([made.y, on_grid(made.X[:, 0] ** 2 + rng.standard_normal(ROWS))])
+    )
 
 
 def everything() -> Data:
@@ -189,7 +197,11 @@ def mixed_documents() -> Data:
     topics = np.array([[0.6, 0.2, 0.1, 0.05, 0.05], [0.05, 0.1, 0.15, 0.3, 0.4]])
     shares = on_grid(rng.dirichlet([0.5, 0.7], ROWS)[:, :1])
     laws = shares * topics[0] + (1 - shares) * topics[1]
-    return Data(np.array([rng.multinomial(m, p) for m, p in zip(rng.randint(6, 20, ROWS), laws, strict=True)]))
+    return Data(
+        np.array(
+            [rng.multinomial(m, p) for m, p in zip(rng.randint(6, 20, ROWS), laws, strict=True)]
+        )
+    )
 
 
 def states(rng: np.random.RandomState, lengths: np.ndarray) -> np.ndarray:
@@ -229,25 +241,42 @@ WHITE = ([1.0, 0.5], [-0.25, 1.0])
 
 CASES: dict[str, Case] = {
     "least_squares": Case(P.LeastSquares(), regression, LINES_3, run="csv"),
-    "least_squares_two_targets": Case(P.LeastSquares(), two_targets, ([[1.0, 0.0], [2.0, 1.0], [0.5, 0.25]],), run="csv"),
+    "least_squares_two_targets": Case(
+        P.LeastSquares(), two_targets, ([[1.0, 0.0], [2.0, 1.0], [0.5, 0.25]],), run="csv"
+    ),
     "least_squares_weights": Case(P.LeastSquares(), weighted, LINES_2),
     "least_squares_groups": Case(P.LeastSquares(), grouped, LINES_2, run="csv"),
     "least_squares_keys": Case(P.LeastSquares(), keyed, LINES_2, container="pandas"),
-    "least_squares_everything": Case(P.LeastSquares(), everything, LINES_2, container="pandas", run="parquet"),
-    "least_squares_sparse": Case(P.LeastSquares(), mostly_zero, ([1.0, 0.0, 2.0, -1.0, 0.5],), container="sparse"),
+    "least_squares_everything": Case(
+        P.LeastSquares(), everything, LINES_2, container="pandas", run="parquet"
+    ),
+    "least_squares_sparse": Case(
+        P.LeastSquares(), mostly_zero, ([1.0, 0.0, 2.0, -1.0, 0.5],), container="sparse"
+    ),
     "ridge_diagonal": Case(P.Ridge(500.0, absorb="diagonal"), regression, LINES_3, run="csv"),
     "ridge_box": Case(P.Ridge(200.0, absorb="box"), regression, LINES_3, run="csv"),
     "l4": Case(P.LpRegression(4), two_columns, LINES_2, run="csv"),
-    "l4_diagonal": Case(P.LpRegression(4, 300.0, absorb="diagonal"), two_columns, LINES_2, run="csv"),
+    "l4_diagonal": Case(
+        P.LpRegression(4, 300.0, absorb="diagonal"), two_columns, LINES_2, run="csv"
+    ),
     "mean": Case(P.Mean(), cloud, ([0.0, 0.0, 0.0], [1.0, 20.0, -3.0]), run="csv"),
     "moments_2": Case(P.Moments(2), cloud, LINES_3, run="csv"),
     "moments_3": Case(P.Moments(3), weighted_cloud, LINES_2, run="csv"),
-    "contraction_3": Case(P.TensorContraction(3), flat_cloud, ([1.0, -2.0], [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), run="csv"),
+    "contraction_3": Case(
+        P.TensorContraction(3),
+        flat_cloud,
+        ([1.0, -2.0], [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]),
+        run="csv",
+    ),
     "contraction_4": Case(P.TensorContraction(4), flat_cloud, ([1.0, 2.0], [0.0, 1.0]), run="csv"),
     "kernel": Case(WAVES, flat_cloud, ([1.0, 0.0, -1.0, 2.0], [0.0, 1.0, 0.0, 0.0]), run="csv"),
     "mixture": Case(P.GaussianMixture(2), mixture, WHITE, sketch=False, run="csv"),
-    "mixture_weights": Case(P.GaussianMixture(2), weighted_mixture, WHITE, sketch=False, run="parquet"),
-    "latent_dirichlet": Case(P.LatentDirichlet(2, 1.25), mixed_documents, WHITE, sketch=False, run="csv"),
+    "mixture_weights": Case(
+        P.GaussianMixture(2), weighted_mixture, WHITE, sketch=False, run="parquet"
+    ),
+    "latent_dirichlet": Case(
+        P.LatentDirichlet(2, 1.25), mixed_documents, WHITE, sketch=False, run="csv"
+    ),
     "hidden_markov": Case(P.HiddenMarkov(2), symbols, WHITE, sketch=False, run="csv"),
     "ica": Case(P.ICA(2), sources, WHITE, sketch=False, run="csv"),
 }
@@ -264,7 +293,9 @@ def contained(data: Data, container: str) -> tuple[Any, Any]:
         return sparse.csr_array(data.X), data.y
     import pandas as pd
 
-    columns = dict(zip(NAMES, data.X.T, strict=False)) | ({} if data.keys is None else {"id": data.keys})
+    columns = dict(zip(NAMES, data.X.T, strict=False)) | (
+        {} if data.keys is None else {"id": data.keys}
+    )
     return pd.DataFrame(columns), pd.Series(data.y, name="y")
 
 
@@ -276,16 +307,32 @@ BATCH = 40
 def columns_in_files(data: Data) -> tuple[dict[str, list[Any]], dict[str, Any]]:
     """The columns of the files, and the roles that ``coreset_files`` gives them."""
     names = [
-        [f"{name}{i}" if len(data.tables) > 1 else name for name in NAMES[: t.shape[1]]] for i, t in enumerate(data.tables)
+        [f"{name}{i}" if len(data.tables) > 1 else name for name in NAMES[: t.shape[1]]]
+        for i, t in enumerate(data.tables)
     ]
-    columns = {n: c.tolist() for ns, t in zip(names, data.tables, strict=True) for n, c in zip(ns, t.T, strict=True)}
+    columns = {
+        n: c.tolist()
+        for ns, t in zip(names, data.tables, strict=True)
+        for n, c in zip(ns, t.T, strict=True)
+    }
     roles: dict[str, Any] = {"columns": names if len(names) > 1 else names[0]}
     if data.y is not None:
-        targets = {"y": data.y} if data.y.ndim == 1 else {f"y{i}": column for i, column in enumerate(data.y.T)}
+        targets = (
+            {"y": data.y}
+            if data.y.ndim == 1
+            else {f"y{i}": column for i, column in enumerate(data.y.T)}
+        )
         columns |= {name: column.tolist() for name, column in targets.items()}
         roles["target"] = "y" if data.y.ndim == 1 else list(targets)
-    sequence = None if data.lengths is None else np.repeat(np.arange(len(data.lengths)), data.lengths)
-    others = {"sample_weight": data.weights, "groups": data.groups, "key": data.keys, "sequence": sequence}
+    sequence = (
+        None if data.lengths is None else np.repeat(np.arange(len(data.lengths)), data.lengths)
+    )
+    others = {
+        "sample_weight": data.weights,
+        "groups": data.groups,
+        "key": data.keys,
+        "sequence": sequence,
+    }
     for role, values in others.items():
         if values is not None:
             columns[role] = values.tolist()
@@ -316,7 +363,9 @@ SKETCHED = 160  # rows of a saved sketch
 
 
 def stops(case: Case) -> dict[str, int]:
-    """Batches after which a run is interrupted, by the suffix of its checkpoint; latent problems read all batches twice."""
+    """Batches after which a run is interrupted, by the suffix of its checkpoint; latent problems
+    read all batches twice.
+    """
     return {"run-1": 3, "run-2": ROWS // BATCH + 3} if case.latent else {"run": 3}
 
 
@@ -325,7 +374,9 @@ def run_options(case: Case, data: Data) -> dict[str, Any]:
     return roles | {"problem": case.problem, "batch_rows": BATCH}
 
 
-def batches(case: Case, data: Data, first: int, last: int) -> list[tuple[tuple[Any, Any], dict[str, Any]]]:
+def batches(
+    case: Case, data: Data, first: int, last: int
+) -> list[tuple[tuple[Any, Any], dict[str, Any]]]:
     """Arguments of ``Sketch.update`` for the rows from first to last, BATCH rows at a time."""
     parts = [data.take(slice(start, start + BATCH)) for start in range(first, last, BATCH)]
     return [(contained(part, case.container), part.options()) for part in parts]

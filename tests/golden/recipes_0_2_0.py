@@ -1,4 +1,6 @@
-"""What the golden files of karat 0.2.0 are made of: those of :mod:`golden.recipes`, a merged coreset, and cubes."""
+"""What the golden files of karat 0.2.0 are made of: those of :mod:`golden.recipes`, a merged
+coreset, and cubes.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from karat import problems as P
 FILES = Path(__file__).parent / "files_0_2_0"
 EXPECTED = Path(__file__).parent / "expected_0_2_0.json"
 MERGED = "least_squares_merged"  # two coresets, of the rows before and after SKETCHED, merged
-CASES: dict[str, Case] = SINGLE | {MERGED: Case(P.LeastSquares(), regression, LINES_3, sketch=False)}
+CASES: dict[str, Case] = SINGLE | {
+    MERGED: Case(P.LeastSquares(), regression, LINES_3, sketch=False)
+}
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,9 @@ class CubeCase:
 
 
 def shop() -> dict[str, np.ndarray]:
-    """Columns of numbers, a weight that is positive, a key, and three labels: text, days and whole numbers."""
+    """Columns of numbers, a weight that is positive, a key, and three labels: text, days and whole
+    numbers.
+    """
     made, rng = everything(), stream(20)
     return {
         "a": made.X[:, 0],
@@ -69,9 +75,15 @@ def shop() -> dict[str, np.ndarray]:
 
 NUMBERS = {"columns": ["a", "b", "count"]}
 CUBES: dict[str, CubeCase] = {
-    "cube_least_squares": CubeCase(P.LeastSquares(), options=NUMBERS | {"target": "y", "key": "id"}),
-    "cube_weights": CubeCase(P.LeastSquares(), ("region",), NUMBERS | {"target": ["y", "z"], "sample_weight": "units"}),
-    "cube_ridge_updated": CubeCase(P.Ridge(2.0), ("day", "store"), NUMBERS | {"target": "y"}, later=True),
+    "cube_least_squares": CubeCase(
+        P.LeastSquares(), options=NUMBERS | {"target": "y", "key": "id"}
+    ),
+    "cube_weights": CubeCase(
+        P.LeastSquares(), ("region",), NUMBERS | {"target": ["y", "z"], "sample_weight": "units"}
+    ),
+    "cube_ridge_updated": CubeCase(
+        P.Ridge(2.0), ("day", "store"), NUMBERS | {"target": "y"}, later=True
+    ),
     "cube_l4": CubeCase(P.LpRegression(4), ("store",), {"columns": ["a", "b"], "target": "y"}),
     "cube_moments_3": CubeCase(P.Moments(3), ("region", "store"), {"columns": ["a", "b"]}),
     "cube_kernel": CubeCase(WAVES, ("region",), {"columns": ["a", "b"]}),

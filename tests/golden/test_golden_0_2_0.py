@@ -1,4 +1,5 @@
-"""Coresets and cubes in files of karat 0.2.0 load, are not trusted, and verify tells the right ones from spoilt ones.
+"""Coresets and cubes in files of karat 0.2.0 load, are not trusted, and verify tells the right ones
+from spoilt ones.
 
 The facts that they are compared with are those of the full data, by plain NumPy (make_0_2_0.py).
 """
@@ -87,10 +88,16 @@ def test_verify_gives_a_current_certificate_or_refutes(name, suffix):
     assert not spoilt(core).verify(X, y, **options).ok
     if case.latent and case.data().lengths is not None:
         return
-    one = 17 if options.get("sample_weight") is None else int(np.flatnonzero(options["sample_weight"])[17])
+    one = (
+        17
+        if options.get("sample_weight") is None
+        else int(np.flatnonzero(options["sample_weight"])[17])
+    )
     rest = [i for i in range(case.data().count) if i != one]
     fewer = {key: value[rest] for key, value in options.items()}
-    assert not core.verify(*(None if part is None else _rows(part, rest) for part in (X, y)), **fewer).ok
+    assert not core.verify(
+        *(None if part is None else _rows(part, rest) for part in (X, y)), **fewer
+    ).ok
 
 
 def _rows(table, which):
@@ -123,7 +130,9 @@ def kept_moments(cube, place):
     """Second moments of ``[1 | columns]`` of the kept rows of a cell."""
     cells = cube.cells
     rows = slice(cells.starts[place], cells.starts[place + 1])
-    table = np.column_stack([np.ones(cells.sizes[place]), *(column[rows] for column in cells.columns)])
+    table = np.column_stack(
+        [np.ones(cells.sizes[place]), *(column[rows] for column in cells.columns)]
+    )
     return (table * cells.weights[rows, None]).T @ table
 
 
@@ -132,12 +141,15 @@ def test_a_cube_loads_and_asks_to_be_verified(name, tmp_path):
     case, found = CUBES[name], known()["cubes"][name]
     cube = karat.Cube.load(FILES / f"{name}.parquet", **case.asked)
     again = plain.cells(shop(), case.by, case.names, case.options.get("sample_weight"))
-    assert [(one["label"], one["rows"]) for one in found["cells"]] == [(one["label"], one["rows"]) for one in again]
+    assert [(one["label"], one["rows"]) for one in found["cells"]] == [
+        (one["label"], one["rows"]) for one in again
+    ]
     assert cube.cells.weights.tolist() == found["weights"]
     assert cube.cells.numbers.tolist() == found["numbers"]
-    assert [list(label) for label in zip(*(v.astype(str).tolist() for v in cube.cells.labels), strict=True)] == [
-        one["label"] for one in found["cells"]
-    ]
+    assert [
+        list(label)
+        for label in zip(*(v.astype(str).tolist() for v in cube.cells.labels), strict=True)
+    ] == [one["label"] for one in found["cells"]]
     assert cube.cells.counts.tolist() == [one["rows"] for one in found["cells"]]
     for place, one in enumerate(found["cells"]):
         verify_again(cube.cells.certificates[place])
@@ -160,7 +172,9 @@ def test_a_cube_of_a_function_keeps_its_sums():
         full = waves(np.column_stack([columns["a"], columns["b"]])[own])
         rows = slice(cube.cells.starts[place], cube.cells.starts[place + 1])
         kept = waves(np.column_stack([column[rows] for column in cube.cells.columns]))
-        np.testing.assert_allclose(cube.cells.weights[rows] @ kept, full.sum(axis=0), atol=CLOSE * np.abs(full).sum())
+        np.testing.assert_allclose(
+            cube.cells.weights[rows] @ kept, full.sum(axis=0), atol=CLOSE * np.abs(full).sum()
+        )
 
 
 @pytest.mark.parametrize("name", [name for name, case in CUBES.items() if case.problem.storable])
@@ -171,7 +185,9 @@ def test_a_slice_of_an_old_cube_is_verified_as_a_coreset(name):
     frame = pd.DataFrame(shop()).sort_values(list(case.by), kind="stable")
     y = frame[case.options["target"]] if "target" in case.options else None
     weight = case.options.get("sample_weight")
-    proof = cube.select().verify(frame[case.options["columns"]], y, sample_weight=None if weight is None else frame[weight])
+    proof = cube.select().verify(
+        frame[case.options["columns"]], y, sample_weight=None if weight is None else frame[weight]
+    )
     assert proof.ok, proof
 
 

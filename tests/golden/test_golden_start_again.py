@@ -1,4 +1,6 @@
-"""Sketches and checkpoints of runs that 0.2.0 made are refused: what their sums were rounded by is not known."""
+"""Sketches and checkpoints of runs that 0.2.0 made are refused: what their sums were rounded by is
+not known.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ RUNS = [(name, suffix) for name, case in CASES.items() if case.run for suffix in
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.sketch])
 def test_a_sketch_must_be_fed_again(name):
-    with pytest.raises(karat.InputError, match=r"sketch was made by an older version of the proof.*start again\. Feed"):
+    with pytest.raises(
+        karat.InputError,
+        match=r"sketch was made by an older version of the proof.*start again\. Feed",
+    ):
         karat.Sketch.load(FILES / f"{name}.sketch.npz", **CASES[name].asked)
 
 
@@ -25,7 +30,10 @@ def test_a_run_must_start_again(name, suffix, tmp_path):
     checkpoint = shutil.copy(FILES / f"{name}.{suffix}.npz", tmp_path / "run.npz")
     before = checkpoint.read_bytes()
     address, options = source(name, case), run_options(case, case.data())
-    with pytest.raises(karat.InputError, match=r"checkpoint was made by an older version of the proof.*start again\. Delete"):
+    with pytest.raises(
+        karat.InputError,
+        match=r"checkpoint was made by an older version of the proof.*start again\. Delete",
+    ):
         karat.coreset_files(address, checkpoint=checkpoint, **options)
     assert checkpoint.read_bytes() == before
     if suffix in ("run", "run-2"):  # what the message says helps

@@ -1,14 +1,17 @@
-"""NIST's reference data sets for linear regression (StRD), with exact solutions by rational arithmetic.
+"""NIST's reference data sets for linear regression (StRD), with exact solutions by rational
+arithmetic.
 
-Wampler's are made by their formulas; Norris, Pontius and Filip are data.  ``solved`` solves the normal equations in fractions,
-so it needs no certified values; those that NIST printed are compared with it in the tests.
+Wampler's are made by their formulas; Norris, Pontius and Filip are data.  ``solved`` solves the
+normal equations in fractions, so it needs no certified values; those that NIST printed are compared
+with it in the tests.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
 
-HALF = (759, -2048, 2048, -2048, 2523, -2048, 2048, -2048, 1838, -2048)  # of what Wampler3 adds to Wampler1
+# of what Wampler3 adds to Wampler1
+HALF = (759, -2048, 2048, -2048, 2523, -2048, 2048, -2048, 1838, -2048)
 WAVES = (*HALF, 2048, *reversed(HALF))
 
 NORRIS_Y = """
@@ -73,7 +76,10 @@ def wampler(which: int) -> tuple[list[float], list[float]]:
         y = [float(sum(Fraction(1, 10**k) * i**k for k in range(6))) for i in x]
     else:
         size = {1: 0, 3: 1, 4: 100, 5: 10_000}[which]
-        y = [float(sum(i**k for k in range(6)) + size * wave) for i, wave in zip(x, WAVES, strict=True)]
+        y = [
+            float(sum(i**k for k in range(6)) + size * wave)
+            for i, wave in zip(x, WAVES, strict=True)
+        ]
     return [float(i) for i in x], y
 
 
@@ -108,7 +114,9 @@ CERTIFIED = {
 }
 
 
-def solved(X: list[list[float]], y: list[float]) -> tuple[list[Fraction], Fraction, list[list[Fraction]]]:
+def solved(
+    X: list[list[float]], y: list[float]
+) -> tuple[list[Fraction], Fraction, list[list[Fraction]]]:
     """Parameters, residual sum of squares and inverse of X'X, without rounding."""
     rows = [[Fraction(value) for value in row] for row in X]
     target, width = [Fraction(value) for value in y], len(X[0])
@@ -124,5 +132,8 @@ def solved(X: list[list[float]], y: list[float]) -> tuple[list[Fraction], Fracti
     inverse = [row[width:] for row in table]
     right = [sum(row[i] * t for row, t in zip(rows, target, strict=True)) for i in range(width)]
     params = [sum(inverse[i][j] * right[j] for j in range(width)) for i in range(width)]
-    errors = [t - sum(a * b for a, b in zip(row, params, strict=True)) for row, t in zip(rows, target, strict=True)]
+    errors = [
+        t - sum(a * b for a, b in zip(row, params, strict=True))
+        for row, t in zip(rows, target, strict=True)
+    ]
     return params, sum((e * e for e in errors), Fraction(0)), inverse

@@ -1,4 +1,6 @@
-"""Booleans are categories with the levels False and True, as in statsmodels; they keep their types in expressions."""
+"""Booleans are categories with the levels False and True, as in statsmodels; they keep their types
+in expressions.
+"""
 
 from __future__ import annotations
 
@@ -55,9 +57,16 @@ def test_kinds_of_booleans(kind, frame, tmp_path):
         pacsv.write_csv(pa.Table.from_pandas(data), tmp_path / "rows.csv")
         data = tmp_path / "rows.csv"
     elif kind == "gaps":
-        data = pd.concat([data.astype({"flag": "boolean"}), pd.DataFrame({"y": [9.0], "a": [9.0], "flag": [pd.NA]})])
+        data = pd.concat(
+            [
+                data.astype({"flag": "boolean"}),
+                pd.DataFrame({"y": [9.0], "a": [9.0], "flag": [pd.NA]}),
+            ]
+        )
     else:
-        data = data.astype({"flag": {"object": object, "nullable": "boolean", "arrow": "bool[pyarrow]"}[kind]})
+        data = data.astype(
+            {"flag": {"object": object, "nullable": "boolean", "arrow": "bool[pyarrow]"}[kind]}
+        )
     found = ols("y ~ a * flag", data, on_missing="drop" if kind == "gaps" else "error")
     assert found.labels == expected.labels == ["Intercept", "flag[T.True]", "a", "a:flag[T.True]"]
     np.testing.assert_allclose(found.params, expected.params, rtol=1e-9)
@@ -67,11 +76,15 @@ def test_kinds_of_booleans(kind, frame, tmp_path):
 def test_functions_of_booleans_are_exact(frame):
     """NumPy computes np.exp of a boolean in half precision."""
     fit = ols("y ~ np.exp(flag) + center(flag * a)", frame)
-    np.testing.assert_allclose(fit.design.matrix(frame, fit.labels)[:, 1], np.exp(frame["flag"].astype(float)), rtol=1e-15)
+    np.testing.assert_allclose(
+        fit.design.matrix(frame, fit.labels)[:, 1], np.exp(frame["flag"].astype(float)), rtol=1e-15
+    )
 
 
 def test_zeros_of_both_signs_are_one_level(frame):
-    signs = frame.assign(c=np.where(frame.index % 3 == 0, -0.0, np.where(frame.index % 3 == 1, 0.0, 1.5)))
+    signs = frame.assign(
+        c=np.where(frame.index % 3 == 0, -0.0, np.where(frame.index % 3 == 1, 0.0, 1.5))
+    )
     fit, full = ols("y ~ C(c) + a", signs), smf.ols("y ~ C(c) + a", signs).fit()
     assert fit.labels == list(full.params.index) == ["Intercept", "C(c)[T.1.5]", "a"]
     np.testing.assert_allclose(fit.params, full.params, rtol=1e-9)

@@ -18,7 +18,9 @@ KINDS = [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, 
 def frame_of(labels):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": rng.standard_normal(len(labels)), "c": labels})
-    return frame.assign(y=frame["x"] + rng.standard_normal(len(labels)) + np.argsort(np.argsort(labels)) % 3)
+    return frame.assign(
+        y=frame["x"] + rng.standard_normal(len(labels)) + np.argsort(np.argsort(labels)) % 3
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -28,8 +30,12 @@ def test_whole_numbers_of_any_width(kind):
     for values in (spread, spread[:2], spread[-2:]):
         labels = np.repeat(np.array(values, dtype=kind), 40)
         frame = frame_of(labels)
-        texts = ols("y ~ x", frame.assign(c=frame["c"].astype(str)), cov_type="cluster", cluster="c")
-        np.testing.assert_allclose(ols("y ~ x", frame, cov_type="cluster", cluster="c").bse, texts.bse, rtol=1e-9)
+        texts = ols(
+            "y ~ x", frame.assign(c=frame["c"].astype(str)), cov_type="cluster", cluster="c"
+        )
+        np.testing.assert_allclose(
+            ols("y ~ x", frame, cov_type="cluster", cluster="c").bse, texts.bse, rtol=1e-9
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,4 +1,6 @@
-"""What a coreset of a formula can answer: submodels, other covariances, after saving and merging too."""
+"""What a coreset of a formula can answer: submodels, other covariances, after saving and merging
+too.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def test_saved_and_asked_again(ending, fit, frame, tmp_path):
     again = ols(core, cov_type="cluster")
     pd.testing.assert_series_equal(again.bse, fit.bse)
     pd.testing.assert_series_equal(again.predict(frame.head()), fit.predict(frame.head()))
-    np.testing.assert_allclose(ols(core, cov_type="HC1").bse, ols(FORMULA, frame, cov_type="HC1").bse, rtol=1e-9)
+    np.testing.assert_allclose(
+        ols(core, cov_type="HC1").bse, ols(FORMULA, frame, cov_type="HC1").bse, rtol=1e-9
+    )
     with pytest.raises(NotExactError, match="HC3"):
         ols(core, cov_type="HC3")
     with pytest.raises(NotExactError, match="'user', not 'h'"):
@@ -57,7 +61,9 @@ def test_other_data_is_noticed(fit, frame):
 
 
 def test_merged(frame):
-    parts = [ols(FORMULA, part, cov_type="HC1").coreset for part in (frame.head(1400), frame.tail(1600))]
+    parts = [
+        ols(FORMULA, part, cov_type="HC1").coreset for part in (frame.head(1400), frame.tail(1600))
+    ]
     merged = parts[0].merge(parts[1])
     both, whole = ols(merged), ols(FORMULA, frame)
     np.testing.assert_allclose(both.bse, whole.bse, rtol=1e-9)
@@ -65,7 +71,8 @@ def test_merged(frame):
     with pytest.raises(NotExactError, match="HC1"):
         ols(merged, cov_type="HC1")
     centred = [ols("y ~ center(a)", part).coreset for part in (frame.head(1400), frame.tail(1600))]
-    with pytest.raises(InputError, match="encode their formulas differently"):  # the columns are not the same
+    # the columns are not the same
+    with pytest.raises(InputError, match="encode their formulas differently"):
         centred[0].merge(centred[1])
 
 
@@ -74,9 +81,15 @@ def test_submodels(fit, frame):
     whole = ols("y ~ a + g", frame)
     np.testing.assert_allclose(smaller.bse, whole.bse, rtol=1e-9)
     np.testing.assert_allclose(ols("y ~ a + g", fit.coreset).params, whole.params, rtol=1e-9)
-    np.testing.assert_allclose(fit.submodel(["a"]).params, ols("y ~ 0 + a", frame).params, rtol=1e-9)
+    np.testing.assert_allclose(
+        fit.submodel(["a"]).params, ols("y ~ 0 + a", frame).params, rtol=1e-9
+    )
     np.testing.assert_allclose(fit.submodel("y ~ 1").params, [frame["y"].mean()], rtol=1e-9)
-    for formula, said in (("y ~ b", "'b' is not in"), ("a ~ g", "'y', not 'a'"), ("y ~ a + C(h)", "not in this coreset")):
+    for formula, said in (
+        ("y ~ b", "'b' is not in"),
+        ("a ~ g", "'y', not 'a'"),
+        ("y ~ a + C(h)", "not in this coreset"),
+    ):
         with pytest.raises(NotExactError, match=said):
             fit.submodel(formula)
     with pytest.raises(InputError, match="no column 'q'"):
@@ -88,14 +101,25 @@ def test_submodels(fit, frame):
 
 
 def test_anova(fit, frame):
-    fits = [fit.submodel("y ~ 1"), fit.submodel("y ~ a"), fit.submodel("y ~ a + g"), fit.submodel(fit.labels)]
+    fits = [
+        fit.submodel("y ~ 1"),
+        fit.submodel("y ~ a"),
+        fit.submodel("y ~ a + g"),
+        fit.submodel(fit.labels),
+    ]
     found = anova(*fits)
-    designs = [pd.DataFrame(fit.design.matrix(frame, one.labels), columns=one.labels) for one in fits]
+    designs = [
+        pd.DataFrame(fit.design.matrix(frame, one.labels), columns=one.labels) for one in fits
+    ]
     full = [sm.OLS(frame["y"], design).fit() for design in designs]
     theirs = anova_lm(*full)
     np.testing.assert_allclose(found, theirs, rtol=1e-8)
-    np.testing.assert_allclose(fits[2].compare_f_test(fits[1]), full[2].compare_f_test(full[1]), rtol=1e-8)
-    np.testing.assert_allclose(fits[2].compare_lr_test(fits[1]), full[2].compare_lr_test(full[1]), rtol=1e-8)
+    np.testing.assert_allclose(
+        fits[2].compare_f_test(fits[1]), full[2].compare_f_test(full[1]), rtol=1e-8
+    )
+    np.testing.assert_allclose(
+        fits[2].compare_lr_test(fits[1]), full[2].compare_lr_test(full[1]), rtol=1e-8
+    )
 
 
 def test_a_thousand_submodels():
@@ -104,7 +128,11 @@ def test_a_thousand_submodels():
     frame = pd.DataFrame(rng.standard_normal((20_000, 10)), columns=[f"x{i}" for i in range(10)])
     frame["y"] = frame.sum(axis=1) + rng.standard_normal(len(frame)) * 3
     fit = ols("y ~ .", frame)
-    subsets = [["Intercept", *some] for size in range(10) for some in combinations(frame.columns[:10], size)][1:1001]
+    subsets = [
+        ["Intercept", *some]
+        for size in range(10)
+        for some in combinations(frame.columns[:10], size)
+    ][1:1001]
     few = []
     for some in subsets:
         one = fit.submodel(some)
@@ -126,7 +154,13 @@ def test_shown(fit, frame):
     np.testing.assert_allclose(tidy["std_error"], fit.bse)
     assert glance.loc[0, "observations"] == 3000
     assert glance.loc[0, "rows_kept"] == len(fit.coreset)
-    joined = str(summary_col([fit, fit.submodel("y ~ a")], stars=True, info_dict={"N": lambda one: f"{one.nobs:,.0f}"}))
+    joined = str(
+        summary_col(
+            [fit, fit.submodel("y ~ a")],
+            stars=True,
+            info_dict={"N": lambda one: f"{one.nobs:,.0f}"},
+        )
+    )
     assert "3,000" in joined
 
 
@@ -153,7 +187,9 @@ def test_coresets_without_a_formula(frame):
     for X in (columns, pa.Table.from_pandas(columns)):
         fit = ols(karat.coreset(X, frame["y"]))
         assert fit.labels == ["const", "a", "b"]
-        np.testing.assert_allclose(fit.predict(columns.head()), ols("y ~ a + b", frame).predict(frame.head()), rtol=1e-9)
+        np.testing.assert_allclose(
+            fit.predict(columns.head()), ols("y ~ a + b", frame).predict(frame.head()), rtol=1e-9
+        )
     with pytest.raises(InputError, match="not made from a formula"):
         fit.submodel("y ~ a")
     with pytest.raises(NotExactError, match="not made from a formula"):
@@ -169,8 +205,13 @@ def test_damaged_facts_are_refused(name, fit, tmp_path):
     from karat._core.regression import Regression
 
     facts = fit.coreset.regression.facts
-    for broken in (None, {"formula": "y ~ __import__('os')", "terms": [[["a"], [["a", 3]]]]}.get(name, 7)):
-        core = replace(fit.coreset, regression=Regression(facts | {name: broken}, fit.coreset.regression.sums))
+    for broken in (
+        None,
+        {"formula": "y ~ __import__('os')", "terms": [[["a"], [["a", 3]]]]}.get(name, 7),
+    ):
+        core = replace(
+            fit.coreset, regression=Regression(facts | {name: broken}, fit.coreset.regression.sums)
+        )
         core.save(tmp_path / "core.npz")
         with pytest.raises((InputError, karat.StorageError)):
             ols(karat.load(tmp_path / "core.npz"))

@@ -1,4 +1,6 @@
-"""Formulas: the columns are those of formulaic, and what cannot be exact is refused by the name of its term."""
+"""Formulas: the columns are those of formulaic, and what cannot be exact is refused by the name of
+its term.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def test_columns_are_those_of_formulaic(formula, frame):
     fit = ols(formula, frame)
     matrices = formulaic.model_matrix(formula, frame, cluster_by="numerical_factors")
     assert sorted(fit.labels) == sorted(matrices.rhs.columns)  # the order is that of statsmodels
-    np.testing.assert_allclose(fit.design.matrix(frame, fit.labels), matrices.rhs[fit.labels], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        fit.design.matrix(frame, fit.labels), matrices.rhs[fit.labels], rtol=1e-9, atol=1e-9
+    )
     whole = ols(formula, frame.iloc[::-1])
     np.testing.assert_allclose(whole.params, fit.params, rtol=1e-7, atol=1e-9)
 
@@ -70,7 +74,13 @@ def test_columns_are_in_the_order_of_statsmodels(formula, frame):
 
 
 def test_all_other_columns(frame):
-    few = ols("y ~ .", frame[["a", "b", "y", "w", "user"]], weights="w", cov_type="cluster", cluster="user")
+    few = ols(
+        "y ~ .",
+        frame[["a", "b", "y", "w", "user"]],
+        weights="w",
+        cov_type="cluster",
+        cluster="user",
+    )
     assert few.labels == ["Intercept", "a", "b"]
 
 
@@ -88,10 +98,18 @@ def test_order_of_levels(frame):
     ordered = frame.assign(g=pd.Categorical(frame["g"], ["red", "unused", "blue", "green"]))
     assert ols("y ~ g", ordered).labels == ["Intercept", "g[T.blue]", "g[T.green]"]
     assert ols("y ~ g", frame).labels == ["Intercept", "g[T.green]", "g[T.red]"]
-    numbers = frame.assign(g=pd.Categorical(frame["h"] / 2))  # of the type category, so they are levels
-    assert ols("y ~ g", numbers).labels == ["Intercept", "g[T.1009.5]", "g[T.1010.0]", "g[T.1010.5]"]
+    # of the type category, so they are levels
+    numbers = frame.assign(g=pd.Categorical(frame["h"] / 2))
+    assert ols("y ~ g", numbers).labels == [
+        "Intercept",
+        "g[T.1009.5]",
+        "g[T.1010.0]",
+        "g[T.1010.5]",
+    ]
     polars = pytest.importorskip("polars")
-    enum = polars.from_pandas(frame).with_columns(polars.col("g").cast(polars.Enum(["red", "green", "blue"])))
+    enum = polars.from_pandas(frame).with_columns(
+        polars.col("g").cast(polars.Enum(["red", "green", "blue"]))
+    )
     assert ols("y ~ g", enum).labels == ["Intercept", "g[T.green]", "g[T.blue]"]
 
 
@@ -147,8 +165,13 @@ def test_missing_values(frame):
 
 
 def test_values_that_an_expression_does_not_have(frame):
-    """Rows without a logarithm are left out of every pass, also of the levels, the means and the weights."""
-    formula, some = "y ~ np.log(a) + center(b) + g", frame.assign(g=frame["g"].where(frame["a"] > 0, "only here"))
+    """Rows without a logarithm are left out of every pass, also of the levels, the means and the
+    weights.
+    """
+    formula, some = (
+        "y ~ np.log(a) + center(b) + g",
+        frame.assign(g=frame["g"].where(frame["a"] > 0, "only here")),
+    )
     few = ols(formula, some, on_missing="drop", weights="w", cov_type="HC0")
     full = ols(formula, some[some["a"] > 0], weights="w", cov_type="HC0")
     assert few.labels == full.labels
@@ -177,7 +200,10 @@ def test_arguments(frame):
         (lambda: ols("y ~ a", frame, cov_type="cluster"), "needs cluster="),
         (lambda: ols("y ~ a", frame, cluster="user"), "cov_type='cluster'"),
         (lambda: ols("y ~ a", frame, cov_type="cluster", cluster="none"), "no column 'none'"),
-        (lambda: ols("y ~ a", frame.assign(user=3), cov_type="cluster", cluster="user"), "'user' has a single cluster"),
+        (
+            lambda: ols("y ~ a", frame.assign(user=3), cov_type="cluster", cluster="user"),
+            "'user' has a single cluster",
+        ),
         (lambda: ols("y ~ a", frame, weights="none"), "no column 'none'"),
         (lambda: ols("y ~ a", frame.assign(w=0.0), weights="w"), "'w' is not positive"),
         (lambda: ols("y ~ a", frame, on_missing="guess"), "on_missing"),
@@ -187,7 +213,10 @@ def test_arguments(frame):
         (lambda: anova(ols("y ~ a", frame), ols("y ~ b", frame)), "'a' is not in the larger"),
         (lambda: anova(ols("y ~ a", frame, cov_type="HC1"), ols("y ~ a + b", frame)), "classical"),
         (lambda: ols("y ~ a", frame.head(2)), "degrees of freedom"),
-        (lambda: ols("y ~ C(g) + C(user)", frame.head(60), cov_type="HC3"), "leverage 1|degrees|rows for"),
+        (
+            lambda: ols("y ~ C(g) + C(user)", frame.head(60), cov_type="HC3"),
+            "leverage 1|degrees|rows for",
+        ),
     ):
         with pytest.raises((InputError, NotExactError), match=said):
             call()
@@ -202,7 +231,9 @@ def test_leverage_one(frame):
 
 def test_two_columns_of_one_name_are_refused():
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame(rng.standard_normal((50, 4)), columns=["y", "a", "b", "a:b"]).assign(q=list("ab") * 25)
+    frame = pd.DataFrame(rng.standard_normal((50, 4)), columns=["y", "a", "b", "a:b"]).assign(
+        q=list("ab") * 25
+    )
     with pytest.raises(InputError, match="make a column 'a:b'"):
         ols("y ~ a * b + `a:b`", frame)
     with pytest.raises(InputError, match=r"make a column 'q\[T.b\]'"):
@@ -216,17 +247,30 @@ def test_isin_compares_with_values_only():
     assert len(ols("y ~ np.isin(i, [1, 2])", frame).params) == 2
 
 
-@pytest.mark.parametrize("kind", [np.int8, np.int16, np.int32, np.int64, np.uint8, np.float16, np.float32])
+@pytest.mark.parametrize(
+    "kind", [np.int8, np.int16, np.int32, np.int64, np.uint8, np.float16, np.float32]
+)
 def test_products_of_narrow_numbers_do_not_overflow(kind):
     """Parquet files hold numbers in few bits; their products need more."""
     rng = np.random.default_rng(0)
     size = 100 if np.dtype(kind).itemsize < 4 else 2**20
-    frame = pd.DataFrame({"a": rng.integers(size // 2, size, 300), "b": rng.integers(0, size, 300), "g": list("pqr") * 100})
+    frame = pd.DataFrame(
+        {
+            "a": rng.integers(size // 2, size, 300),
+            "b": rng.integers(0, size, 300),
+            "g": list("pqr") * 100,
+        }
+    )
     frame["y"] = frame["a"] * frame["b"] / size**2 + rng.standard_normal(300)
     for formula in ("y ~ a:b", "y ~ a:b:g", "y ~ I(a * b)"):
-        fit, full = ols(formula, frame.astype({"a": kind, "b": kind})), smf.ols(formula, frame).fit()
+        fit, full = (
+            ols(formula, frame.astype({"a": kind, "b": kind})),
+            smf.ols(formula, frame).fit(),
+        )
         np.testing.assert_allclose(fit.params, full.params, rtol=1e-9)
-        np.testing.assert_allclose(fit.predict(frame.head().astype({"a": kind})), full.predict(frame.head()), rtol=1e-9)
+        np.testing.assert_allclose(
+            fit.predict(frame.head().astype({"a": kind})), full.predict(frame.head()), rtol=1e-9
+        )
 
 
 def test_expressions_of_whole_numbers_that_would_be_rounded(frame):

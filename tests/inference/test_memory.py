@@ -22,7 +22,9 @@ def frame():
 
 @pytest.mark.parametrize("kind", ["frame", "wider", "array"])
 def test_predictions_hold_no_copy_of_the_rows(frame, kind):
-    """Before, there were four: converted, side by side, in the order of the coefficients, and shifted."""
+    """Before, there were four: converted, side by side, in the order of the coefficients, and
+    shifted.
+    """
     fit = ols("y ~ " + " + ".join(NAMES), frame)
     rows = frame[NAMES]
     if kind == "wider":

@@ -1,4 +1,6 @@
-"""What people do wrong is answered by karat's own error, which names the term and says what to do."""
+"""What people do wrong is answered by karat's own error, which names the term and says what to
+do.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,9 @@ def test_terms(term, said, frame):
         ols(f"y ~ {term} + b", frame)
 
 
-@pytest.mark.parametrize("response", ["poly(y, 2)", "bs(y, df=3)", "y:a", "y | a", "I(y / 0)", "I(3)"])
+@pytest.mark.parametrize(
+    "response", ["poly(y, 2)", "bs(y, df=3)", "y:a", "y | a", "I(y / 0)", "I(3)"]
+)
 def test_responses(response, frame):
     with pytest.raises(InputError):
         ols(f"{response} ~ b", frame)
@@ -105,7 +109,15 @@ def test_rows_to_predict(fit, frame):
     with pytest.raises(InputError, match="not other"):
         fit.predict(frame.head(), other=1)
     plain = ols(karat.coreset(frame[["a", "b"]], frame["y"]))
-    for rows in ([1, 2], 3, object(), {"a": [1.0]}, {"a": [1.0], "b": [1.0, 2.0]}, {"a": ["x"], "b": ["y"]}, np.ones((2, 2))):
+    for rows in (
+        [1, 2],
+        3,
+        object(),
+        {"a": [1.0]},
+        {"a": [1.0], "b": [1.0, 2.0]},
+        {"a": ["x"], "b": ["y"]},
+        np.ones((2, 2)),
+    ):
         with pytest.raises(InputError):
             plain.predict(rows)
 
@@ -140,8 +152,13 @@ def test_tests_of_terms(frame):
         few, full = ols(formula, frame, cov_type=kind), smf.ols(formula, frame).fit(cov_type=kind)
         mine, theirs = few.wald_test_terms().table, full.wald_test_terms().table
         assert set(mine.index) == set(theirs.index)
-        np.testing.assert_allclose(mine.astype(float), theirs.loc[mine.index].astype(float), rtol=1e-7, atol=1e-12)
-        mine, theirs = few.t_test_pairwise("C(g)").result_frame, full.t_test_pairwise("C(g)").result_frame
+        np.testing.assert_allclose(
+            mine.astype(float), theirs.loc[mine.index].astype(float), rtol=1e-7, atol=1e-12
+        )
+        mine, theirs = (
+            few.t_test_pairwise("C(g)").result_frame,
+            full.t_test_pairwise("C(g)").result_frame,
+        )
         assert list(mine.index) == list(theirs.index)
         np.testing.assert_allclose(mine.astype(float), theirs.astype(float), rtol=1e-7, atol=1e-12)
         with pytest.raises(InputError, match=r"none of C\(g\)"):
@@ -164,7 +181,9 @@ def test_columns_that_are_not_read_are_not_copied(frame):
 
     found = needed_columns(frame, "y ~ a", ("user", None))
     assert list(found.columns) == ["a", "user", "y"]
-    assert all(np.shares_memory(found[name].to_numpy(), frame[name].to_numpy()) for name in found.columns)
+    assert all(
+        np.shares_memory(found[name].to_numpy(), frame[name].to_numpy()) for name in found.columns
+    )
     assert len(frame.columns) == 8
 
 
@@ -193,7 +212,9 @@ def test_levels_that_are_none(value, frame, tmp_path):
 
 @pytest.mark.parametrize("size", [1e-200, 1e-100, 1e100, 1e200])
 def test_sizes_beyond_double_precision(size, frame):
-    """Squares that are no doubles are refused; before, standard errors were 0, or the column was said to be zero."""
+    """Squares that are no doubles are refused; before, standard errors were 0, or the column was
+    said to be zero.
+    """
     if 1e-150 < size < 1e150:
         fit, plain = ols("y ~ a + b", frame.assign(a=size * frame["a"])), ols("y ~ a + b", frame)
         np.testing.assert_allclose(fit.bse * [1, size, 1], plain.bse, rtol=1e-12)
@@ -206,7 +227,10 @@ def test_arguments(fit, frame):
     for call, said in (
         (lambda: ols("y ~ a", frame, cov_type=None), "cov_type is one or a list"),
         (lambda: ols("y ~ a", frame, use_t="no"), "use_t is True or False"),
-        (lambda: ols("y ~ a", frame, residual_quantiles="no"), "residual_quantiles is True or False"),
+        (
+            lambda: ols("y ~ a", frame, residual_quantiles="no"),
+            "residual_quantiles is True or False",
+        ),
         (lambda: ols("y ~ a", frame["a"]), "a single column"),
         (lambda: fit.tidy(2.0), "alpha is a share"),
         (lambda: fit.tidy("a"), "alpha is a share"),

@@ -15,8 +15,15 @@ from inference.nist import CERTIFIED, data_set, solved
 
 from karat.inference import ols
 
-LONGLEY = (-3482258.63459582, 15.0618722713733, -0.358191792925910e-01, -2.02022980381683, -1.03322686717359,
-           -0.511041056535807e-01, 1829.15146461355)  # fmt: skip
+LONGLEY = (
+    -3482258.63459582,
+    15.0618722713733,
+    -0.358191792925910e-01,
+    -2.02022980381683,
+    -1.03322686717359,
+    -0.511041056535807e-01,
+    1829.15146461355,
+)
 
 
 def powers(x, degree, intercept, number=float):
@@ -26,7 +33,9 @@ def powers(x, degree, intercept, number=float):
 @pytest.mark.parametrize("name", CERTIFIED)
 def test_the_oracle_has_the_certified_values(name):
     x, y, degree, intercept = data_set(name)
-    decimals = [[Fraction(str(value)) ** k for k in range(0 if intercept else 1, degree + 1)] for value in x]
+    decimals = [
+        [Fraction(str(value)) ** k for k in range(0 if intercept else 1, degree + 1)] for value in x
+    ]
     params, _, _ = solved(decimals, [Fraction(str(value)) for value in y])
     first, last = CERTIFIED[name]
     assert float(params[0]) == pytest.approx(first, rel=1e-14)
@@ -48,8 +57,11 @@ def test_exact_solution(name):
         assert abs(float(Fraction(float(found)) - exact)) <= rtol * abs(float(exact)) + 1e-9 * error
     if float(rss) > 1e-20 * sum(value**2 for value in y):  # else the residuals are rounding
         np.testing.assert_allclose(fit.bse, errors, rtol=min(rtol, 1e-6))
-        # Powers may differ in their last digit from those of the oracle, which counts where columns are almost collinear.
-        assert fit.ssr == pytest.approx(float(rss), rel=max(1e-9, 100 * np.finfo(float).eps * np.linalg.cond(scaled)))
+        # Powers may differ in their last digit from those of the oracle, which counts where columns
+        # are almost collinear.
+        assert fit.ssr == pytest.approx(
+            float(rss), rel=max(1e-9, 100 * np.finfo(float).eps * np.linalg.cond(scaled))
+        )
 
 
 def test_longley():

@@ -34,7 +34,13 @@ def few_are_held(monkeypatch):
 
 @pytest.mark.parametrize("n", [100, 101, 102, 103, 3000])
 @pytest.mark.parametrize(
-    ("formula", "weights"), [("y ~ a + g", None), ("y ~ 0 + a", None), ("y ~ a * b", "w"), ("np.log(y + 300) ~ C(h) + b", None)]
+    ("formula", "weights"),
+    [
+        ("y ~ a + g", None),
+        ("y ~ 0 + a", None),
+        ("y ~ a * b", "w"),
+        ("np.log(y + 300) ~ C(h) + b", None),
+    ],
 )
 @pytest.mark.parametrize("held", [20, 2**22])
 def test_quantiles(formula, weights, n, held, monkeypatch):
@@ -84,18 +90,29 @@ def test_files_and_partitions(held, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.int8])
 def test_narrow_responses(kind):
-    """A response in few bits has residuals in double precision, also where there is no intercept to widen it."""
+    """A response in few bits has residuals in double precision, also where there is no intercept to
+    widen it.
+    """
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"x": rng.standard_normal(500), "y": (10 * rng.standard_normal(500)).astype(kind)})
+    frame = pd.DataFrame(
+        {"x": rng.standard_normal(500), "y": (10 * rng.standard_normal(500)).astype(kind)}
+    )
     fit = ols("y ~ 0 + x", frame, residual_quantiles=True, cov_type="HC3")
-    np.testing.assert_allclose(fit.residual_quantiles, expected("y ~ 0 + x", frame.astype(float)), rtol=1e-12)
+    np.testing.assert_allclose(
+        fit.residual_quantiles, expected("y ~ 0 + x", frame.astype(float)), rtol=1e-12
+    )
     full = sm.OLS(frame["y"].astype(float), frame[["x"]]).fit(cov_type="HC3")
     np.testing.assert_allclose(fit.bse, full.bse, rtol=1e-12)
 
 
 def test_bits_keep_the_order_of_doubles():
     rng = np.random.default_rng(0)
-    values = np.concatenate([rng.standard_normal(1000) * 10.0 ** rng.integers(-300, 300, 1000), [0.0, -0.0, 5e-324, -5e-324]])
+    values = np.concatenate(
+        [
+            rng.standard_normal(1000) * 10.0 ** rng.integers(-300, 300, 1000),
+            [0.0, -0.0, 5e-324, -5e-324],
+        ]
+    )
     bits = residuals.ordered_bits(values)
     np.testing.assert_array_equal(values[np.argsort(bits, kind="stable")], np.sort(values))
     assert [residuals.double_of(int(one)) for one in bits] == list(values)

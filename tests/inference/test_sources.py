@@ -41,7 +41,18 @@ def same(found, expected):
     assert found.nobs == expected.nobs
 
 
-KINDS = ["arrow", "polars", "lazy", "parquet", "folder", "pattern", "csv", "feather", "duckdb", "dataset"]
+KINDS = [
+    "arrow",
+    "polars",
+    "lazy",
+    "parquet",
+    "folder",
+    "pattern",
+    "csv",
+    "feather",
+    "duckdb",
+    "dataset",
+]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -66,8 +77,12 @@ def test_kinds(kind, frame, expected, tmp_path):
         data = connection.from_arrow(table)
     elif kind != "arrow":
         for i in range(3):
-            pq.write_table(table.slice(i * 1500, 1500), tmp_path / f"part-{i}.parquet", row_group_size=400)
-        data = {"folder": str(tmp_path), "pattern": str(tmp_path / "part-*.parquet")}.get(kind, tmp_path)
+            pq.write_table(
+                table.slice(i * 1500, 1500), tmp_path / f"part-{i}.parquet", row_group_size=400
+            )
+        data = {"folder": str(tmp_path), "pattern": str(tmp_path / "part-*.parquet")}.get(
+            kind, tmp_path
+        )
         if kind == "parquet":
             data = [str(tmp_path / f"part-{i}.parquet") for i in range(3)]
         if kind == "dataset":
@@ -85,10 +100,15 @@ def test_dask(frame, expected):
 
 
 @pytest.mark.nightly
-@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning")
+@pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning"
+)
 def test_spark(spark, frame, expected, tmp_path):
     pq.write_table(pa.Table.from_pandas(frame), tmp_path / "rows.parquet")
-    same(ols(FORMULA, spark.read.parquet(str(tmp_path / "rows.parquet")).repartition(2), **OPTIONS), expected)
+    same(
+        ols(FORMULA, spark.read.parquet(str(tmp_path / "rows.parquet")).repartition(2), **OPTIONS),
+        expected,
+    )
 
 
 def test_a_stream_comes_once(frame):
@@ -101,12 +121,19 @@ def test_a_stream_comes_once(frame):
 def test_progress(frame, tmp_path):
     pq.write_table(pa.Table.from_pandas(frame), tmp_path / "rows.parquet")
     told = []
-    ols("y ~ a + g", tmp_path / "rows.parquet", cov_type="HC0", progress=lambda done, total: told.append((done, total)))
+    ols(
+        "y ~ a + g",
+        tmp_path / "rows.parquet",
+        cov_type="HC0",
+        progress=lambda done, total: told.append((done, total)),
+    )
     assert len(told) == 3
     assert all(done == total > 0 for done, total in told)
 
 
-@pytest.mark.parametrize("kind", ["near", "far", "growing", "negative", "unsigned", "text", "floats"])
+@pytest.mark.parametrize(
+    "kind", ["near", "far", "growing", "negative", "unsigned", "text", "floats"]
+)
 def test_cluster_sums(kind):
     """Labels of any kind, in any order, in batches that are merged."""
     rng = np.random.default_rng(0)
@@ -123,7 +150,9 @@ def test_cluster_sums(kind):
     values = rng.standard_normal((3, 4000))
     found, other = ClusterSums(3), ClusterSums(3)
     for start in range(0, 4000, 500):
-        (found if start < 2000 else other).add(labels[start : start + 500], values[:, start : start + 500])
+        (found if start < 2000 else other).add(
+            labels[start : start + 500], values[:, start : start + 500]
+        )
     found.merge(other)
     _, codes = np.unique(labels, return_inverse=True)
     sums = np.array([np.bincount(codes, row) for row in values])

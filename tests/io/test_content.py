@@ -1,4 +1,6 @@
-"""Hashes of rows: the same for the same values however they are stored, other ones after any change."""
+"""Hashes of rows: the same for the same values however they are stored, other ones after any
+change.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,18 @@ def differ(one, other):
 
 
 numbers = st.floats(width=32)
-rows = st.lists(st.tuples(numbers, st.integers(-(2**63), 2**63 - 1), st.none() | st.text(max_size=5)), min_size=2, max_size=40)
+rows = st.lists(
+    st.tuples(numbers, st.integers(-(2**63), 2**63 - 1), st.none() | st.text(max_size=5)),
+    min_size=2,
+    max_size=40,
+)
 
 
 def as_table(listed):
     kinds = [pa.float64(), pa.int64(), pa.string()]
-    return pa.table({n: pa.array(c, k) for n, c, k in zip("abc", zip(*listed, strict=True), kinds, strict=True)})
+    return pa.table(
+        {n: pa.array(c, k) for n, c, k in zip("abc", zip(*listed, strict=True), kinds, strict=True)}
+    )
 
 
 @settings(max_examples=100, deadline=None)
@@ -52,8 +60,12 @@ def test_cuts_order_and_changes(listed, random, data):
     assert again["sums"] == whole["sums"]
     equal = [repr(x) for x in shuffled] == [repr(x) for x in listed]
     assert (again["blocks"] == whole["blocks"]) == (equal or as_table(shuffled).equals(table))
-    for other in ([*listed, listed[0]], listed[1:]):  # a row of zeros has the hash 0: the number of rows tells
-        assert compare(whole, RowHashes.from_dict(hashed(as_table(other)), True), [], {})[0] == "changed"
+    # a row of zeros has the hash 0: the number of rows tells
+    for other in ([*listed, listed[0]], listed[1:]):
+        assert (
+            compare(whole, RowHashes.from_dict(hashed(as_table(other)), True), [], {})[0]
+            == "changed"
+        )
 
 
 @settings(max_examples=200, deadline=None)
@@ -82,8 +94,12 @@ def test_two_values_changed_places():
 @pytest.mark.parametrize("one", ["f4", "f8", "i1", "i4", "i8", "u8", "?"])
 def test_values_not_types(one):
     values = np.random.default_rng(1).integers(0, 2, 500)
-    assert hashed(pa.table({"a": values.astype(one)})) == hashed(pa.table({"a": values.astype(float)}))
-    assert hashed(pa.table({"a": pa.array(values.astype(one)).dictionary_encode()})) == hashed(pa.table({"a": values}))
+    assert hashed(pa.table({"a": values.astype(one)})) == hashed(
+        pa.table({"a": values.astype(float)})
+    )
+    assert hashed(pa.table({"a": pa.array(values.astype(one)).dictionary_encode()})) == hashed(
+        pa.table({"a": values})
+    )
 
 
 def test_whole_numbers_beyond_doubles():
@@ -91,14 +107,18 @@ def test_whole_numbers_beyond_doubles():
     assert len({hashed(pa.table({"a": pa.array([i])}))["sums"][0] for i in ids.tolist()}) == 1000
 
 
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())]
+)
 def test_texts(kind):
     texts = ["", "a", "b", "ab", "ba", "a\x00", "ä", "\U0001f600", "x" * 5000, "x" * 5001]
     alone = [hashed(pa.table({"a": pa.array([text]).cast(kind)}))["sums"][0] for text in texts]
     assert len({*alone, hashed(pa.table({"a": pa.array([None], kind)}))["sums"][0]}) == 11
     column = pa.array(texts * 30)
     assert hashed(pa.table({"a": column.cast(kind)})) == hashed(pa.table({"a": column}))
-    assert hashed(pa.table({"a": column.slice(7, 100)})) == hashed(pa.table({"a": column.to_pylist()[7:107]}))
+    assert hashed(pa.table({"a": column.slice(7, 100)})) == hashed(
+        pa.table({"a": column.to_pylist()[7:107]})
+    )
 
 
 def test_long_texts_in_little_memory():

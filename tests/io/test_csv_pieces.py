@@ -1,4 +1,6 @@
-"""CSV files are parsed in pieces side by side: the same rows, lines and errors as if they were read from front to end."""
+"""CSV files are parsed in pieces side by side: the same rows, lines and errors as if they were read
+from front to end.
+"""
 
 from __future__ import annotations
 
@@ -28,25 +30,42 @@ lines = st.lists(st.lists(cells, min_size=2, max_size=2).map(",".join), min_size
 
 def pieces_of(path, start, block_bytes, piece_bytes):
     spare = []
-    source = CsvBytes(pa.fs.LocalFileSystem(), str(path), lambda line: Header(line.split(","), ","), spare)
+    source = CsvBytes(
+        pa.fs.LocalFileSystem(), str(path), lambda line: Header(line.split(","), ","), spare
+    )
     for piece in source.pieces(start, block_bytes, piece_bytes):
         yield bytes(piece.data), piece.inner, piece.end
         if piece.end is not None:
             spare.append(piece.data.obj)  # what was read must not change under it
 
 
-@given(lines, st.sampled_from(["\n", "\r\n"]), st.integers(60, 400), st.integers(10, 200), st.booleans(), st.booleans())
-def test_pieces_are_the_file_cut_between_rows(tmp_path_factory, lines, sign, block_bytes, piece_bytes, final, packed):
+@given(
+    lines,
+    st.sampled_from(["\n", "\r\n"]),
+    st.integers(60, 400),
+    st.integers(10, 200),
+    st.booleans(),
+    st.booleans(),
+)
+def test_pieces_are_the_file_cut_between_rows(
+    tmp_path_factory, lines, sign, block_bytes, piece_bytes, final, packed
+):
     path = tmp_path_factory.mktemp("pieces") / ("a.csv.gz" if packed else "a.csv")
     body = (sign.join(lines) + (sign if final else "")).encode()
     text = f"a,b{sign}".encode() + body
     path.write_bytes(gzip.compress(text) if packed else text)
     found = list(pieces_of(path, 0, block_bytes, piece_bytes))
     assert b"".join(data for data, _, _ in found) == body
-    rows = [row for data, _, _ in found for row in csv.reader(io.StringIO(data.decode(), newline=""))]
+    rows = [
+        row for data, _, _ in found for row in csv.reader(io.StringIO(data.decode(), newline=""))
+    ]
     assert rows == list(csv.reader(io.StringIO(body.decode(), newline="")))
     for data, inner, _ in found:
-        breaks = sum(value.count("\n") for row in csv.reader(io.StringIO(data.decode(), newline="")) for value in row)
+        breaks = sum(
+            value.count("\n")
+            for row in csv.reader(io.StringIO(data.decode(), newline=""))
+            for value in row
+        )
         assert inner == breaks
     ends = [end for _, _, end in found if end is not None]
     assert not body or ends[-1] == len(text)
@@ -84,7 +103,8 @@ def test_an_error_appears_where_its_item_would(where):
 def test_the_first_error_of_a_file_is_the_one_that_is_told(tmp_path):
     rows = [f"{i},{i * i % 17}" for i in range(400)]
     rows[50] = "x,1"
-    rows[390] = '"5,1'  # a quote that is never closed, in a block that is read while the first is parsed
+    # a quote that is never closed, in a block that is read while the first is parsed
+    rows[390] = '"5,1'
     (tmp_path / "a.csv").write_text("\n".join(["a,y", *rows]) + "\n")
     with pytest.raises(InputError, match="line 52: column 'a' has the value 'x'"):
         karat.coreset_files(open_source(tmp_path / "a.csv", block_bytes=1000, first_bytes=500), "y")
@@ -115,10 +135,15 @@ def test_rows_and_lines_of_pieces(drop, tmp_path):
 
 @pytest.mark.parametrize("labels", [["x", "0", "1"], ["0.5", "0", "1"]])
 def test_a_resumed_run_reads_labels_as_the_first_did(labels, tmp_path):
-    """The kind of a column is that of the first block: behind it labels may all look like whole numbers."""
+    """The kind of a column is that of the first block: behind it labels may all look like whole
+    numbers.
+    """
     rng = np.random.default_rng(0)
     names = [labels[0], *(labels[1 + i % 2] for i in range(1, 3000))]
-    lines = [f"{name},{a!r},{b!r}" for name, (a, b) in zip(names, rng.standard_normal((3000, 2)).tolist(), strict=True)]
+    lines = [
+        f"{name},{a!r},{b!r}"
+        for name, (a, b) in zip(names, rng.standard_normal((3000, 2)).tolist(), strict=True)
+    ]
     (tmp_path / "a.csv").write_text("\n".join(["g,a,y", *lines]) + "\n")
 
     class Stop(BaseException):
@@ -126,7 +151,9 @@ def test_a_resumed_run_reads_labels_as_the_first_did(labels, tmp_path):
 
     def run(checkpoint=None, progress=None):
         source = open_source(tmp_path / "a.csv", block_bytes=20_000)
-        return karat.coreset_files(source, "y", groups="g", batch_rows=500, checkpoint=checkpoint, progress=progress)
+        return karat.coreset_files(
+            source, "y", groups="g", batch_rows=500, checkpoint=checkpoint, progress=progress
+        )
 
     def stop(done, total):
         if done > 60_000:
@@ -176,7 +203,9 @@ def test_the_first_whole_number_that_doubles_lack_is_refused(value, tmp_path):
 
 def test_a_run_that_resumes_at_the_end_of_a_file_counts_the_next_from_its_first_row(tmp_path):
     for name, rows in (("a.csv", 50), ("b.csv", 70)):
-        (tmp_path / name).write_text("\n".join(["a,y", *(f"{i},{i % 3}" for i in range(rows))]) + "\n")
+        (tmp_path / name).write_text(
+            "\n".join(["a,y", *(f"{i},{i % 3}" for i in range(rows))]) + "\n"
+        )
     source = open_source([tmp_path / "a.csv", tmp_path / "b.csv"], block_bytes=100)
     chunks = list(source.chunks(["a", "y"], ["a", "y"], 30, ResumePoint(), strict=True))
     ends = [chunk.end for chunk in chunks if chunk.end is not None]
@@ -197,20 +226,27 @@ def written(path, names, lines):
 
 @pytest.mark.parametrize("block_bytes", [2**24, 800])
 @pytest.mark.parametrize(
-    ("label", "later"), [("true", "false"), ("2024-01-02", "2024-01-03"), ("10:00:00", "11:30:00"), ("7", "8")]
+    ("label", "later"),
+    [("true", "false"), ("2024-01-02", "2024-01-03"), ("10:00:00", "11:30:00"), ("7", "8")],
 )
 def test_labels_beside_a_number_that_is_none(label, later, block_bytes, tmp_path):
     """A piece in which a row is left out has the same labels as any other."""
     lines = [f"{label if i % 2 else later},{i},{i * i % 7}" for i in range(400)]
     lines[301] = f"{label},word,3"
     clean = [line for line in lines if "word" not in line]
-    paths = [written(tmp_path / name, "g,a,y", rows) for name, rows in (("a.csv", lines), ("b.csv", clean))]
+    paths = [
+        written(tmp_path / name, "g,a,y", rows)
+        for name, rows in (("a.csv", lines), ("b.csv", clean))
+    ]
     dirty, plain = (open_source(path, block_bytes=block_bytes) for path in paths)
     options = {"columns": ["a"], "groups": "g", "on_missing": "drop"}
     first, second = (karat.coreset_files(source, "y", **options) for source in (dirty, plain))
     assert sorted(map(str, set(first.groups))) == sorted(map(str, set(second.groups)))
     assert first.weights.sum() == pytest.approx(399, rel=1e-12)
-    levels = [karat.coreset_files(s, "y", one_hot=["g"], on_missing="drop").X.column_names for s in (dirty, plain)]
+    levels = [
+        karat.coreset_files(s, "y", one_hot=["g"], on_missing="drop").X.column_names
+        for s in (dirty, plain)
+    ]
     assert levels[0] == levels[1]
     assert karat.verify_files(first, dirty).ok
 
@@ -226,7 +262,9 @@ def test_true_and_false_beside_a_number_that_is_none_have_a_digest(tmp_path):
 def test_a_label_of_another_kind_is_refused(options, tmp_path):
     lines = [f"{'7' if i < 300 else 'seven'},{i},{i * i % 7}" for i in range(400)]
     source = open_source(written(tmp_path / "a.csv", "g,a,y", lines), block_bytes=800)
-    with pytest.raises(InputError, match=r"line 302: column 'g' has the value 'seven', which is not a whole number"):
+    with pytest.raises(
+        InputError, match=r"line 302: column 'g' has the value 'seven', which is not a whole number"
+    ):
         karat.coreset_files(source, "y", groups="g", **options)
 
 
@@ -252,26 +290,43 @@ def test_a_source_may_be_used_again_in_another_way(tmp_path):
 def test_levels_of_a_file_without_a_number_have_one_type(tmp_path):
     lines = [["01", "22222222"][i % 2] for i in range(300)] + ["k"] * 100 + ["01"] * 100
     source = open_source(written(tmp_path / "a.csv", "g", lines), block_bytes=900)
-    with pytest.raises(InputError, match=r"line 302: column 'g' has the value 'k', which is not a whole number"):
+    with pytest.raises(
+        InputError, match=r"line 302: column 'g' has the value 'k', which is not a whole number"
+    ):
         karat.coreset_files(source, problem=karat.problems.Moments(1), columns=["g"], one_hot=["g"])
     lines = [["18446744073709551617", "18446744073709551618"][i % 2] for i in range(300)]
     with pytest.raises(InputError, match="beyond 2"):
-        karat.coreset_files(written(tmp_path / "b.csv", "g", lines), problem=karat.problems.Moments(1), one_hot=["g"])
+        karat.coreset_files(
+            written(tmp_path / "b.csv", "g", lines),
+            problem=karat.problems.Moments(1),
+            one_hot=["g"],
+        )
 
 
 @pytest.mark.parametrize("resumed", [False, True])
 @pytest.mark.parametrize("kind", ["value", "missing", "ragged"])
 def test_lines_are_those_of_an_editor(kind, resumed, tmp_path):
-    """Empty lines, line breaks in values and broken lines before it count, also those before a resume point."""
+    """Empty lines, line breaks in values and broken lines before it count, also those before a
+    resume point.
+    """
     rows = [
-        f'{i},"two\nlines",{i % 5}' if i % 10 == 3 else f"{i},x,{i % 5}{chr(10) if i % 17 == 0 else ''}" for i in range(400)
+        (
+            f'{i},"two\nlines",{i % 5}'
+            if i % 10 == 3
+            else f"{i},x,{i % 5}{chr(10) if i % 17 == 0 else ''}"
+        )
+        for i in range(400)
     ]
     rows[320] = {"value": "bad,x,1", "missing": ",x,1", "ragged": "1,x"}[kind]
     path = written(tmp_path / "a.csv", "a,note,y", rows)
     number = path.read_text().split("\n").index(rows[320]) + 1
     source = open_source(path, block_bytes=1000)
     chunks, start = (
-        list(open_source(path, block_bytes=1000).chunks(["a"], ["a"], 1000, ResumePoint(), strict=False)),
+        list(
+            open_source(path, block_bytes=1000).chunks(
+                ["a"], ["a"], 1000, ResumePoint(), strict=False
+            )
+        ),
         ResumePoint(),
     )
     if resumed:

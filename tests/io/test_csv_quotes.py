@@ -20,7 +20,9 @@ LABELS = np.array(["plain", "two\nlines", 'a "quoted"\r\nword, and a comma', '\n
 
 
 def make_quoted(path, n=6000, broken=None):
-    """A CSV file with text of every kind in front of the numbers, written by Python's own module."""
+    """A CSV file with text of every kind in front of the numbers, written by Python's own
+    module.
+    """
     table = make(n)
     labels = LABELS[np.random.default_rng(1).integers(0, 4, n)]
     numbers = np.column_stack([*arrays(table)]).tolist()
@@ -53,7 +55,9 @@ def test_a_bad_value_is_found_in_its_line(block_bytes, tmp_path):
     lines = (tmp_path / "a.csv").read_text().split("\n")
     (line,) = [i + 1 for i, text in enumerate(lines) if "x7" in text]
     with pytest.raises(karat.InputError, match=rf"line {line:,}: column 'b' has the value 'x7'"):
-        karat.coreset_files(open_source(tmp_path / "a.csv", block_bytes=block_bytes), "y", columns=COLUMNS)
+        karat.coreset_files(
+            open_source(tmp_path / "a.csv", block_bytes=block_bytes), "y", columns=COLUMNS
+        )
 
 
 def test_resumes_between_values_with_line_breaks(tmp_path):
@@ -76,12 +80,16 @@ def test_resumes_between_values_with_line_breaks(tmp_path):
 
 def test_files_without_quotes_are_parsed_as_before(tmp_path, monkeypatch):
     table = make(3000)
-    pacsv.write_csv(table.select([*COLUMNS, "y"]), tmp_path / "a.csv", pacsv.WriteOptions(quoting_style="none"))
+    pacsv.write_csv(
+        table.select([*COLUMNS, "y"]), tmp_path / "a.csv", pacsv.WriteOptions(quoting_style="none")
+    )
     head, _, body = (tmp_path / "a.csv").read_bytes().partition(b"\n")
     (tmp_path / "a.csv").write_bytes(head.replace(b'"', b"") + b"\n" + body)
     seen = []
     real = pacsv.ParseOptions
-    monkeypatch.setattr("karat.io.csv.pacsv.ParseOptions", lambda **kw: seen.append(kw) or real(**kw))
+    monkeypatch.setattr(
+        "karat.io.csv.pacsv.ParseOptions", lambda **kw: seen.append(kw) or real(**kw)
+    )
     assert karat.coreset_files(tmp_path / "a.csv", "y").verify(*arrays(table)).ok
     assert not any(options["newlines_in_values"] for options in seen)
 
@@ -90,7 +98,10 @@ values = st.text(alphabet='ab,"\n', max_size=6)
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.lists(values, min_size=2, max_size=3), min_size=1, max_size=6), st.sampled_from(["\n", "\r\n"]))
+@given(
+    st.lists(st.lists(values, min_size=2, max_size=3), min_size=1, max_size=6),
+    st.sampled_from(["\n", "\r\n"]),
+)
 def test_every_row_ends_where_the_csv_module_says(rows, end):
     text = io.StringIO()
     csv.writer(text, lineterminator=end).writerows(rows)
@@ -98,14 +109,18 @@ def test_every_row_ends_where_the_csv_module_says(rows, end):
     ends, inner = line_ends(data, ",")
     assert len(ends) + len(inner) == data.count(b"\n")
     starts = [0, *(ends + 1)]
-    found = [next(csv.reader(io.StringIO(data[a : b + 1].decode(), newline=""))) for a, b in zip(starts, ends, strict=False)]
+    found = [
+        next(csv.reader(io.StringIO(data[a : b + 1].decode(), newline="")))
+        for a, b in zip(starts, ends, strict=False)
+    ]
     assert found == rows
 
 
 @pytest.mark.parametrize(
     ("data", "ends", "inner"),
     [
-        (b'1,5" pipe\n2,"a\nb"\n', [9, 17], [14]),  # a quote inside a value without quotes opens nothing
+        # a quote inside a value without quotes opens nothing
+        (b'1,5" pipe\n2,"a\nb"\n', [9, 17], [14]),
         (b'"a"b\n"c\n"\n', [4, 9], [7]),
         (b'"a\nb', [], [2]),
         (b"", [], []),

@@ -1,4 +1,6 @@
-"""Rows of databases and Arrow streams: exact, in batches, as often as there are passes; the oracle is a plain sum."""
+"""Rows of databases and Arrow streams: exact, in batches, as often as there are passes; the oracle
+is a plain sum.
+"""
 
 import pyarrow as pa
 import pytest
@@ -63,7 +65,12 @@ def test_a_relation_is_read_again(shop, rows):
 
 def test_files_by_a_query_without_a_database(rows, tmp_path):
     pa.parquet.write_table(rows, tmp_path / "rows.parquet")
-    exact(karat.coreset_files(karat.io.query(f"SELECT * FROM '{tmp_path}/rows.parquet'"), "y", columns=COLUMNS), rows)
+    exact(
+        karat.coreset_files(
+            karat.io.query(f"SELECT * FROM '{tmp_path}/rows.parquet'"), "y", columns=COLUMNS
+        ),
+        rows,
+    )
 
 
 def test_the_rows_come_in_batches(shop):
@@ -139,7 +146,12 @@ def test_what_is_no_query_is_refused(shop, tmp_path):
         karat.io.query("SELECT * FROM prices", shop)
     with pytest.raises(InputError, match="must be one SELECT"):
         karat.io.query("DROP TABLE sales", shop)
-    for other in ("SET threads TO 1", "CREATE TABLE one AS SELECT 1", "SELECT 1; SELECT 2", "-- nothing"):
+    for other in (
+        "SET threads TO 1",
+        "CREATE TABLE one AS SELECT 1",
+        "SELECT 1; SELECT 2",
+        "-- nothing",
+    ):
         with pytest.raises(InputError, match=r"must be one SELECT|DuckDB refuses"):
             karat.io.query(other)
     with pytest.raises(InputError, match="text of a query"):
@@ -147,13 +159,18 @@ def test_what_is_no_query_is_refused(shop, tmp_path):
     (tmp_path / "text.duckdb").write_text("no database")
     with pytest.raises(InputError, match="DuckDB refuses"):
         karat.io.query(SELECT, tmp_path / "text.duckdb")
-    with duckdb.connect(str(shop), read_only=True) as connection, pytest.raises(InputError, match=r"connection\.sql"):
+    with (
+        duckdb.connect(str(shop), read_only=True) as connection,
+        pytest.raises(InputError, match=r"connection\.sql"),
+    ):
         karat.coreset_files(connection, "y")
     with pytest.raises(InputError, match="two columns named 'a'"):
         karat.coreset_files(pa.table([[1.0], [2.0]], names=["a", "a"]))
 
 
 def test_a_query_that_fails_midway(shop):
-    wrong = SELECT.replace("a, b", "CASE WHEN id = 1015000 THEN error('late') ELSE a END AS a, b").replace(" ORDER BY id", "")
+    wrong = SELECT.replace(
+        "a, b", "CASE WHEN id = 1015000 THEN error('late') ELSE a END AS a, b"
+    ).replace(" ORDER BY id", "")
     with pytest.raises(InputError, match=r"cannot be read|refuses"):
         karat.coreset_files(karat.io.query(wrong, shop, rows=2048), "y")

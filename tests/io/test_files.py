@@ -1,4 +1,6 @@
-"""Files of every kind give the coreset of the rows in them, and what is wrong with them is a sentence with its place."""
+"""Files of every kind give the coreset of the rows in them, and what is wrong with them is a
+sentence with its place.
+"""
 
 from __future__ import annotations
 
@@ -75,15 +77,23 @@ def test_a_folder_weights_groups_and_keys(folder, table):
 
 def test_folder_names_are_columns(table, tmp_path):
     pq.write_to_dataset(table, tmp_path / "parts", partition_cols=["g"])
-    order = pa.concat_tables([table.filter(pa.compute.equal(table["g"], g)) for g in ("north", "south", "west")])
-    check(build(tmp_path / "parts", groups="g"), order, groups=order["g"].to_numpy(zero_copy_only=False).astype(str))
+    order = pa.concat_tables(
+        [table.filter(pa.compute.equal(table["g"], g)) for g in ("north", "south", "west")]
+    )
+    check(
+        build(tmp_path / "parts", groups="g"),
+        order,
+        groups=order["g"].to_numpy(zero_copy_only=False).astype(str),
+    )
 
 
 def test_streams(folder, table):
     check(build(table.to_reader(2500)), table)
     check(build(table), table)
     duckdb.sql("SET threads TO 1")
-    relation = duckdb.sql(f"SELECT * FROM read_parquet('{folder}/*.parquet') WHERE id < {10**6 + 9000} ORDER BY id")
+    relation = duckdb.sql(
+        f"SELECT * FROM read_parquet('{folder}/*.parquet') WHERE id < {10**6 + 9000} ORDER BY id"
+    )
     check(build(relation), table.slice(0, 9000))
     with pytest.raises(karat.InputError, match="Only a run over files can be resumed"):
         build(table.to_reader(), checkpoint="x.npz")
@@ -107,9 +117,13 @@ def test_many_targets_and_defaults(folder, table):
 
 def test_categories_through_a_pipeline(folder, table):
     frame = table.to_pandas()
-    pipeline = make_column_transformer((OneHotEncoder(sparse_output=False), ["g"]), remainder="passthrough")
+    pipeline = make_column_transformer(
+        (OneHotEncoder(sparse_output=False), ["g"]), remainder="passthrough"
+    )
     Z = pipeline.fit_transform(frame[["a", "b", "g"]])
-    core = karat.coreset_files(folder, "y", columns=["a", "b", "g"], pipeline=pipeline, batch_rows=5000)
+    core = karat.coreset_files(
+        folder, "y", columns=["a", "b", "g"], pipeline=pipeline, batch_rows=5000
+    )
     assert core.verify(Z, table["y"].to_numpy()).ok
     assert core.X.column_names == list(pipeline.get_feature_names_out())
     with pytest.raises(karat.InputError, match=r"'g' has type .*pipeline"):
@@ -133,7 +147,10 @@ def with_nulls(table, rows, column="b"):
 def test_missing_values_are_named_or_counted(table, tmp_path):
     rows = [6000 + 2345, 6000 + 2346, 29_999]
     folder = write(with_nulls(table, rows), tmp_path / "holes")
-    with pytest.raises(karat.InputError, match=r"part-001\.parquet, row group 2, row 2,345: column 'b' has no value.*drop"):
+    with pytest.raises(
+        karat.InputError,
+        match=r"part-001\.parquet, row group 2, row 2,345: column 'b' has no value.*drop",
+    ):
         build(folder)
     core = build(folder, on_missing="drop")
     assert any("3 rows with missing values" in note for note in core.certificate.notes)
@@ -146,7 +163,9 @@ def test_infinity_is_never_dropped(table, tmp_path):
     values = table["c"].to_numpy().copy()
     values[123] = np.inf
     folder = write(table.set_column(2, "c", pa.array(values)), tmp_path / "data")
-    with pytest.raises(karat.InputError, match=r"part-000\.parquet, row group 0, row 123: column 'c' is infinite"):
+    with pytest.raises(
+        karat.InputError, match=r"part-000\.parquet, row group 0, row 123: column 'c' is infinite"
+    ):
         build(folder, on_missing="drop")
 
 
@@ -172,10 +191,15 @@ def test_a_missing_column_and_a_type_that_changes(folder, table):
     path = folder / "part-002.parquet"
     part = pq.read_table(path)
     pq.write_table(part.drop_columns(["c"]), path)
-    with pytest.raises(karat.InputError, match=r"part-002\.parquet has no column 'c'; .*part-000\.parquet has it"):
+    with pytest.raises(
+        karat.InputError, match=r"part-002\.parquet has no column 'c'; .*part-000\.parquet has it"
+    ):
         build(folder)
     pq.write_table(part.set_column(2, "c", part["c"].cast(pa.string())), path)
-    with pytest.raises(karat.InputError, match=r"'c' is double in .*part-000\.parquet but string in .*part-002\.parquet"):
+    with pytest.raises(
+        karat.InputError,
+        match=r"'c' is double in .*part-000\.parquet but string in .*part-002\.parquet",
+    ):
         build(folder)
     pq.write_table(part, path)
     check(build(folder), table)
@@ -201,19 +225,26 @@ def test_broken_lines(suffix, table, tmp_path):
     lines[7001] = "x" + lines[7001]
     path.unlink()
     path = tmp_path / f"one{suffix}"
-    path.write_bytes("".join(lines).encode() if suffix == ".csv" else gzip.compress("".join(lines).encode()))
+    path.write_bytes(
+        "".join(lines).encode() if suffix == ".csv" else gzip.compress("".join(lines).encode())
+    )
     with pytest.raises(karat.InputError, match="line 5,002: 2 values where the header has 8"):
         build(open_source(path, block_bytes=2**17))
-    with pytest.raises(karat.InputError, match="line 7,002: column 'a'"):  # in one block, values are converted first
+    # in one block, values are converted first
+    with pytest.raises(karat.InputError, match="line 7,002: column 'a'"):
         build(path)
     core = build(path, on_missing="drop")
-    assert any("1 rows with missing values and 1 broken rows" in note for note in core.certificate.notes)
+    assert any(
+        "1 rows with missing values and 1 broken rows" in note for note in core.certificate.notes
+    )
     rest = pa.concat_tables([table.slice(0, 5000), table.slice(5001)])
     kept = np.ones(len(rest))
     kept[6999] = 0
     check(core, rest, weights=kept)
     lines[5001] = lines[5000]
-    path.write_bytes("".join(lines).encode() if suffix == ".csv" else gzip.compress("".join(lines).encode()))
+    path.write_bytes(
+        "".join(lines).encode() if suffix == ".csv" else gzip.compress("".join(lines).encode())
+    )
     with pytest.raises(karat.InputError, match="line 7,002: column 'a' has the value 'x"):
         build(path)
 
@@ -242,7 +273,10 @@ def test_other_refusals(folder, tmp_path):
         (lambda: build(folder, memory=10**7, batch_rows=10**6), "do not fit"),
         (lambda: karat.coreset_files(folder, problem=P.LeastSquares()), "needs a target"),
         (lambda: build(folder, pipeline=3), "pipeline"),
-        (lambda: build([folder / "part-000.parquet", write_csv(make(50), tmp_path / "x.csv")]), "mixes"),
+        (
+            lambda: build([folder / "part-000.parquet", write_csv(make(50), tmp_path / "x.csv")]),
+            "mixes",
+        ),
     ]:
         with pytest.raises(karat.InputError, match=words):
             call()
@@ -267,6 +301,9 @@ def test_the_memory_cap_is_honoured(tmp_path):
     )
     cap = 60 * 10**6
     done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path / "one.parquet"), str(cap)], check=True, capture_output=True, text=True
+        [sys.executable, "-c", script, str(tmp_path / "one.parquet"), str(cap)],
+        check=True,
+        capture_output=True,
+        text=True,
     )
     assert int(done.stdout) < cap

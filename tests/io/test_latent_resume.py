@@ -29,7 +29,11 @@ def run(case, source, checkpoint=None, after=None, seen=None, **options):
         if len(seen) == after:
             raise Stop
 
-    options = {"problem": case.problem(), "sample_weight": "w", "key": "id", "batch_rows": case.n // 7} | case.roles | options
+    options = (
+        {"problem": case.problem(), "sample_weight": "w", "key": "id", "batch_rows": case.n // 7}
+        | case.roles
+        | options
+    )
     return karat.coreset_files(source, checkpoint=checkpoint, progress=stop, **options)
 
 
@@ -47,7 +51,8 @@ def test_every_place_leads_to_the_same_end(tag, tmp_path):
     seen = []
     whole = run(case, folder, seen=seen)
     some = len(seen) // 4
-    for after in (some, some // 2, 2 * some):  # one run is killed twice in the first pass, and then in the second
+    # one run is killed twice in the first pass, and then in the second
+    for after in (some, some // 2, 2 * some):
         with pytest.raises(Stop):
             run(case, folder, path, after)
     assert read_archive(path, "")[0]["pass"] == 2

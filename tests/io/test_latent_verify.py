@@ -24,15 +24,21 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*were left out")
 def test_proven_and_refuted(tag, keep, tmp_path):
     case = case_of(tag)
     folder = case.write(tmp_path / "data")
-    core = karat.coreset_files(folder, problem=case.problem(keep), sample_weight="w", key="id", **case.roles)
+    core = karat.coreset_files(
+        folder, problem=case.problem(keep), sample_weight="w", key="id", **case.roles
+    )
     found = karat.verify_files(core)
     assert found.ok, str(found)
     assert (found.data, found.moved) == ("identical", ())
     assert found.certificate.passes == 2
     in_memory = core.verify(case.X, sample_weight=case.weights, **case.lengths)
     assert found.certificate.loss_error <= 10 * max(in_memory.loss_error, 1e-14)
-    assert [n for n in found.certificate.notes if "left out" in n] == [n for n in in_memory.notes if "left out" in n]
-    wrong = karat.verify_files(replace(core, weights=core.weights * np.linspace(0.9, 1.1, len(core))))
+    assert [n for n in found.certificate.notes if "left out" in n] == [
+        n for n in in_memory.notes if "left out" in n
+    ]
+    wrong = karat.verify_files(
+        replace(core, weights=core.weights * np.linspace(0.9, 1.1, len(core)))
+    )
     assert not wrong.ok
     assert wrong.data == "identical"
 
@@ -67,7 +73,9 @@ def peak(path, core):
     seen = []
     before = pa.total_allocated_bytes()
     tracemalloc.start()
-    found = karat.verify_files(core, path, memory=20_000_000, progress=lambda *_: seen.append(pa.total_allocated_bytes()))
+    found = karat.verify_files(
+        core, path, memory=20_000_000, progress=lambda *_: seen.append(pa.total_allocated_bytes())
+    )
     traced = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert found.ok

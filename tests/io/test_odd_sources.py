@@ -1,4 +1,5 @@
-"""Odd sources: each is read exactly, or refused with a message; no row counts twice and none is lost.
+"""Odd sources: each is read exactly, or refused with a message; no row counts twice and none is
+lost.
 
 The oracle is a plain sum over the rows that a source is meant to have.
 """
@@ -33,7 +34,9 @@ TABLE = pa.Table.from_pandas(FRAME, preserve_index=False)
 def exact(core, frame, columns=("a", "b"), target="y"):
     """The coreset has the second moments of the rows of a frame."""
     D = np.column_stack([np.ones(len(frame)), *(frame[c] for c in (*columns, target))])
-    K = np.column_stack([np.ones(len(core)), *(np.asarray(core.X[c]) for c in columns), np.asarray(core.y)])
+    K = np.column_stack(
+        [np.ones(len(core)), *(np.asarray(core.X[c]) for c in columns), np.asarray(core.y)]
+    )
     assert core.X.column_names == list(columns)
     np.testing.assert_allclose((K.T * core.weights) @ K, D.T @ D, rtol=1e-9, atol=1e-8)
     assert core.certificate.ok
@@ -101,22 +104,31 @@ def test_datasets_are_scanned(folder):
     exact(core, FRAME[FRAME.a > 0])
     assert core.n_rows == (FRAME.a > 0).sum()
     assert karat.verify_files(core, some).ok
-    assert karat.coreset_files(dataset.scanner(filter=pc.field("b") > 0), "y").n_rows == (FRAME.b > 0).sum()
+    assert (
+        karat.coreset_files(dataset.scanner(filter=pc.field("b") > 0), "y").n_rows
+        == (FRAME.b > 0).sum()
+    )
 
 
 def test_datasets_keep_partitioning_and_file_system(tmp_path):
     for year in (2023, 2024):
         (tmp_path / "x" / str(year)).mkdir(parents=True)
-        pq.write_table(TABLE.slice(300 * (year - 2023), 300), tmp_path / "x" / str(year) / "p.parquet")
+        pq.write_table(
+            TABLE.slice(300 * (year - 2023), 300), tmp_path / "x" / str(year) / "p.parquet"
+        )
     partitioning = pads.partitioning(pa.schema([("year", pa.int32())]))
     dataset = pads.dataset(
-        "x", filesystem=pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem()), partitioning=partitioning
+        "x",
+        filesystem=pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem()),
+        partitioning=partitioning,
     )
     frame = FRAME.assign(year=[2023] * 300 + [2024] * 300)
     exact(karat.coreset_files(dataset, "y"), frame, ("a", "b", "year"))
     text = pads.dataset(pa.table({"a": [1.0, 2, 3], "y": [3.0, 4, 9]}))
     assert karat.coreset_files(text, "y").n_rows == 3
-    mixture = karat.coreset_files(pads.dataset(TABLE), columns=["a", "b"], problem=P.GaussianMixture(2))
+    mixture = karat.coreset_files(
+        pads.dataset(TABLE), columns=["a", "b"], problem=P.GaussianMixture(2)
+    )
     assert mixture.certificate.ok
 
 
@@ -155,7 +167,9 @@ def test_an_unclosed_quote(on_missing, closing, tmp_path):
     if closing:
         rows[closing] = '"' + rows[closing].replace(",", '",', 1)
     with pytest.raises(InputError, match="line 51: a quote opens a value and is not closed"):
-        karat.coreset_files(write(tmp_path / "d.csv", rows), "y", columns=["a", "b"], on_missing=on_missing)
+        karat.coreset_files(
+            write(tmp_path / "d.csv", rows), "y", columns=["a", "b"], on_missing=on_missing
+        )
 
 
 def test_quotes_that_hold_a_broken_row_together(tmp_path):
@@ -163,7 +177,9 @@ def test_quotes_that_hold_a_broken_row_together(tmp_path):
     rows[50] = 'x,"1,2,3'
     rows[90] = '7,",8,9,10'
     with pytest.raises(InputError, match="41 lines"):
-        karat.coreset_files(write(tmp_path / "d.csv", rows), "y", columns=["a", "b"], on_missing="drop")
+        karat.coreset_files(
+            write(tmp_path / "d.csv", rows), "y", columns=["a", "b"], on_missing="drop"
+        )
 
 
 TEXTS = [
@@ -248,9 +264,13 @@ def test_the_line_of_a_bad_value(tmp_path):
 
 def test_decimals_are_the_nearest_doubles(tmp_path):
     texts = [f"{RNG.integers(-(10**12), 10**12)}.{RNG.integers(10**6):06d}" for _ in range(N)]
-    table = TABLE.set_column(0, "a", pa.array([decimal.Decimal(t) for t in texts], pa.decimal128(25, 6)))
+    table = TABLE.set_column(
+        0, "a", pa.array([decimal.Decimal(t) for t in texts], pa.decimal128(25, 6))
+    )
     pq.write_table(table, tmp_path / "d.parquet")
-    pacsv.write_csv(TABLE.set_column(0, "a", pa.array([float(t) for t in texts])), tmp_path / "d.csv")
+    pacsv.write_csv(
+        TABLE.set_column(0, "a", pa.array([float(t) for t in texts])), tmp_path / "d.csv"
+    )
     one, other = (karat.coreset_files(tmp_path / f"d.{kind}", "y") for kind in ("parquet", "csv"))
     assert one.provenance["content"]["sums"] == other.provenance["content"]["sums"]
     assert set(np.asarray(one.X["a"]).tolist()) <= {float(t) for t in texts}
@@ -285,7 +305,11 @@ def test_names_that_pyarrow_reserves(kind, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "keys", [[f"k\xe9{i}".encode("latin-1") for i in range(N)], [bytes([i % 256, i // 256]) for i in range(N)]]
+    "keys",
+    [
+        [f"k\xe9{i}".encode("latin-1") for i in range(N)],
+        [bytes([i % 256, i // 256]) for i in range(N)],
+    ],
 )
 def test_keys_that_are_not_text(keys, tmp_path):
     table = TABLE.append_column("k", pa.array(keys, pa.binary()))
@@ -314,9 +338,13 @@ WRONG = {
     "memory in words": lambda f: karat.coreset_files(f, "y", memory="1GB"),
     "a missing folder": lambda f: karat.coreset_files(f, "y", checkpoint=f / "none" / "c.npz"),
     "another digest": lambda f: karat.coreset_files(f, "y", digest="md5"),
-    "two file systems": lambda f: karat.coreset_files([f / "p0.parquet", "memory://x.parquet"], "y"),
+    "two file systems": lambda f: karat.coreset_files(
+        [f / "p0.parquet", "memory://x.parquet"], "y"
+    ),
     "NUL in a coreset": lambda f: karat.load("a\0b.npz"),
-    "a checkpoint of a dataset": lambda f: karat.coreset_files(pads.dataset(f), "y", checkpoint=f / "c.npz"),
+    "a checkpoint of a dataset": lambda f: karat.coreset_files(
+        pads.dataset(f), "y", checkpoint=f / "c.npz"
+    ),
 }
 
 
@@ -354,7 +382,9 @@ def stopped(after):
 
 
 def run(folder, path, stop=None, **options):
-    return karat.coreset_files(folder, "y", checkpoint=path, batch_rows=100, progress=stop, **options)
+    return karat.coreset_files(
+        folder, "y", checkpoint=path, batch_rows=100, progress=stop, **options
+    )
 
 
 def test_a_checkpoint_knows_its_pipeline(folder, tmp_path):
@@ -373,7 +403,9 @@ def test_a_checkpoint_knows_its_pipeline(folder, tmp_path):
 
 def test_a_checkpoint_knows_its_function(folder, tmp_path):
     path = tmp_path / "c.npz"
-    sine, cosine = (P.Kernel(lambda X, y, f=f: np.column_stack([f(X), y])) for f in (np.sin, np.cos))
+    sine, cosine = (
+        P.Kernel(lambda X, y, f=f: np.column_stack([f(X), y])) for f in (np.sin, np.cos)
+    )
     with pytest.raises(Stop):
         run(folder, path, stopped(3), problem=sine)
     with pytest.raises(InputError, match="function"):
@@ -404,7 +436,9 @@ def test_a_source_that_changes_between_passes():
 
     for content in (True, False):
         with pytest.raises(InputError, match="other rows in the second pass"):
-            karat.coreset_files(Fickle(), columns=["a", "b"], problem=P.GaussianMixture(2), content=content)
+            karat.coreset_files(
+                Fickle(), columns=["a", "b"], problem=P.GaussianMixture(2), content=content
+            )
 
 
 # Digests, counts, absorbed rows, names of columns
@@ -417,7 +451,10 @@ def test_a_digest_of_values_not_of_files(folder, tmp_path):
     assert one.provenance["digest"] == other.provenance["digest"]
     with pytest.raises(Stop):
         run(folder, tmp_path / "c.npz", stopped(3), digest="sha256")
-    assert run(folder, tmp_path / "c.npz", digest="sha256").provenance["digest"] == one.provenance["digest"]
+    assert (
+        run(folder, tmp_path / "c.npz", digest="sha256").provenance["digest"]
+        == one.provenance["digest"]
+    )
     assert karat.verify_files(one, folder).ok
     forged = one.provenance["digest"] | {"value": "0" * 64}
     from dataclasses import replace
@@ -464,7 +501,10 @@ def test_names_of_columns_come_back(columns, suffix, tmp_path):
 
 def test_threads_may_read_one_source(folder):
     found = []
-    threads = [threading.Thread(target=lambda: found.append(karat.coreset_files(folder, "y"))) for _ in range(3)]
+    threads = [
+        threading.Thread(target=lambda: found.append(karat.coreset_files(folder, "y")))
+        for _ in range(3)
+    ]
     [t.start() for t in threads]
     [t.join() for t in threads]
     assert len({core.weights.tobytes() for core in found}) == 1

@@ -20,7 +20,9 @@ opens, read = Counter(), Counter()
 
 
 class CountingFileSystem(LocalFileSystem):
-    """Local files under counted://, which say how often they were opened and how many bytes were read of them."""
+    """Local files under counted://, which say how often they were opened and how many bytes were
+    read of them.
+    """
 
     protocol = "counted"
 
@@ -60,7 +62,10 @@ def data(tmp_path_factory):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((ROWS, 4))
     groups = np.array(["n", "s"])[rng.integers(2, size=ROWS)]
-    table = pa.table({f"x{i}": X[:, i] for i in range(4)} | {"y": X.sum(axis=1) + rng.standard_normal(ROWS), "g": groups})
+    table = pa.table(
+        {f"x{i}": X[:, i] for i in range(4)}
+        | {"y": X.sum(axis=1) + rng.standard_normal(ROWS), "g": groups}
+    )
     pacsv.write_csv(table.drop(["g"]), home / "data.csv")
     pq.write_table(table, home / "data.parquet", row_group_size=9000)
     return home
@@ -73,7 +78,12 @@ def times(path):
 
 def test_build_sniffs_a_csv_file_once_and_reads_it_once(data, tmp_path):
     path = data / "data.csv"
-    assert run_command(["build", f"counted://{path}", "--target", "y", "-o", str(tmp_path / "core.npz")]) == 0
+    assert (
+        run_command(
+            ["build", f"counted://{path}", "--target", "y", "-o", str(tmp_path / "core.npz")]
+        )
+        == 0
+    )
     assert opens[str(path)] == 2  # to tell numbers from text, and to read the rows
     first = 2**20 / path.stat().st_size
     assert times(path) <= 1.01 + first
@@ -85,9 +95,25 @@ def test_build_sniffs_a_csv_file_once_and_reads_it_once(data, tmp_path):
 def test_verify_and_report_read_the_data_once(command, options, data, tmp_path, capsys):
     path = data / "data.parquet"
     ignored = [] if options else ["--drop-columns", "g"]
-    assert run_command(["build", str(path), "--target", "y", *options, *ignored, "-o", str(tmp_path / "core.npz")]) == 0
+    assert (
+        run_command(
+            [
+                "build",
+                str(path),
+                "--target",
+                "y",
+                *options,
+                *ignored,
+                "-o",
+                str(tmp_path / "core.npz"),
+            ]
+        )
+        == 0
+    )
     page = ["-o", str(tmp_path / "r.html")]
-    arguments = [f"counted://{path}"] if command == "verify" else ["--data", f"counted://{path}", *page]
+    arguments = (
+        [f"counted://{path}"] if command == "verify" else ["--data", f"counted://{path}", *page]
+    )
     assert run_command([command, str(tmp_path / "core.npz"), *arguments, "--json"]) == 0
     assert '"ok": true' in capsys.readouterr().out
     assert 0.5 < times(path) < 1.3  # and the footer, twice
@@ -103,7 +129,9 @@ def test_a_csv_report_opens_the_file_twice(data, tmp_path):
 
 def test_a_latent_problem_takes_two_passes(data, tmp_path):
     path = data / "data.csv"
-    core = karat.coreset_files(f"counted://{path}", problem=karat.problems.GaussianMixture(1), columns=["x0", "x1", "x2"])
+    core = karat.coreset_files(
+        f"counted://{path}", problem=karat.problems.GaussianMixture(1), columns=["x0", "x1", "x2"]
+    )
     assert opens[str(path)] == 3  # one to tell numbers from text
     opens.clear()
     assert karat.verify_files(core).ok

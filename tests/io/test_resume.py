@@ -1,4 +1,6 @@
-"""Killed at any moment, a run resumes and ends with the same coreset; nothing is ever half-written."""
+"""Killed at any moment, a run resumes and ends with the same coreset; nothing is ever
+half-written.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ source, checkpoint, output, pause = sys.argv[1:]
 karat.coreset_files
 print("ready", flush=True)
 core = karat.coreset_files(
-    source, "y", columns=["a", "b", "c", "d"], groups="g", key="id", batch_rows=2000, checkpoint=checkpoint,
-    progress=lambda done, total: time.sleep(float(pause)),
+    source, "y", columns=["a", "b", "c", "d"], groups="g", key="id", batch_rows=2000,
+    checkpoint=checkpoint, progress=lambda done, total: time.sleep(float(pause)),
 )
 core.save(output)
 """
@@ -36,7 +38,9 @@ core.save(output)
 def start(source, checkpoint, output, pause):
     command = [sys.executable, "-c", SCRIPT, str(source), str(checkpoint), str(output), str(pause)]
     env = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
-    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def interrupted(folder, checkpoint, after):
@@ -57,7 +61,9 @@ def interrupted(folder, checkpoint, after):
 
 
 def run(folder, checkpoint=None, **kwargs):
-    return karat.coreset_files(folder, "y", columns=COLUMNS, checkpoint=checkpoint, **{"batch_rows": 2000} | kwargs)
+    return karat.coreset_files(
+        folder, "y", columns=COLUMNS, checkpoint=checkpoint, **{"batch_rows": 2000} | kwargs
+    )
 
 
 @pytest.mark.parametrize("after", [1, 3, 4, 17, 29])
@@ -122,7 +128,12 @@ def test_a_file_that_changes_while_it_is_read(folder):
 
 def test_the_checkpoint_of_another_call(folder, tmp_path):
     interrupted(folder, tmp_path / "c.npz", 7)
-    for other in ({"problem": P.Ridge(3.0)}, {"batch_rows": 3000}, {"random_state": 1}, {"sample_weight": "w"}):
+    for other in (
+        {"problem": P.Ridge(3.0)},
+        {"batch_rows": 3000},
+        {"random_state": 1},
+        {"sample_weight": "w"},
+    ):
         with pytest.raises(karat.InputError, match=r"another call|was saved for"):
             run(folder, tmp_path / "c.npz", **other)
 
@@ -139,7 +150,8 @@ def test_two_processes_on_one_checkpoint(folder, tmp_path):
     finally:
         first.kill()
         first.communicate()
-    assert run(folder, tmp_path / "c.npz", groups="g", key="id").certificate.ok  # the lock went with the process
+    # the lock went with the process
+    assert run(folder, tmp_path / "c.npz", groups="g", key="id").certificate.ok
 
 
 def test_two_processes_writing_one_output(tmp_path):
@@ -151,7 +163,9 @@ for _ in range(40):
     core.save(sys.argv[1])
 """
     path = tmp_path / "core.npz"
-    writers = [subprocess.Popen([sys.executable, "-c", script, str(path), str(seed)]) for seed in (1, 2)]
+    writers = [
+        subprocess.Popen([sys.executable, "-c", script, str(path), str(seed)]) for seed in (1, 2)
+    ]
     reads = 0
     while any(w.poll() is None for w in writers):
         if path.exists():

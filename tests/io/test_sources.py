@@ -16,9 +16,9 @@ from karat import InputError
 from karat.io.find import open_source
 
 FILES = [
-    "a.parquet", "b.parquet", "part-1.parquet", "part-10.parquet", "part-2.parquet", "year=2023/part-1.parquet",
-    "year=2024/part-1.parquet",
-    "year=2024/deep/er/part-3.parquet", ".hidden/part-1.parquet", "year=2024/.part-9.parquet", "[x].parquet",
+    "a.parquet", "b.parquet", "part-1.parquet", "part-10.parquet", "part-2.parquet",
+    "year=2023/part-1.parquet", "year=2024/part-1.parquet", "year=2024/deep/er/part-3.parquet",
+    ".hidden/part-1.parquet", "year=2024/.part-9.parquet", "[x].parquet",
 ]  # fmt: skip
 
 
@@ -32,14 +32,30 @@ def home(tmp_path_factory):
     return home
 
 
-PATTERNS = ["*.parquet", "part-*.parquet", "part-?.parquet", "part-[12].parquet", "*/*.parquet", "year=*/part-1.parquet",
-            "**/part-*.parquet", "**/*.parquet", "year=2024/**/*.parquet", "**/deep/*/*.parquet",
-            ".hidden/*", "*", "[[]x].parquet"]  # fmt: skip
+PATTERNS = [
+    "*.parquet",
+    "part-*.parquet",
+    "part-?.parquet",
+    "part-[12].parquet",
+    "*/*.parquet",
+    "year=*/part-1.parquet",
+    "**/part-*.parquet",
+    "**/*.parquet",
+    "year=2024/**/*.parquet",
+    "**/deep/*/*.parquet",
+    ".hidden/*",
+    "*",
+    "[[]x].parquet",
+]
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_patterns_match_what_glob_matches(pattern, home):
-    expected = sorted(f for f in glob.glob(str(home / pattern), recursive=True) if f.endswith(".parquet") and os.path.isfile(f))
+    expected = sorted(
+        f
+        for f in glob.glob(str(home / pattern), recursive=True)
+        if f.endswith(".parquet") and os.path.isfile(f)
+    )
     assert list(open_source(str(home / pattern)).names) == expected
     assert expected
 

@@ -1,4 +1,6 @@
-"""Data read again: identical, reordered or changed; and the coreset proven or refuted, against oracles on the full data."""
+"""Data read again: identical, reordered or changed; and the coreset proven or refuted, against
+oracles on the full data.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def core(folder):
 def set_value(table, row, column, value):
     values = table[column].to_pylist()
     values[row] = value
-    return table.set_column(table.column_names.index(column), column, pa.array(values, table.schema.field(column).type))
+    return table.set_column(
+        table.column_names.index(column), column, pa.array(values, table.schema.field(column).type)
+    )
 
 
 @pytest.mark.parametrize(
@@ -81,7 +85,9 @@ def test_the_error_is_that_of_the_full_data(table, folder):
 
 
 def test_reordered_across_files(core, table, tmp_path):
-    shuffled = write(table.take(np.random.default_rng(0).permutation(N)), tmp_path / "other", files=3)
+    shuffled = write(
+        table.take(np.random.default_rng(0).permutation(N)), tmp_path / "other", files=3
+    )
     found = karat.verify_files(core, shuffled)
     assert found.ok
     assert found.data == "reordered"
@@ -99,8 +105,12 @@ def test_the_same_values_in_csv(core, table, tmp_path):
 def test_a_changed_value_in_any_column(column, core, table, tmp_path):
     row = next(i for i in range(N) if i not in core.indices and table["w"][i].as_py() > 0)
     value = table[column][row].as_py()
-    other = {"g": "north" if value == "south" else "south", "id": -5}.get(column) or np.nextafter(value, np.inf)
-    found = karat.verify_files(core, write(set_value(table, row, column, other), tmp_path / "other"))
+    other = {"g": "north" if value == "south" else "south", "id": -5}.get(column) or np.nextafter(
+        value, np.inf
+    )
+    found = karat.verify_files(
+        core, write(set_value(table, row, column, other), tmp_path / "other")
+    )
     assert found.data == "changed"
     assert not found.ok
     assert "CHANGED" in str(found)
@@ -113,10 +123,14 @@ def test_the_changed_block_is_named(tmp_path):
     rng = np.random.default_rng(0)
     values = rng.standard_normal((n, 2))
     make_table = lambda: pa.table({"a": values[:, 0], "y": values[:, 1]})  # noqa: E731
-    core = karat.coreset_files(write(make_table(), tmp_path / "before", files=4, row_group_size=9000), "y")
+    core = karat.coreset_files(
+        write(make_table(), tmp_path / "before", files=4, row_group_size=9000), "y"
+    )
     row = 2 * BLOCK + 7
     values.view(np.uint64)[row, 0] ^= np.uint64(1)
-    found = karat.verify_files(core, write(make_table(), tmp_path / "after", files=4, row_group_size=9000))
+    found = karat.verify_files(
+        core, write(make_table(), tmp_path / "after", files=4, row_group_size=9000)
+    )
     (block,) = found.changed
     assert (block.start, block.stop) == (2 * BLOCK, 3 * BLOCK)
     per_file = n // 4
@@ -132,7 +146,9 @@ def test_rows_that_come_twice_or_are_lost(change, core, table, tmp_path):
     other = {
         "doubled": pa.concat_tables([table, table.slice(100, 1)]),
         "lost": pa.concat_tables([table.slice(0, 100), table.slice(101)]),
-        "swapped for a duplicate": pa.concat_tables([table.slice(0, 100), table.slice(99, 1), table.slice(101)]),
+        "swapped for a duplicate": pa.concat_tables(
+            [table.slice(0, 100), table.slice(99, 1), table.slice(101)]
+        ),
     }[change]
     found = karat.verify_files(core, write(other.combine_chunks(), tmp_path / "other"))
     assert found.data == "changed"
@@ -153,7 +169,8 @@ def test_without_hashes(folder, table, tmp_path):
     assert found.ok
     shuffled = karat.verify_files(core, write(table.take(np.arange(N)[::-1]), tmp_path / "other"))
     assert shuffled.data == "unknown"
-    assert not shuffled.ok  # kept rows that are elsewhere cannot be told from kept rows that are gone
+    # kept rows that are elsewhere cannot be told from kept rows that are gone
+    assert not shuffled.ok
 
 
 def test_other_columns_are_not_compared_by_hash(core, folder):
@@ -183,7 +200,10 @@ def test_a_stream_comes_only_once(table):
 
 
 def test_saved_and_merged(table, tmp_path):
-    parts = [write(table.slice(a, b), tmp_path / name, files=2) for name, a, b in (("one", 0, 2000), ("two", 2000, N))]
+    parts = [
+        write(table.slice(a, b), tmp_path / name, files=2)
+        for name, a, b in (("one", 0, 2000), ("two", 2000, N))
+    ]
     cores = [karat.coreset_files(part, "y", columns=COLUMNS) for part in parts]
     merged = cores[0].merge(cores[1])
     merged.save(tmp_path / "core.parquet")
@@ -248,14 +268,20 @@ def test_groups_must_be_told(folder, core):
 def test_provenance_tells_what_was_done(folder, core):
     told = core.provenance
     assert told["source"]["given"] == [str(folder)]
-    assert [f["name"] for f in told["source"]["files"]] == [f"part-{i:03d}.parquet" for i in range(5)]
+    assert [f["name"] for f in told["source"]["files"]] == [
+        f"part-{i:03d}.parquet" for i in range(5)
+    ]
     assert [f["rows"] for f in told["source"]["files"]] == [N // 5] * 5
-    assert [f["size"] for f in told["source"]["files"]] == [f.stat().st_size for f in sorted(folder.iterdir())]
+    assert [f["size"] for f in told["source"]["files"]] == [
+        f.stat().st_size for f in sorted(folder.iterdir())
+    ]
     assert told["target"] == "y"
     assert told["columns"] == COLUMNS
     assert told["roles"] == {"weight": "w", "group": "g", "key": "id"}
     again = karat.coreset_files(folder, "y", **ROLES).provenance
-    assert {k: v for k, v in again.items() if k != "created"} == {k: v for k, v in told.items() if k != "created"}
+    assert {k: v for k, v in again.items() if k != "created"} == {
+        k: v for k, v in told.items() if k != "created"
+    }
 
 
 def test_a_seed_of_numpy_is_stored_as_a_number(folder, tmp_path):
@@ -265,7 +291,9 @@ def test_a_seed_of_numpy_is_stored_as_a_number(folder, tmp_path):
 
 
 def test_one_source_is_merged_once(folder):
-    first, second = (karat.coreset_files(folder, "y", columns=COLUMNS, random_state=seed) for seed in (0, 1))
+    first, second = (
+        karat.coreset_files(folder, "y", columns=COLUMNS, random_state=seed) for seed in (0, 1)
+    )
     with pytest.raises(InputError, match="count twice"):
         first.merge(second)
 
@@ -273,7 +301,11 @@ def test_one_source_is_merged_once(folder):
 def test_a_merged_coreset_says_what_was_left_out(table, tmp_path):
     cores = []
     for i, start in enumerate((0, 3000)):
-        part = set_value(set_value(table.slice(start, 3000), 7, COLUMNS[0], None), 9, COLUMNS[0], None)
+        part = set_value(
+            set_value(table.slice(start, 3000), 7, COLUMNS[0], None), 9, COLUMNS[0], None
+        )
         pq.write_table(part, tmp_path / f"{i}.parquet")
-        cores.append(karat.coreset_files(tmp_path / f"{i}.parquet", "y", columns=COLUMNS, on_missing="drop"))
+        cores.append(
+            karat.coreset_files(tmp_path / f"{i}.parquet", "y", columns=COLUMNS, on_missing="drop")
+        )
     assert "2 rows with missing values" in " ".join(cores[0].merge(cores[1]).certificate.notes)

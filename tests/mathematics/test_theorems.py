@@ -1,4 +1,6 @@
-"""The theorems of docs/theorems.md, on random data: each test would fail if its theorem were false."""
+"""The theorems of docs/theorems.md, on random data: each test would fail if its theorem were
+false.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +41,17 @@ LOSSES = {
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_no_row_can_be_dropped(loss, seed):
-    """Distinct rows are independent, and without any one of them no weights give the loss of all."""
+    """Distinct rows are independent, and without any one of them no weights give the loss of
+    all.
+    """
     rng = np.random.default_rng(seed)
     n, d = 14, 1 + seed
     X = np.column_stack([rng.standard_normal((n, d)), np.ones(n)])
-    losses = balanced(LOSSES[loss](X @ queries(rng, d + 1).T, rng.standard_normal((n, 1)), rng.choice([-1.0, 1.0], (n, 1))))
+    losses = balanced(
+        LOSSES[loss](
+            X @ queries(rng, d + 1).T, rng.standard_normal((n, 1)), rng.choice([-1.0, 1.0], (n, 1))
+        )
+    )
     assert np.linalg.svd(losses, compute_uv=False)[-1] > 1e-6
     everything = losses.sum(axis=0)
     for row in range(n):
@@ -77,7 +85,9 @@ def test_a_likelihoods():
     cauchy = np.log1p(((x - place) / width) ** 2)
     other = rng.uniform(-9, 9, (1, QUERIES))
     mixture = np.logaddexp(-(((x - place) / width) ** 2), -(((x - other) / width) ** 2))
-    ranks = [np.linalg.matrix_rank(balanced(losses), tol=1e-8) for losses in (gamma, cauchy, mixture)]
+    ranks = [
+        np.linalg.matrix_rank(balanced(losses), tol=1e-8) for losses in (gamma, cauchy, mixture)
+    ]
     assert ranks == [3, 25, 25]
 
 
@@ -90,7 +100,10 @@ def test_b_fewer_rows_than_the_rank_never_suffice(degree, law):
     total = features.sum(axis=0)
     for size in (degree + 1, degree + 2):
         errors = [
-            np.linalg.norm(np.linalg.lstsq(features[list(s)].T, total, rcond=None)[0] @ features[list(s)] - total)
+            np.linalg.norm(
+                np.linalg.lstsq(features[list(s)].T, total, rcond=None)[0] @ features[list(s)]
+                - total
+            )
             for s in combinations(range(9), size)
         ]
         assert (min(errors) > 1e-7) == (size < degree + 2)
@@ -185,7 +198,9 @@ def test_d_one_weighted_set_for_all_splits(cv, dimension):
     assert g.shape[1] == dimension
     moments = np.column_stack([np.ones(n), X[:, 0], y, X[:, 0] ** 2, X[:, 0] * y, y * y])
     table = np.column_stack([moments, g])
-    both = Kernel(lambda A: (A[:, :6, None] * A[:, None, 6:]).reshape(len(A), -1), total_weight=False)
+    both = Kernel(
+        lambda A: (A[:, :6, None] * A[:, None, 6:]).reshape(len(A), -1), total_weight=False
+    )
     core = karat.coreset(table, problem=both)
     assert len(core) <= 6 * dimension
     for inside in (*tests, *(1 - tests), np.ones(n)):
@@ -223,7 +238,9 @@ def test_e_the_smallest_number_of_rows_falls_with_lambda(seed):
 
 @pytest.mark.parametrize(("law", "share"), list(product(["signs", "uniform"], [0.5, 2.0])))
 def test_e_sampling_meets_the_box(law, share):
-    """As many rows as the bound says, drawn as in its proof, meet the box with positive probability."""
+    """As many rows as the bound says, drawn as in its proof, meet the box with positive
+    probability.
+    """
     rng = np.random.default_rng(0)
     n, d = 3000, 12
     D = rng.choice([-1.0, 1.0], (n, d + 1)) if law == "signs" else rng.uniform(-1, 1, (n, d + 1))

@@ -13,7 +13,9 @@ from karat import models, problems
 
 
 class Case:
-    """One model: its data, its problem in every mode, its learner, the learner fitted on all data."""
+    """One model: its data, its problem in every mode, its learner, the learner fitted on all
+    data.
+    """
 
     def __init__(self, tag):
         self.tag = tag
@@ -51,5 +53,7 @@ def data_folder():
 @pytest.fixture(scope="session")
 def arxiv(data_folder):
     pd = pytest.importorskip("pandas")
-    doc, word, count = pd.read_parquet(data_folder / "arxiv_cs_bow.parquet")[["doc", "word", "count"]].to_numpy().T
+    doc, word, count = (
+        pd.read_parquet(data_folder / "arxiv_cs_bow.parquet")[["doc", "word", "count"]].to_numpy().T
+    )
     return sparse.csr_array((count.astype(float), (doc, word)))

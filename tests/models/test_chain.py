@@ -1,4 +1,6 @@
-"""Likelihood, posteriors and most likely states of a chain, against the recursions one step after the other."""
+"""Likelihood, posteriors and most likely states of a chain, against the recursions one step after
+the other.
+"""
 
 import numpy as np
 import pytest
@@ -52,7 +54,9 @@ def test_chains_give_the_recursions(n, k, spread, cuts):
     firsts = np.flatnonzero(begins)
     lengths = np.diff([*firsts, n])
     parts = [one_by_one(part, start, steps) for part in np.split(emissions, firsts[1:])]
-    assert model.score(emissions, lengths=lengths) == pytest.approx(sum(part[0] for part in parts), rel=1e-10)
+    assert model.score(emissions, lengths=lengths) == pytest.approx(
+        sum(part[0] for part in parts), rel=1e-10
+    )
     share = model.predict_proba(emissions, lengths)
     np.testing.assert_allclose(share, np.vstack([part[1] for part in parts]), atol=1e-8)
     score, states = model.decode(emissions, lengths)

@@ -24,7 +24,9 @@ def test_tensor_mode_without_its_maps_gives_other_parameters():
     X = make_mixture().X
     full = models.GaussianMixture(4).fit(X)
     core = karat.coreset(X, problem=problems.GaussianMixture(4))
-    np.testing.assert_allclose(models.GaussianMixture(4).fit_coreset(core).covariances_, full.covariances_, rtol=1e-9)
+    np.testing.assert_allclose(
+        models.GaussianMixture(4).fit_coreset(core).covariances_, full.covariances_, rtol=1e-9
+    )
     alone = models.GaussianMixture(4).fit_coreset(replace(core, maps=None))
     assert abs(alone.covariances_[0] / full.covariances_[0] - 1) > 0.1
     assert np.abs(np.sort(alone.weights_) - np.sort(full.weights_)).max() > 1e-3
@@ -32,7 +34,9 @@ def test_tensor_mode_without_its_maps_gives_other_parameters():
 
 @pytest.mark.filterwarnings("ignore::karat.models.RecoveryWarning")
 def test_fewer_rows_than_columns_have_no_variance_left():
-    """With 10 rows in 30 dimensions the covariance is singular: the paper's claim can only mean stored maps."""
+    """With 10 rows in 30 dimensions the covariance is singular: the paper's claim can only mean
+    stored maps.
+    """
     X = make_mixture(20_000, 30, 3).X
     core = karat.coreset(X, problem=problems.GaussianMixture(3))
     assert len(core) == 10
@@ -69,7 +73,9 @@ def test_whitening_of_the_paper_squares_in_place_of_inverting():
     np.testing.assert_allclose(white.M.T @ matrix @ white.M, np.eye(3), atol=1e-12)
     np.testing.assert_allclose(white.B.T @ white.M, np.eye(3), atol=1e-12)
     root = white.M * white.spectrum[:3]  # U sqrt(Sigma), the paper's map
-    np.testing.assert_allclose(root.T @ matrix @ root, np.diag(white.spectrum[:3] ** 2), rtol=1e-10, atol=1e-8)
+    np.testing.assert_allclose(
+        root.T @ matrix @ root, np.diag(white.spectrum[:3] ** 2), rtol=1e-10, atol=1e-8
+    )
 
 
 def test_merging_two_halves_would_not_be_exact():
@@ -79,7 +85,9 @@ def test_merging_two_halves_would_not_be_exact():
     problem = problems.GaussianMixture(4, keep="all")
     halves = [karat.coreset(part, problem=problem) for part in (X[:10_000], X[10_000:])]
     whole, _ = read_sample(X, problem, None, None)
-    joined, _ = read_sample(np.vstack([h.X for h in halves]), problem, np.concatenate([h.weights for h in halves]), None)
+    joined, _ = read_sample(
+        np.vstack([h.X for h in halves]), problem, np.concatenate([h.weights for h in halves]), None
+    )
     maps = problem.maps(whole)
     one, two = problem.statistics(whole, maps)["tensor"], problem.statistics(joined, maps)["tensor"]
     assert np.linalg.norm(one - two) > 1e-3 * np.linalg.norm(one)

@@ -14,7 +14,11 @@ MODES = ("tensor", "moments", "all")
 
 def flat(model, name):
     value = getattr(model, name)
-    return np.concatenate([np.ravel(v) for v in value]) if isinstance(value, tuple) else np.ravel(value)
+    return (
+        np.concatenate([np.ravel(v) for v in value])
+        if isinstance(value, tuple)
+        else np.ravel(value)
+    )
 
 
 def assert_same_parameters(one, two, names):
@@ -29,7 +33,9 @@ def tensors(case_problem, core, X, sequences):
     data, _ = read_sample(X, case_problem, None, sequences.get("lengths"))
     maps = case_problem.maps(data)
     kept = case_problem.kept_sample(core)
-    return case_problem.statistics(data, maps), case_problem.statistics(kept, case_problem.kept_maps(core, kept))
+    return case_problem.statistics(data, maps), case_problem.statistics(
+        kept, case_problem.kept_maps(core, kept)
+    )
 
 
 @pytest.mark.parametrize("keep", MODES)
@@ -39,9 +45,13 @@ def test_same_tensor_same_parameters_expected_size(case, keep):
     assert core.certificate.ok
     assert core.certificate.passes >= 2
     assert (core.weights > 0).all()
-    np.testing.assert_allclose(core.weights.sum(), len(read_sample(case.X, problem, None, case.sequences.get("lengths"))[0]))
+    np.testing.assert_allclose(
+        core.weights.sum(),
+        len(read_sample(case.X, problem, None, case.sequences.get("lengths"))[0]),
+    )
     conic = SIZES[case.tag][MODES.index(keep)]
-    assert len(core) == conic + (keep == "tensor" and case.tag not in CENTRED)  # others hold the constant anyway
+    # others hold the constant anyway
+    assert len(core) == conic + (keep == "tensor" and case.tag not in CENTRED)
     full, kept = tensors(problem, core, case.X, case.sequences)
     for name, value in full.items():
         assert np.linalg.norm(value - kept[name]) <= 1e-12 * np.linalg.norm(value), name
@@ -70,7 +80,9 @@ def test_files_keep_maps_and_rows(case, keep, tmp_path):
     core.save(tmp_path / "core.npz")
     again = karat.load(tmp_path / "core.npz")
     assert again.problem == core.problem
-    assert_same_parameters(case.learner().fit_coreset(core), case.learner().fit_coreset(again), case.parameters)
+    assert_same_parameters(
+        case.learner().fit_coreset(core), case.learner().fit_coreset(again), case.parameters
+    )
 
 
 def test_loss_is_the_contraction_of_the_tensor(case):
@@ -127,7 +139,9 @@ def test_merge_refuses_and_names_the_two_pass_call():
 def test_core_fit_hands_over_to_the_learner():
     X = make_mixture(3000, 6, 3).X
     core = karat.coreset(X, problem=problems.GaussianMixture(3))
-    assert_same_parameters(models.GaussianMixture(3).fit(X), core.fit(models.GaussianMixture(3)), ("means_",))
+    assert_same_parameters(
+        models.GaussianMixture(3).fit(X), core.fit(models.GaussianMixture(3)), ("means_",)
+    )
 
 
 def test_containers_of_the_input_are_kept():
@@ -148,14 +162,18 @@ def test_plan_counts_rows_and_passes():
 @pytest.mark.parametrize("keep", MODES)
 @pytest.mark.parametrize("spread", [0.1, 1e-3])
 def test_tight_clusters(spread, keep):
-    """Nearly points: products of small coordinates are tiny, and still every one of them is kept to its own size."""
+    """Nearly points: products of small coordinates are tiny, and still every one of them is kept to
+    its own size.
+    """
     data = make_mixture()
     X = data.means[data.h] + spread * np.random.default_rng(0).standard_normal(data.X.shape)
     core = karat.coreset(X, problem=problems.GaussianMixture(4, keep=keep))
     assert core.certificate.ok
     assert core.certificate.loss_error <= 1e-12
     assert_same_parameters(
-        models.GaussianMixture(4).fit(X), models.GaussianMixture(4).fit_coreset(core), ("means_", "weights_")
+        models.GaussianMixture(4).fit(X),
+        models.GaussianMixture(4).fit_coreset(core),
+        ("means_", "weights_"),
     )
 
 
@@ -167,6 +185,8 @@ def test_many_components_in_many_dimensions():
     core = karat.coreset(X, problem=problems.GaussianMixture(12))
     assert len(core) == 364
     full = models.GaussianMixture(12).fit(X)
-    assert_same_parameters(full, models.GaussianMixture(12).fit_coreset(core), ("means_", "weights_", "covariances_"))
+    assert_same_parameters(
+        full, models.GaussianMixture(12).fit_coreset(core), ("means_", "weights_", "covariances_")
+    )
     nearest = np.linalg.norm(full.means_[:, None] - means[None], axis=2).min(axis=1)
     assert (nearest < 0.1 * np.linalg.norm(means[0])).all()

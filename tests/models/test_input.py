@@ -44,9 +44,13 @@ def test_short_documents_are_counted_and_left_out():
     with pytest.warns(RecoveryWarning, match="7 of 2,000 documents"):
         model = models.SingleTopic(4).fit(X)
     assert model.n_dropped_ == 7
-    np.testing.assert_allclose(model.fit_coreset(core).topics_, models.SingleTopic(4).fit(X[7:]).topics_, atol=1e-10)
+    np.testing.assert_allclose(
+        model.fit_coreset(core).topics_, models.SingleTopic(4).fit(X[7:]).topics_, atol=1e-10
+    )
     with pytest.raises(InputError, match="All 2000 documents have fewer than 3 words"):
-        karat.coreset(np.minimum(X, 0) + np.eye(1, X.shape[1], dtype=int), problem=problems.SingleTopic(4))
+        karat.coreset(
+            np.minimum(X, 0) + np.eye(1, X.shape[1], dtype=int), problem=problems.SingleTopic(4)
+        )
 
 
 def test_too_few_documents():
@@ -79,16 +83,28 @@ def test_sequences():
 @pytest.mark.parametrize(
     ("problem", "X", "message"),
     [
-        (problems.GaussianMixture(4), np.ones((50, 3)), "4 components cannot be told apart in 3 columns"),
+        (
+            problems.GaussianMixture(4),
+            np.ones((50, 3)),
+            "4 components cannot be told apart in 3 columns",
+        ),
         (problems.GaussianMixture(2), np.ones((50, 3)), "support 1 components, not 2"),
         (problems.GaussianMixture(2), np.zeros((50, 3)), "support 1 components, not 2"),
         (problems.ICA(2), np.ones((50, 3)), "support 0 components"),
         (problems.SingleTopic(15), COUNTS, "15 topics cannot be told apart in 14 words"),
         (problems.SingleTopic(2), 3 * np.ones((50, 1)), "cannot be told apart in 1 words"),
-        (problems.HiddenMarkov(2), np.zeros(50, dtype=int), "2 states cannot be told apart in 1 dimensions"),
+        (
+            problems.HiddenMarkov(2),
+            np.zeros(50, dtype=int),
+            "2 states cannot be told apart in 1 dimensions",
+        ),
         (problems.HiddenMarkov(2, "gaussian"), np.ones((50, 3)), "support 1 states, not 2"),
         (problems.MultiView(2), np.ones((5, 3)), "tuple of three tables"),
-        (problems.MultiView(2), (np.ones((5, 3)), np.ones((5, 3)), np.ones((6, 3))), "5, 5, 6 rows"),
+        (
+            problems.MultiView(2),
+            (np.ones((5, 3)), np.ones((5, 3)), np.ones((6, 3))),
+            "5, 5, 6 rows",
+        ),
         (problems.GaussianMixture(2), (np.ones((5, 3)),) * 3, "takes one table, not a tuple of 3"),
         (problems.GaussianMixture(2), np.zeros((0, 3)), "no rows"),
     ],
@@ -134,7 +150,9 @@ def test_non_finite_values_are_named():
 
 def test_mode_c_refuses_what_would_not_be_small():
     X = make_mixture(400, 30, 3).X
-    with pytest.raises(InputError, match=r'keep="all" needs 500 features for this data, more than 200'):
+    with pytest.raises(
+        InputError, match=r'keep="all" needs 500 features for this data, more than 200'
+    ):
         karat.coreset(X, problem=problems.GaussianMixture(3, keep="all"))
     counts = sparse.csr_array(np.random.default_rng(0).poisson(0.1, size=(5000, 80)))
     with pytest.raises(InputError, match=r"more than 2,000"):
@@ -182,11 +200,11 @@ def test_coreset_of_another_problem():
 
 def test_without_scikit_learn_the_problems_work_and_the_models_say_why():
     code = (
-        "import sys; sys.modules['sklearn'] = None\n"
-        "import karat, numpy as np\n"
-        "X = np.random.default_rng(0).standard_normal((500, 4)) + 5 * np.eye(2, 4)[np.arange(500) % 2]\n"
-        "assert karat.coreset(X, problem=karat.problems.GaussianMixture(2)).certificate.ok\n"
-        "try:\n    import karat.models\nexcept ImportError as error:\n    print(error)\n"
+        "import sys; sys.modules['sklearn'] = None\nimport karat, numpy as np\nX ="
+        " np.random.default_rng(0).standard_normal((500, 4)) + 5 * np.eye(2, 4)[np.arange(500) %"
+        " 2]\nassert karat.coreset(X,"
+        " problem=karat.problems.GaussianMixture(2)).certificate.ok\ntry:\n    import"
+        " karat.models\nexcept ImportError as error:\n    print(error)\n"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pip install 'karat[models]'" in out.stdout
@@ -194,7 +212,12 @@ def test_without_scikit_learn_the_problems_work_and_the_models_say_why():
 
 @pytest.mark.parametrize(
     "learner",
-    [models.GaussianMixture(2), models.GaussianMixture("gap"), models.ICA(2), models.HiddenMarkov(2, emissions="gaussian")],
+    [
+        models.GaussianMixture(2),
+        models.GaussianMixture("gap"),
+        models.ICA(2),
+        models.HiddenMarkov(2, emissions="gaussian"),
+    ],
 )
 def test_tables_too_wide_for_their_second_moments_are_refused_at_once(learner):
     X = sparse.random(40, 20_000, density=1e-3, format="csr", random_state=0)  # 3.2 GB

@@ -40,12 +40,20 @@ def test_power_method_finds_every_component(k, order, seed):
 
 
 def test_answer_does_not_depend_on_rounding_of_the_tensor():
-    """Two nearly equal eigenvalues and noise: the order of deflation must not decide the parameters."""
+    """Two nearly equal eigenvalues and noise: the order of deflation must not decide the
+    parameters.
+    """
     rng = np.random.default_rng(0)
     V = np.linalg.qr(rng.standard_normal((4, 4)))[0]
     tensor = sum(rank_one(x, v, 3) for x, v in zip([2, 2 + 1e-13, 1.5, 1.5], V, strict=True))
     noise = rng.standard_normal((4, 4, 4))
-    noise = sum(noise.transpose(p) for p in ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))) / 6
+    noise = (
+        sum(
+            noise.transpose(p)
+            for p in ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))
+        )
+        / 6
+    )
     tensor = tensor + 0.02 * noise
     wobble = 1e-14 * sum(rank_one(1.0, v, 3) for v in rng.standard_normal((3, 4)))
     one, two = (decompose(t, np.ones(4)) for t in (tensor, tensor + wobble))
@@ -56,7 +64,9 @@ def test_answer_does_not_depend_on_rounding_of_the_tensor():
 
 
 def test_answer_does_not_depend_on_the_order_of_deflation():
-    """Two components that mirror each other tie exactly; in rotated coordinates the starts meet the other one first."""
+    """Two components that mirror each other tie exactly; in rotated coordinates the starts meet the
+    other one first.
+    """
     rng = np.random.default_rng(0)
     V = np.linalg.qr(rng.standard_normal((5, 5)))[0]
     mirror = np.eye(5) - np.outer(V[0] - V[1], V[0] - V[1])  # swaps the first two
@@ -75,8 +85,12 @@ def test_answer_does_not_depend_on_the_order_of_deflation():
 def test_contract_is_the_multilinear_form():
     rng = np.random.default_rng(0)
     T, v = rng.standard_normal((3, 3, 3, 3)), rng.standard_normal((2, 3))
-    np.testing.assert_allclose(contract(T, v, 3)[1], np.einsum("ijlm,j,l,m->i", T, v[1], v[1], v[1]))
-    np.testing.assert_allclose(contract(T, v, 2)[1].reshape(3, 3), np.einsum("ijlm,l,m->ij", T, v[1], v[1]))
+    np.testing.assert_allclose(
+        contract(T, v, 3)[1], np.einsum("ijlm,j,l,m->i", T, v[1], v[1], v[1])
+    )
+    np.testing.assert_allclose(
+        contract(T, v, 2)[1].reshape(3, 3), np.einsum("ijlm,l,m->ij", T, v[1], v[1])
+    )
 
 
 def test_condition_predicts_how_errors_grow():
@@ -88,7 +102,9 @@ def test_condition_predicts_how_errors_grow():
     _, moved, _ = decompose(tensor + wobble, np.ones(3))
     change = np.linalg.norm(moved - vectors, axis=1).max()
     relative = np.linalg.norm(wobble) / np.linalg.norm(tensor)
-    assert 0.01 * report.tensor_condition * relative < change < 2 * report.tensor_condition * relative
+    assert (
+        0.01 * report.tensor_condition * relative < change < 2 * report.tensor_condition * relative
+    )
 
 
 def test_mixture_like_any_mixture():
@@ -100,7 +116,9 @@ def test_mixture_like_any_mixture():
         for w, m, s in zip(model.weights_, model.means_, model.covariances_, strict=True)
     ]
     joint = np.column_stack(parts)
-    np.testing.assert_allclose(model.predict_proba(rows), joint / joint.sum(axis=1, keepdims=True), atol=1e-9)
+    np.testing.assert_allclose(
+        model.predict_proba(rows), joint / joint.sum(axis=1, keepdims=True), atol=1e-9
+    )
     np.testing.assert_allclose(model.score(rows), np.log(joint.sum(axis=1)).mean(), rtol=1e-9)
     assert (model.predict(rows) == joint.argmax(axis=1)).all()
     drawn, labels = model.sample(40_000)
@@ -139,7 +157,9 @@ def test_single_topics():
     assert model.top_words(n_words=1)[1] == [int(model.topics_[1].argmax())]
     with pytest.raises(InputError, match="vocabulary has 2 words"):
         model.top_words(["a", "b"])
-    np.testing.assert_allclose(models.SingleTopic(4).fit(sparse.csr_matrix(data.X)).topics_, model.topics_, rtol=1e-9)
+    np.testing.assert_allclose(
+        models.SingleTopic(4).fit(sparse.csr_matrix(data.X)).topics_, model.topics_, rtol=1e-9
+    )
 
 
 def test_dirichlet_proportions_match_scikit_learns():
@@ -162,7 +182,9 @@ def test_chain_decodes_like_an_enumeration_of_all_paths():
     X = data.X[:6]
     best, total = (-np.inf, None), 0.0
     for path in product(range(3), repeat=6):
-        chance = model.startprob_[path[0]] * np.prod([model.transmat_[a, b] for a, b in pairwise(path)])
+        chance = model.startprob_[path[0]] * np.prod(
+            [model.transmat_[a, b] for a, b in pairwise(path)]
+        )
         chance *= np.prod([model.emissionprob_[s, x] for s, x in zip(path, X, strict=True)])
         total += chance
         best = max(best, (np.log(max(chance, 1e-300)), path))
@@ -194,7 +216,9 @@ def test_chain_becomes_hmmlearns(gaussian):
     assert drawn.shape == (5000, X.shape[1])
     law = model.emissionprob_[1] if not gaussian else None
     if law is not None:
-        np.testing.assert_allclose(np.bincount(drawn[states == 1, 0], minlength=7) / (states == 1).sum(), law, atol=0.05)
+        np.testing.assert_allclose(
+            np.bincount(drawn[states == 1, 0], minlength=7) / (states == 1).sum(), law, atol=0.05
+        )
     peer.n_iter = 2
     before = peer.score(X)
     assert peer.fit(X).score(X) >= before - 1e-6  # EM from here: a separate step
@@ -210,7 +234,8 @@ def test_first_law_of_many_sequences():
     np.testing.assert_allclose(again.startprob_, model.startprob_, atol=1e-9)
 
 
-@pytest.mark.filterwarnings("ignore::karat.models.RecoveryWarning")  # two of four sources are not a model
+# two of four sources are not a model
+@pytest.mark.filterwarnings("ignore::karat.models.RecoveryWarning")
 def test_sources_and_back():
     data = make_sources()
     model = models.ICA(4).fit(data.X)
@@ -237,7 +262,9 @@ def test_pipeline_with_weights():
     X = make_mixture(3000, 6, 3).X
     pipeline = make_pipeline(FunctionTransformer(lambda x: x * 2.0), models.GaussianMixture(3))
     pipeline.fit(X, gaussianmixture__sample_weight=np.ones(3000))
-    np.testing.assert_allclose(pipeline[-1].means_, 2 * models.GaussianMixture(3).fit(X).means_, rtol=1e-8)
+    np.testing.assert_allclose(
+        pipeline[-1].means_, 2 * models.GaussianMixture(3).fit(X).means_, rtol=1e-8
+    )
 
 
 def test_columns_must_match():

@@ -42,8 +42,12 @@ REASONS = {
         "check_methods_subset_invariance": ORDER,
         "check_sample_weight_equivalence_on_dense_data": ORDER,
         "check_sample_weight_equivalence_on_sparse_data": ORDER,
-        "check_sample_weights_pandas_series": "Twelve rows of the check are too few windows for two states",
-        "check_sample_weights_not_an_array": "Twelve rows of the check are too few windows for two states",
+        "check_sample_weights_pandas_series": (
+            "Twelve rows of the check are too few windows for two states"
+        ),
+        "check_sample_weights_not_an_array": (
+            "Twelve rows of the check are too few windows for two states"
+        ),
         "check_fit2d_predict1d": "A list of numbers is one column, as in hmmlearn",
     },
 }
@@ -64,8 +68,11 @@ def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")  # most checks need one table of real numbers
-@pytest.mark.parametrize("estimator", [models.MultiView(2), models.HiddenMarkov(2), models.GaussianMixture(2)])
+# most checks need one table of real numbers
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@pytest.mark.parametrize(
+    "estimator", [models.MultiView(2), models.HiddenMarkov(2), models.GaussianMixture(2)]
+)
 def test_scikit_learn_checks_as_they_are(estimator):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", models.RecoveryWarning)
@@ -92,13 +99,18 @@ def test_names_of_columns_and_of_outputs():
 def test_names_of_columns_of_a_coreset_and_of_views():
     pd = pytest.importorskip("pandas")
     X = pd.DataFrame(make_mixture(2000, 4, 3).X, columns=list("abcd"))
-    model = models.GaussianMixture(3).fit_coreset(karat.coreset(X, problem=problems.GaussianMixture(3)))
+    model = models.GaussianMixture(3).fit_coreset(
+        karat.coreset(X, problem=problems.GaussianMixture(3))
+    )
     assert list(model.feature_names_in_) == list("abcd")
     with pytest.raises(ValueError, match="feature names"):
         model.predict(X[list("badc")])
     model.fit_coreset(karat.coreset(X.to_numpy(), problem=problems.GaussianMixture(3)))
     assert not hasattr(model, "feature_names_in_")
-    views = [pd.DataFrame(view).add_prefix(letter) for letter, view in zip("uvw", make_views(2000).X, strict=True)]
+    views = [
+        pd.DataFrame(view).add_prefix(letter)
+        for letter, view in zip("uvw", make_views(2000).X, strict=True)
+    ]
     pair = models.MultiView(3).fit(tuple(views))
     assert pair.predict(tuple(views)).shape == (2000,)
     with pytest.raises(InputError, match="View 2 has columns"):
@@ -120,7 +132,11 @@ def test_nan_has_no_label():
 def test_a_document_has_the_same_topics_alone_and_among_others():
     X = make_topics(400, alpha=[0.3, 0.4, 0.5, 0.6], length=30).X
     model = models.LatentDirichlet(4, alpha0=1.8).fit(X)
-    np.testing.assert_allclose(np.vstack([model.transform(row[None]) for row in X[:20]]), model.transform(X)[:20], rtol=1e-12)
+    np.testing.assert_allclose(
+        np.vstack([model.transform(row[None]) for row in X[:20]]),
+        model.transform(X)[:20],
+        rtol=1e-12,
+    )
 
 
 def test_views_have_labels():
@@ -153,7 +169,9 @@ def test_a_symbol_of_short_sequences_only(keep):
     assert core.verify(X, lengths=lengths).ok
     full = models.HiddenMarkov(3).fit(X, lengths=lengths)
     assert full.emissionprob_.shape == (3, 7)
-    np.testing.assert_allclose(models.HiddenMarkov(3).fit_coreset(core).emissionprob_, full.emissionprob_, atol=1e-9)
+    np.testing.assert_allclose(
+        models.HiddenMarkov(3).fit_coreset(core).emissionprob_, full.emissionprob_, atol=1e-9
+    )
 
 
 @pytest.mark.filterwarnings("ignore::karat.models.RecoveryWarning")  # few rows
@@ -170,7 +188,9 @@ def test_large_codes_of_few_symbols():
     assert peak < 200e6  # one double for every step and code would be 3.2 GB
     assert set(np.unique(drawn)) <= {0, 1, 2, 3, 4, 5, 100_000}
     assert far.emissionprob_.shape == (3, 100_001)
-    np.testing.assert_allclose(far.emissionprob_[:, [0, 1, 2, 3, 4, 5, 100_000]], plain.emissionprob_, atol=1e-8)
+    np.testing.assert_allclose(
+        far.emissionprob_[:, [0, 1, 2, 3, 4, 5, 100_000]], plain.emissionprob_, atol=1e-8
+    )
     np.testing.assert_allclose(again.transmat_, plain.transmat_, atol=1e-8)
     with pytest.raises(InputError, match="different symbols"):
         models.HiddenMarkov(3).fit(np.arange(20_000))
@@ -182,9 +202,18 @@ def test_likelihood_and_posteriors_of_hmmlearn():
     data = make_chain(lengths=[400, 1, 300], gaussian=True)
     model = models.HiddenMarkov(3, emissions="gaussian").fit(data.X[:400])
     peer = model.to_hmmlearn()
-    model.startprob_, model.transmat_, model.covars_ = peer.startprob_, peer.transmat_, np.asarray(peer.covars_)[:, 0, 0]
-    np.testing.assert_allclose(model.score(data.X, lengths=data.lengths), peer.score(data.X, data.lengths), rtol=1e-5)
-    ours, theirs = model.predict_proba(data.X, data.lengths), peer.predict_proba(data.X, data.lengths)
+    model.startprob_, model.transmat_, model.covars_ = (
+        peer.startprob_,
+        peer.transmat_,
+        np.asarray(peer.covars_)[:, 0, 0],
+    )
+    np.testing.assert_allclose(
+        model.score(data.X, lengths=data.lengths), peer.score(data.X, data.lengths), rtol=1e-5
+    )
+    ours, theirs = (
+        model.predict_proba(data.X, data.lengths),
+        peer.predict_proba(data.X, data.lengths),
+    )
     np.testing.assert_allclose(ours, theirs, atol=1e-4)
 
 
@@ -216,4 +245,6 @@ def test_equal_components_come_in_one_order():
     full = models.GaussianMixture(2).fit(X)
     for seed in range(4):
         core = karat.coreset(X, problem=problems.GaussianMixture(2), random_state=seed)
-        np.testing.assert_allclose(models.GaussianMixture(2).fit_coreset(core).means_, full.means_, atol=1e-8)
+        np.testing.assert_allclose(
+            models.GaussianMixture(2).fit_coreset(core).means_, full.means_, atol=1e-8
+        )

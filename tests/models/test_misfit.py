@@ -1,4 +1,6 @@
-"""Learners notice data that do not follow their model, and are silent about data that do; see benchmarks/misfit.py."""
+"""Learners notice data that do not follow their model, and are silent about data that do; see
+benchmarks/misfit.py.
+"""
 
 import dataclasses
 import warnings
@@ -60,7 +62,9 @@ def test_a_coreset_is_compared_with_draws_of_the_model(family, keep):
         X = misfit.FAMILIES[family][0](kind, 3000, np.random.default_rng(seed))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", models.RecoveryWarning)
-            return misfit.LEARNERS[family]().fit_coreset(karat.coreset(X, problem=problem)).recovery_
+            return (
+                misfit.LEARNERS[family]().fit_coreset(karat.coreset(X, problem=problem)).recovery_
+            )
 
     assert all(doubts(None, seed).fits for seed in range(3))
     found = doubts(kind, 5)
@@ -73,7 +77,8 @@ def test_many_components_are_no_alarm_for_want_of_draws():
     X = 6 * np.eye(14)[rng.integers(14, size=6000)] + rng.standard_normal((6000, 14))
     core = karat.coreset(X, problem=problems.GaussianMixture(14))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", models.RecoveryWarning)  # fourteen components in fourteen columns
+        # fourteen components in fourteen columns
+        warnings.simplefilter("ignore", models.RecoveryWarning)
         model = models.GaussianMixture(14).fit_coreset(core)
     assert all(check.ok for check in model.recovery_.checks)
 
@@ -140,11 +145,15 @@ def test_displays_of_the_spectrum_and_of_alpha0():
 def test_messages_are_one_warning():
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        models.GaussianMixture(3).fit(misfit.FAMILIES["mixture"][0]("correlation", 3000, np.random.default_rng(0)))
+        models.GaussianMixture(3).fit(
+            misfit.FAMILIES["mixture"][0]("correlation", 3000, np.random.default_rng(0))
+        )
     assert sum("may not fit" in str(one.message) for one in said) == 1
 
 
-@pytest.mark.parametrize("learner", [models.GaussianMixture(3), models.HiddenMarkov(3, emissions="gaussian")])
+@pytest.mark.parametrize(
+    "learner", [models.GaussianMixture(3), models.HiddenMarkov(3, emissions="gaussian")]
+)
 def test_constant_columns_are_named(learner):
     family = "mixture" if isinstance(learner, models.GaussianMixture) else "chain, Gaussian"
     X = misfit.FAMILIES[family][0](None, 3000, np.random.default_rng(0))

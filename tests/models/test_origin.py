@@ -21,7 +21,9 @@ def error(found, truth):
 
 def mixture(offset, spherical):
     data = make_mixture(6000, 8, 4, spherical)
-    model = models.GaussianMixture(4, variances="spherical" if spherical else "shared").fit(data.X + offset)
+    model = models.GaussianMixture(4, variances="spherical" if spherical else "shared").fit(
+        data.X + offset
+    )
     return error(model.means_ - offset, data.means), np.sort(model.covariances_)
 
 
@@ -34,14 +36,17 @@ def chain(offset):
 def views(offset):
     data = make_views(5000)
     model = models.MultiView(3).fit(tuple(view + offset for view in data.X))
-    return max(error(found - offset, truth) for found, truth in zip(model.means_, data.means, strict=True)), model.weights_
+    return max(
+        error(found - offset, truth) for found, truth in zip(model.means_, data.means, strict=True)
+    ), model.weights_
 
 
 def sources(offset):
     X = make_sources(5000).X
     scale = X.std(axis=0)
     model = models.ICA(4).fit((X - X.mean(axis=0)) / scale + offset)
-    truth = models.ICA(4).fit(X).mixing_ / scale[:, None]  # standardised columns have the same sources
+    # standardised columns have the same sources
+    truth = models.ICA(4).fit(X).mixing_ / scale[:, None]
     signs = np.sign(np.sum(model.mixing_ * truth, axis=0))
     np.testing.assert_allclose(signs * model.mixing_, truth, atol=1e-6)
     return 0.05, model.kurtosis_
@@ -69,17 +74,27 @@ def test_the_error_does_not_depend_on_the_offset(kind):
 @pytest.mark.parametrize("keep", ["tensor", "moments", "all"])
 def test_coresets_far_from_the_origin_are_exact(kind, keep):
     offset = 1e6
-    data = {"mixture": make_mixture(3000, 5, 3), "chain": make_chain(4000, gaussian=True), "views": make_views(3000)}[kind]
+    data = {
+        "mixture": make_mixture(3000, 5, 3),
+        "chain": make_chain(4000, gaussian=True),
+        "views": make_views(3000),
+    }[kind]
     X = tuple(view + offset for view in data.X) if kind == "views" else data.X + offset
     learner, problem = {
         "mixture": (models.GaussianMixture(3), problems.GaussianMixture(3, keep=keep)),
-        "chain": (models.HiddenMarkov(3, emissions="gaussian"), problems.HiddenMarkov(3, "gaussian", keep)),
+        "chain": (
+            models.HiddenMarkov(3, emissions="gaussian"),
+            problems.HiddenMarkov(3, "gaussian", keep),
+        ),
         "views": (models.MultiView(3), problems.MultiView(3, keep)),
     }[kind]
     core = karat.coreset(X, problem=problem)
     assert core.certificate.ok
     assert core.verify(X).ok
-    full, few = learner.fit(X).means_, type(learner)(**learner.get_params()).fit_coreset(core).means_
+    full, few = (
+        learner.fit(X).means_,
+        type(learner)(**learner.get_params()).fit_coreset(core).means_,
+    )
     pairs = zip(full, few, strict=True) if kind == "views" else [(full, few)]
     for a, b in pairs:
         np.testing.assert_allclose(a - offset, b - offset, atol=1e-7)
@@ -102,11 +117,17 @@ def test_one_component_is_the_mean(keep):
     core = karat.coreset(X, problem=problems.GaussianMixture(1, keep=keep))
     for model in (full, models.GaussianMixture(1).fit_coreset(core)):
         np.testing.assert_allclose(model.means_[0], X.mean(axis=0), atol=1e-12)
-        np.testing.assert_allclose(model.covariances_[0], np.trace(np.cov(X.T, bias=True)) / 4, rtol=1e-10)
+        np.testing.assert_allclose(
+            model.covariances_[0], np.trace(np.cov(X.T, bias=True)) / 4, rtol=1e-10
+        )
     views = make_views(500).X
     for learner, given, mean in (
         (models.MultiView(1), views, lambda m: m.means_[1][0] - views[1].mean(axis=0)),
-        (models.HiddenMarkov(1, emissions="gaussian"), X, lambda m: m.means_[0] - X[1:-1].mean(axis=0)),
+        (
+            models.HiddenMarkov(1, emissions="gaussian"),
+            X,
+            lambda m: m.means_[0] - X[1:-1].mean(axis=0),
+        ),
     ):
         np.testing.assert_allclose(mean(learner.fit(given)), 0, atol=1e-12)
 
@@ -120,7 +141,10 @@ def test_two_states_and_two_components_in_one_dimension():
     np.testing.assert_allclose(model.covars_, 0.25, atol=0.06)
     np.testing.assert_allclose(np.diag(model.transmat_), 0.9, atol=0.02)
     hidden = rng.integers(2, size=10_000)
-    views = tuple(np.array(m)[hidden][:, None] + 0.5 * rng.standard_normal((10_000, 1)) for m in ([0, 2], [1, -1], [3, 0]))
+    views = tuple(
+        np.array(m)[hidden][:, None] + 0.5 * rng.standard_normal((10_000, 1))
+        for m in ([0, 2], [1, -1], [3, 0])
+    )
     found = models.MultiView(2).fit(views)
     assert error(np.hstack(found.means_), np.array([[0.0, 1, 3], [2, -1, 0]])) < 0.05
 
@@ -132,7 +156,10 @@ def test_sums_of_batches_far_from_the_origin():
 
     sample, _ = read_sample(views, problem, None, None)
     whole = problem.sums(sample)
-    parts = [problem.sums(read_sample(tuple(v[a:b] for v in views), problem, None, None)[0]) for a, b in ((0, 70), (70, 900))]
+    parts = [
+        problem.sums(read_sample(tuple(v[a:b] for v in views), problem, None, None)[0])
+        for a, b in ((0, 70), (70, 900))
+    ]
     both = add(*parts)
     assert both.keys() == whole.keys()
     for name, value in whole.items():
@@ -147,17 +174,25 @@ def test_probabilities_do_not_depend_on_the_origin(origin, refine):
     rows = exact(make_mixture(3000, 4, 3).X)
     steps = exact(make_chain(3000, gaussian=True).X)
     near, far = (models.GaussianMixture(3, refine=refine).fit(rows + a) for a in (0.0, origin))
-    np.testing.assert_allclose(far.predict_proba(rows + origin), near.predict_proba(rows), atol=1e-6)
+    np.testing.assert_allclose(
+        far.predict_proba(rows + origin), near.predict_proba(rows), atol=1e-6
+    )
     assert far.score(rows + origin) == pytest.approx(near.score(rows), abs=1e-6)
     pytest.importorskip("hmmlearn")
-    near, far = (models.HiddenMarkov(3, emissions="gaussian", refine=refine).fit(steps + a) for a in (0.0, origin))
-    np.testing.assert_allclose(far.predict_proba(steps + origin), near.predict_proba(steps), atol=1e-6)
+    near, far = (
+        models.HiddenMarkov(3, emissions="gaussian", refine=refine).fit(steps + a)
+        for a in (0.0, origin)
+    )
+    np.testing.assert_allclose(
+        far.predict_proba(steps + origin), near.predict_proba(steps), atol=1e-6
+    )
     assert far.score(steps + origin) == pytest.approx(near.score(steps), rel=1e-6)
     np.testing.assert_array_equal(far.predict(steps + origin), near.predict(steps))
 
 
 @pytest.mark.parametrize("keep", ["tensor", "moments", "all"])
-@pytest.mark.filterwarnings("ignore::karat.models.RecoveryWarning")  # one topic, one state: these data have more
+# one topic, one state: these data have more
+@pytest.mark.filterwarnings("ignore::karat.models.RecoveryWarning")
 def test_one_topic_and_one_state_have_the_law_of_all_words(keep):
     counts, symbols = make_topics(3000).X, make_chain(3000).X
     law = (counts / counts.sum(axis=1, keepdims=True)).mean(axis=0)

@@ -1,4 +1,6 @@
-"""Fourth moments of words: against enumeration, and on laws of proportions whose moments are known."""
+"""Fourth moments of words: against enumeration, and on laws of proportions whose moments are
+known.
+"""
 
 from itertools import permutations, product
 
@@ -14,14 +16,18 @@ def test_moments_of_distinct_words_by_enumeration():
     rng = np.random.default_rng(0)
     places = rng.standard_normal((5, 2))
     documents = [rng.integers(5, size=length) for length in (4, 6, 7)]
-    counts = csr_array(np.array([np.bincount(words, minlength=5) for words in documents], dtype=float))
+    counts = csr_array(
+        np.array([np.bincount(words, minlength=5) for words in documents], dtype=float)
+    )
     (found,) = word_moments(counts, places)
     for order, mine in enumerate(found, 1):
         letters = "abcd"[:order]
         brute = [
             np.mean(
                 [
-                    np.einsum(f"{','.join(letters)}->{letters}", *(places[words[p]] for p in chosen))
+                    np.einsum(
+                        f"{','.join(letters)}->{letters}", *(places[words[p]] for p in chosen)
+                    )
                     for chosen in permutations(range(len(words)), order)
                 ],
                 axis=0,
@@ -33,7 +39,10 @@ def test_moments_of_distinct_words_by_enumeration():
 
 def test_moments_of_blocks_are_those_of_their_documents():
     rng = np.random.default_rng(1)
-    places, counts = rng.standard_normal((6, 3)), csr_array(rng.integers(1, 4, size=(21, 6)).astype(float))
+    places, counts = (
+        rng.standard_normal((6, 3)),
+        csr_array(rng.integers(1, 4, size=(21, 6)).astype(float)),
+    )
     for block, mine in enumerate(word_moments(counts, places, 4)):  # the last document is left out
         (alone,) = word_moments(counts[5 * block : 5 * block + 5], places)
         for one, other in zip(mine, alone, strict=True):
@@ -49,7 +58,9 @@ def moments_of(law, topics):
     """Moments of words whose proportions have E[h_i h_j ..] = law(i, j, ..)."""
     k, tensors = len(topics), []
     for order in range(1, 5):
-        tensor = np.array([law(list(t)) for t in product(range(k), repeat=order)]).reshape((k,) * order)
+        tensor = np.array([law(list(t)) for t in product(range(k), repeat=order)]).reshape(
+            (k,) * order
+        )
         tensors.append(turned(tensor, topics))
     return WordTensors(*tensors)
 
@@ -72,7 +83,9 @@ def test_the_law_of_the_model_has_no_deviation_and_another_has(alpha):
     np.testing.assert_allclose(deviation(exact, V, a), 0.0, atol=1e-10)
     share = alpha / a
     single = moments_of(lambda t: share[t[0]] * (len(set(t)) == 1), topics)
-    np.testing.assert_allclose(deviation(single, components(topics, share, 0.0), 0.0), 0.0, atol=1e-10)
+    np.testing.assert_allclose(
+        deviation(single, components(topics, share, 0.0), 0.0), 0.0, atol=1e-10
+    )
     assert np.abs(deviation(single, components(topics, share, 0.0), a)).max() > 0.01
 
 

@@ -8,12 +8,14 @@ import karat
 from karat import models, problems
 from karat.errors import InputError
 
-pytestmark = pytest.mark.filterwarnings("ignore::karat.models.RecoveryWarning")  # real data are not mixtures
+# real data are not mixtures
+pytestmark = pytest.mark.filterwarnings("ignore::karat.models.RecoveryWarning")
 
 
 def scaled(X):
     X = X[np.isfinite(X).all(axis=1)]
-    return (X - X.mean(axis=0)) / X.std(axis=0) + 1.0  # off the origin, so that the means can be independent
+    # off the origin, so that the means can be independent
+    return (X - X.mean(axis=0)) / X.std(axis=0) + 1.0
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +50,15 @@ def test_credit_card(credit, keep, size):
 
 @pytest.mark.parametrize("keep", ["tensor", "moments", "all"])
 def test_data_far_from_the_model_still_give_one_answer(credit, keep):
-    """Centred and with own variances the tensor is no longer nearly orthogonal; plain power steps would run in circles."""
+    """Centred and with own variances the tensor is no longer nearly orthogonal; plain power steps
+    would run in circles.
+    """
     X = credit - credit.mean(axis=0)
     core = karat.coreset(X, problem=problems.GaussianMixture(4, "spherical", keep))
-    full, again = models.GaussianMixture(4, variances="spherical"), models.GaussianMixture(4, variances="spherical")
+    full, again = (
+        models.GaussianMixture(4, variances="spherical"),
+        models.GaussianMixture(4, variances="spherical"),
+    )
     agree(full.fit(X), again.fit_coreset(core), ("means_", "weights_", "covariances_"))
     assert full.recovery_.converged
     assert not full.recovery_.refined
@@ -69,7 +76,12 @@ def test_covertype(covertype, keep, size):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    "problem", [problems.SingleTopic(10), problems.SingleTopic(10, "moments"), problems.LatentDirichlet(10, 0.5)]
+    "problem",
+    [
+        problems.SingleTopic(10),
+        problems.SingleTopic(10, "moments"),
+        problems.LatentDirichlet(10, 0.5),
+    ],
 )
 def test_arxiv(arxiv, problem):
     core = karat.coreset(arxiv, problem=problem)
@@ -88,11 +100,15 @@ def test_mode_c_refuses_the_vocabulary(arxiv):
 
 
 def test_disjoint_vocabularies_have_a_diagonal_tensor():
-    """Off the diagonal there is only the rounding of the whitening, which must not count as rank."""
+    """Off the diagonal there is only the rounding of the whitening, which must not count as
+    rank.
+    """
     rng = np.random.default_rng(0)
     h = rng.integers(3, size=5000)
     words = 400 * h[:, None] + np.minimum(rng.geometric(0.02, size=(5000, 10)), 400) - 1
-    X = sparse.csr_array((np.ones(50_000), (np.repeat(np.arange(5000), 10), words.ravel())), shape=(5000, 1200))
+    X = sparse.csr_array(
+        (np.ones(50_000), (np.repeat(np.arange(5000), 10), words.ravel())), shape=(5000, 1200)
+    )
     assert len(karat.coreset(X, problem=problems.SingleTopic(3))) == 3 + 1
 
 
@@ -101,11 +117,16 @@ def test_a_hundred_thousand_documents_of_fifty_thousand_words():
     """Sparse from end to end: dense, the counts alone would take 40 GB."""
     rng = np.random.default_rng(0)
     n, d, k, length = 100_000, 50_000, 4, 20
-    topics = rng.permutation(d).reshape(k, -1)  # a vocabulary of its own each; one word in ten from any
+    # a vocabulary of its own each; one word in ten from any
+    topics = rng.permutation(d).reshape(k, -1)
     h = rng.integers(k, size=n)
     rank = np.minimum(rng.geometric(0.01, size=(n, length)), d // k) - 1
-    words = topics[np.where(rng.random((n, length)) < 0.1, rng.integers(k, size=(n, length)), h[:, None]), rank]
-    X = sparse.csr_array((np.ones(n * length), (np.repeat(np.arange(n), length), words.ravel())), shape=(n, d))
+    words = topics[
+        np.where(rng.random((n, length)) < 0.1, rng.integers(k, size=(n, length)), h[:, None]), rank
+    ]
+    X = sparse.csr_array(
+        (np.ones(n * length), (np.repeat(np.arange(n), length), words.ravel())), shape=(n, d)
+    )
     core = karat.coreset(X, problem=problems.SingleTopic(k))
     assert sparse.issparse(core.X)
     assert len(core) == 21

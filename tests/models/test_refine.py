@@ -10,7 +10,9 @@ import karat
 from karat import models, problems
 from karat.errors import InputError
 
-real = pytest.mark.filterwarnings("ignore::karat.models.RecoveryWarning", "ignore::sklearn.exceptions.ConvergenceWarning")
+real = pytest.mark.filterwarnings(
+    "ignore::karat.models.RecoveryWarning", "ignore::sklearn.exceptions.ConvergenceWarning"
+)
 
 
 def distance(found, truth):
@@ -46,7 +48,9 @@ def test_full_covariances_on_real_data_are_as_likely_as_those_of_em(load, k):
 
 
 def penguins(seed=1):
-    """Four measurements of three kinds of birds in their own units, correlated, as in the Palmer penguins."""
+    """Four measurements of three kinds of birds in their own units, correlated, as in the Palmer
+    penguins.
+    """
     rng = np.random.default_rng(seed)
     means = np.array([[38.8, 18.3, 190, 3701], [48.8, 18.4, 196, 3733], [47.5, 15.0, 217, 5076]])
     deviations = np.array([[2.7, 1.2, 6.5, 459], [3.3, 1.1, 7.1, 384], [3.1, 1.0, 6.5, 504]])
@@ -67,7 +71,9 @@ def test_columns_of_different_units_are_noticed_and_refined(standardised):
 
 @real
 def test_a_tie_goes_to_em_where_the_model_fits_and_to_the_moments_where_it_does_not():
-    """The moments know that the variances are equal; held-out rows prefer that, by less than their noise."""
+    """The moments know that the variances are equal; held-out rows prefer that, by less than their
+    noise.
+    """
     rng = np.random.default_rng(1)
     means = 3 * np.random.default_rng(0).standard_normal((5, 20))
     X = means[rng.integers(5, size=100_000)] + rng.standard_normal((100_000, 20))
@@ -100,7 +106,9 @@ def test_refined_chain(gaussian):
     truth = data.means if gaussian else data.emissions
     before, after = ((m.means_ if gaussian else m.emissionprob_) for m in (moments, model))
     if model.refinement_.kept:
-        assert model.score(data.X, lengths=data.lengths) > moments.score(data.X, lengths=data.lengths)
+        assert model.score(data.X, lengths=data.lengths) > moments.score(
+            data.X, lengths=data.lengths
+        )
     assert distance(after, truth) <= 1.5 * distance(before, truth)
     assert model.bic(data.X, lengths=data.lengths) == pytest.approx(
         -2 * model.score(data.X, lengths=data.lengths) + model._parameters * np.log(len(data.X))

@@ -1,4 +1,6 @@
-"""Sources of data: the real sets where KARAT_DATA points at them, nothing otherwise; never the network."""
+"""Sources of data: the real sets where KARAT_DATA points at them, nothing otherwise; never the
+network.
+"""
 
 import os
 

@@ -13,7 +13,15 @@ ROOT = Path(__file__).parents[2]
 def paper(*arguments, **env):
     """Run ``python -m paper`` in the repository, as ``make reproduce`` does."""
     line = [sys.executable, "-m", "paper", *map(str, arguments)]
-    done = subprocess.run(line, cwd=ROOT, env=environment(**env), capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        line,
+        cwd=ROOT,
+        env=environment(**env),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     return Result(done.returncode, done.stdout, done.stderr)
 
 
@@ -28,7 +36,8 @@ def test_tables_without_data_or_network(tmp_path):
     assert "2 parts left out" in result.out
     assert f"The page: {tmp_path / 'out' / 'index.html'}" in result.out
     assert {p.name for p in (tmp_path / "out").iterdir()} == {
-        "index.html", "table1_rmse.csv", "table1_sizes.csv", "table2_losses.csv", "table2_sizes.csv",
+        "index.html", "table1_rmse.csv", "table1_sizes.csv", "table2_losses.csv",
+        "table2_sizes.csv",
     }  # fmt: skip
 
 

@@ -14,7 +14,9 @@ def views():
     rng = np.random.default_rng(0)
     table = standardised(rng.standard_t(5, (1000, 4)))
     affine = np.column_stack([np.ones(1000), table])
-    return Views(table, leverage_scores(affine), leverage_scores(table), tasks.products(table, 2)[:, 1:])
+    return Views(
+        table, leverage_scores(affine), leverage_scores(table), tasks.products(table, 2)[:, 1:]
+    )
 
 
 @pytest.mark.parametrize("name", ["uniform sampling", "leverage sampling", "sensitivity sampling"])
@@ -30,7 +32,9 @@ def test_weighted_samples_are_unbiased(views, name):
 
 def test_leverage_scores_are_the_diagonal_of_the_hat_matrix(views):
     X = views.table[:50]
-    np.testing.assert_allclose(leverage_scores(X), np.diag(X @ np.linalg.inv(X.T @ X) @ X.T), rtol=1e-9)
+    np.testing.assert_allclose(
+        leverage_scores(X), np.diag(X @ np.linalg.inv(X.T @ X) @ X.T), rtol=1e-9
+    )
 
 
 def test_kernel_thinning_gives_distinct_rows_of_the_size_asked_for(views):
@@ -48,11 +52,15 @@ def test_coreax(views):
     assert weights.sum() == pytest.approx(1000)
     index, weights = samplers.recombination(views, 15, np.random.default_rng(0))
     assert len(index) == 15  # the monomials of four columns to degree 2, with the constant
-    np.testing.assert_allclose(weights @ views.features[index], views.features.sum(axis=0), rtol=1e-9, atol=1e-6)
+    np.testing.assert_allclose(
+        weights @ views.features[index], views.features.sum(axis=0), rtol=1e-9, atol=1e-6
+    )
 
 
 def test_equal_size_and_error_against_scikit_learn(views):
-    """The error of a choice is that of a model trained on it by scikit-learn, and zero for karat's."""
+    """The error of a choice is that of a model trained on it by scikit-learn, and zero for
+    karat's.
+    """
     from sklearn.linear_model import Ridge
 
     rng = np.random.default_rng(1)
@@ -66,7 +74,9 @@ def test_equal_size_and_error_against_scikit_learn(views):
     Z, t = standardised(X), standardised(y[:, None])[:, 0]
     full = Ridge(alpha=1.0).fit(Z, t)
     sampled = Ridge(alpha=1.0).fit(Z[index], t[index], sample_weight=weights)
-    expected = np.abs(np.append(sampled.coef_ - full.coef_, sampled.intercept_ - full.intercept_)).max()
+    expected = np.abs(
+        np.append(sampled.coef_ - full.coef_, sampled.intercept_ - full.intercept_)
+    ).max()
     expected /= np.abs(np.append(full.coef_, full.intercept_)).max()
     assert task.error(index, weights)[0] == pytest.approx(expected, rel=1e-8)
     assert task.error(index, weights)[1] > 0
@@ -84,10 +94,17 @@ def test_latent_task_gives_every_sampler_the_whitening(nothing):
 
 def test_without_peers_the_rest_is_compared(nothing, monkeypatch):
     for package in samplers.PACKAGES:
-        monkeypatch.setitem(sys.modules, package, None)  # which is how Python says that there is none
-    assert list(available(RANDOM)) == ["uniform sampling", "leverage sampling", "sensitivity sampling"]
+        # which is how Python says that there is none
+        monkeypatch.setitem(sys.modules, package, None)
+    assert list(available(RANDOM)) == [
+        "uniform sampling",
+        "leverage sampling",
+        "sensitivity sampling",
+    ]
     assert not available(FIXED)
-    experiment = comparison.run(nothing, {name: tasks.TASKS[name] for name in ("mixture", "topics")})
+    experiment = comparison.run(
+        nothing, {name: tasks.TASKS[name] for name in ("mixture", "topics")}
+    )
     said = " ".join(experiment.missing)
     assert "goodpoints is not installed" in said
     assert "coreax is not installed" in said

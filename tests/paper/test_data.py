@@ -15,7 +15,12 @@ from tests.paper.conftest import has_data
 def test_shapes_of_the_papers_sets():
     source = Source(network=False)
     shapes = {name: source.classes(name).X.shape for name in data.CLASSES}
-    assert shapes == {"Iris": (150, 4), "Yeast": (1484, 8), "Breast cancer": (699, 9), "Glass": (214, 9)}
+    assert shapes == {
+        "Iris": (150, 4),
+        "Yeast": (1484, 8),
+        "Breast cancer": (699, 9),
+        "Glass": (214, 9),
+    }
     for name, classes in {"Iris": 3, "Yeast": 10, "Breast cancer": 2, "Glass": 6}.items():
         X, y, _ = source.classes(name)
         assert np.isfinite(X).all()
@@ -77,7 +82,8 @@ def test_downloads_are_kept(monkeypatch, nothing):
     monkeypatch.setattr("sklearn.datasets.fetch_openml", fetch)
     for _ in range(2):
         X, y, where = Source().classes("Glass")
-        assert X.tolist() == [[1.0, 5.0], [3.0, 4.0], [5.0, 6.0]]  # the gap has the median of its column
+        # the gap has the median of its column
+        assert X.tolist() == [[1.0, 5.0], [3.0, 4.0], [5.0, 6.0]]
         assert y.tolist() == [0.0, 1.0, 1.0]
         assert where == "OpenML, set 41"
     assert fetched == [41]
@@ -102,5 +108,7 @@ def test_a_folder_comes_first(tmp_path):
 
 
 def test_classes_are_numbered_in_the_order_of_the_original(monkeypatch):
-    labels = np.array(["headlamps", "build wind float", "containers", "build wind float"], dtype=object)
+    labels = np.array(
+        ["headlamps", "build wind float", "containers", "build wind float"], dtype=object
+    )
     assert data._numbered(labels, data.GLASS).tolist() == [2, 0, 1, 0]

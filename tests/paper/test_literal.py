@@ -1,4 +1,6 @@
-"""The paper's Algorithm 2, taken literally, does what the audit of the paper says: it exceeds its bound and solves wrongly."""
+"""The paper's Algorithm 2, taken literally, does what the audit of the paper says: it exceeds its
+bound and solves wrongly.
+"""
 
 import numpy as np
 import pytest
@@ -31,20 +33,29 @@ def test_the_claimed_bound_is_exceeded(case):
 def test_solved_as_written_it_is_wrong_and_corrected_it_is_right(case):
     X, y, lam, core = case
     expected = Ridge(alpha=lam, fit_intercept=False, solver="svd").fit(X, y).coef_
-    assert np.abs(solve_as_written(core, X, y, lam) - expected).max() > 1e-3 * np.abs(expected).max()
-    assert np.abs(solve_corrected(core, X, y, lam) - expected).max() <= 1e-9 * np.abs(expected).max()
+    assert (
+        np.abs(solve_as_written(core, X, y, lam) - expected).max() > 1e-3 * np.abs(expected).max()
+    )
+    assert (
+        np.abs(solve_corrected(core, X, y, lam) - expected).max() <= 1e-9 * np.abs(expected).max()
+    )
 
 
 def test_wrong_before_a_row_is_removed(case):
     X, y, lam, _ = case
     everything = type(case[3])(np.arange(len(y)), np.ones(len(y)), np.ones((5, 5)))
     expected = Ridge(alpha=lam, fit_intercept=False, solver="svd").fit(X, y).coef_
-    assert np.abs(solve_as_written(everything, X, y, lam) - expected).max() > 1e-3 * np.abs(expected).max()
+    assert (
+        np.abs(solve_as_written(everything, X, y, lam) - expected).max()
+        > 1e-3 * np.abs(expected).max()
+    )
     np.testing.assert_allclose(solve_corrected(everything, X, y, lam), expected, rtol=1e-10)
 
 
 def test_cross_moments_may_be_off_by_lambda_and_no_more(case):
-    """The sign rows of a pair weigh 2 together, whatever the data: the kept rows may miss up to lambda of a cross moment."""
+    """The sign rows of a pair weigh 2 together, whatever the data: the kept rows may miss up to
+    lambda of a cross moment.
+    """
     X, y, lam, core = case
     D = np.column_stack([X, y])
     missed = D.T @ D - (D[core.rows].T * core.weights) @ D[core.rows]
@@ -63,7 +74,9 @@ def test_the_signs_cancel_off_the_diagonal():
 
 def test_too_few_clusters_would_never_end():
     with pytest.raises(ValueError, match="never ends"):
-        fast_caratheodory(np.random.default_rng(0).standard_normal((50, 3)), np.ones(50), clusters=4)
+        fast_caratheodory(
+            np.random.default_rng(0).standard_normal((50, 3)), np.ones(50), clusters=4
+        )
 
 
 def test_fast_caratheodory_keeps_the_moments():

@@ -19,8 +19,15 @@ EVIL = "<script>alert('x')</script> & more"
 def small(title):
     drawing = Drawing()
     drawing.subplots().plot([1, 2], [3, 4])
-    table = Table("numbers", f"Numbers {EVIL}", ["name", EVIL, "value"], [["a", EVIL, 1 / 3], ["b, c", "", None]])
-    return Experiment(title, [EVIL], [table], [Figure("curve", f"A curve {EVIL}", drawing)], [EVIL], [EVIL])
+    table = Table(
+        "numbers",
+        f"Numbers {EVIL}",
+        ["name", EVIL, "value"],
+        [["a", EVIL, 1 / 3], ["b, c", "", None]],
+    )
+    return Experiment(
+        title, [EVIL], [table], [Figure("curve", f"A curve {EVIL}", drawing)], [EVIL], [EVIL]
+    )
 
 
 @pytest.fixture
@@ -82,7 +89,11 @@ def test_links_go_to_files_and_sections_that_exist(page, tmp_path):
     links = re.findall(r'href="([^"]*)"', page)
     assert links
     for link in links:
-        assert f'id="{link[1:]}"' in page if link.startswith("#") else (tmp_path / "out" / link).exists()
+        assert (
+            f'id="{link[1:]}"' in page
+            if link.startswith("#")
+            else (tmp_path / "out" / link).exists()
+        )
 
 
 def test_csv_files_have_all_digits(outcomes, tmp_path):
@@ -95,17 +106,23 @@ def test_csv_files_have_all_digits(outcomes, tmp_path):
 
 def test_progress_and_choice(three, tmp_path):
     told = []
-    outcomes = reproduce(tmp_path, ["three", "two"], progress=lambda *what: told.append(what), experiments=three)
+    outcomes = reproduce(
+        tmp_path, ["three", "two"], progress=lambda *what: told.append(what), experiments=three
+    )
     assert [outcome.name for outcome in outcomes] == ["two", "three"]  # in the order of the list
     assert told == [("two", "", 0, 2), ("two", "dividing", 0, 2), ("three", "", 1, 2)]
 
 
 def test_unknown_experiments_are_named(tmp_path):
-    with pytest.raises(InputError, match="There is no experiment table9; choose from table1, figure1"):
+    with pytest.raises(
+        InputError, match="There is no experiment table9; choose from table1, figure1"
+    ):
         reproduce(tmp_path, ["table9"])
 
 
-def test_a_package_that_is_not_installed_is_named_before_anything_runs(three, tmp_path, monkeypatch):
+def test_a_package_that_is_not_installed_is_named_before_anything_runs(
+    three, tmp_path, monkeypatch
+):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtraError, match=r"karat\[models,report\]"):
         reproduce(tmp_path / "out", experiments=three)
@@ -126,8 +143,16 @@ def test_a_table_of_the_wrong_width_is_refused():
 
 @pytest.mark.parametrize(
     ("cell", "shown"),
-    [(None, ""), ("text", "text"), (12, "12"), (0.0, "0"), (16.0, "16"), (0.33933, "0.3393"), (3.14e-15, "3.1 × 10⁻¹⁵")],
-)  # fmt: skip
+    [
+        (None, ""),
+        ("text", "text"),
+        (12, "12"),
+        (0.0, "0"),
+        (16.0, "16"),
+        (0.33933, "0.3393"),
+        (3.14e-15, "3.1 × 10⁻¹⁵"),
+    ],
+)
 def test_cells_are_short(cell, shown):
     assert readable(cell) == shown
 

@@ -1,4 +1,6 @@
-"""Other exact reducers, written from their papers: few points, positive weights, the same moments."""
+"""Other exact reducers, written from their papers: few points, positive weights, the same
+moments.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,10 @@ import numpy as np
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
-tchakaloff, cones = (SimpleNamespace(**runpy.run_path(str(FOLDER / f"{name}.py"))) for name in ("tchakaloff", "random_cones"))
+tchakaloff, cones = (
+    SimpleNamespace(**runpy.run_path(str(FOLDER / f"{name}.py")))
+    for name in ("tchakaloff", "random_cones")
+)
 
 
 def features(n, d, seed=0):

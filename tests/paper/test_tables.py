@@ -1,4 +1,6 @@
-"""The paper's tables: coreset and full data agree, against models that are trained here by other means."""
+"""The paper's tables: coreset and full data agree, against models that are trained here by other
+means.
+"""
 
 from math import comb
 
@@ -37,7 +39,9 @@ def table1(real):
 def test_table1_losses_are_those_of_scikit_learn(table1, real):
     found = columns(table1.tables[0])
     assert found["data set"] == (list(ridge.PAPER) if has_data() else ["Iris"])
-    for name, full, small in zip(found["data set"], found["full data"], found["coreset"], strict=True):
+    for name, full, small in zip(
+        found["data set"], found["full data"], found["coreset"], strict=True
+    ):
         X, y, _ = real.source.classes(name)
         model = Ridge(alpha=ridge.LAMBDA, fit_intercept=False, solver="svd").fit(X, y)
         expected = np.sqrt(np.mean((model.predict(X) - y) ** 2))
@@ -48,7 +52,9 @@ def test_table1_losses_are_those_of_scikit_learn(table1, real):
 
 def test_table1_sizes_are_the_papers(table1, real):
     found = columns(table1.tables[1])
-    for name, size, conic in zip(found["data set"], found["size, karat"], found["size, total weight free"], strict=True):
+    for name, size, conic in zip(
+        found["data set"], found["size, karat"], found["size, total weight free"], strict=True
+    ):
         n, d = real.source.classes(name).X.shape
         assert size == ridge.PAPER[name][2] == comb(d + 2, 2) + 1
         assert conic == size - 1
@@ -57,13 +63,17 @@ def test_table1_sizes_are_the_papers(table1, real):
 
 @pytest.mark.parametrize("load", [load_iris, load_breast_cancer])
 def test_ridge_from_the_coreset_on_shipped_data(load):
-    """Without any folder: two sets that scikit-learn brings along, columns scaled (the second has 30 that are collinear)."""
+    """Without any folder: two sets that scikit-learn brings along, columns scaled (the second has
+    30 that are collinear).
+    """
     X, y = load(return_X_y=True)
     X = X[:, :10] / X[:, :10].std(axis=0)
     source = Given(Labelled(X, y.astype(float), "scikit-learn"))
     found = columns(ridge.run(Settings(source, quick=True), names=["Iris"]).tables[0])
     model = Ridge(alpha=ridge.LAMBDA, fit_intercept=False, solver="svd").fit(X, y)
-    assert found["coreset"][0] == pytest.approx(np.sqrt(np.mean((model.predict(X) - y) ** 2)), abs=1e-9)
+    assert found["coreset"][0] == pytest.approx(
+        np.sqrt(np.mean((model.predict(X) - y) ** 2)), abs=1e-9
+    )
 
 
 def test_table2_losses(real):
@@ -75,14 +85,19 @@ def test_table2_losses(real):
     X = mixtures.synthetic()
     centres = models.GaussianMixture(3).fit(X).means_
     place = found["data set"].index("Synthetic")
-    assert found["loss, coreset"][place] == pytest.approx(np.square(cdist(X, centres)).min(axis=1).sum(), rel=1e-9)
+    assert found["loss, coreset"][place] == pytest.approx(
+        np.square(cdist(X, centres)).min(axis=1).sum(), rel=1e-9
+    )
     if has_data():
         tried = columns(experiment.tables[2])
         ratios = dict(zip(tried["preparation"], tried["ratio"], strict=True))
         assert ratios.pop("rows of length 1") == pytest.approx(1, abs=0.02)  # what the notes say
         assert min(ratios.values()) > 2
-    for name, size in zip(found["data set"], columns(experiment.tables[1])["size, karat"], strict=True):
-        assert size == mixtures.PAPER[name][4] - 1  # about the mean the tensor holds the total weight
+    for name, size in zip(
+        found["data set"], columns(experiment.tables[1])["size, karat"], strict=True
+    ):
+        # about the mean the tensor holds the total weight
+        assert size == mixtures.PAPER[name][4] - 1
 
 
 def made_up_documents():
@@ -126,7 +141,9 @@ def test_figure1(real):
     d = {name: real.source.classes(name).X.shape[1] for name in set(points["data set"])}
     for name, rows in zip(points["data set"], points["d regulariser rows"], strict=True):
         assert comb(d[name] + 2, 2) + 1 - d[name] <= rows <= comb(d[name] + 2, 2) + 1
-    above = np.array(points["sign matrix T, literal"]) > np.array(points["the paper's claimed bound"])
+    above = np.array(points["sign matrix T, literal"]) > np.array(
+        points["the paper's claimed bound"]
+    )
     assert above.sum() >= len(above) // 2
     assert len(experiment.figures) == 1
 
@@ -135,7 +152,10 @@ def test_lp_minimisers(real):
     experiment = powers.run(real, sizes=[300, 1000, 0])
     found = columns(experiment.tables[0])
     assert max(found["difference of the coefficients"]) <= 1e-9
-    assert all(rows <= bound for rows, bound in zip(found["rows"], found["bound, binom(d+1+p, p)"], strict=True))
+    assert all(
+        rows <= bound
+        for rows, bound in zip(found["rows"], found["bound, binom(d+1+p, p)"], strict=True)
+    )
     found = columns(experiment.tables[1])
     assert found["rows"] == [300, 1000]  # the last is for thorough runs
     assert found["rows kept"] == [70, 70]

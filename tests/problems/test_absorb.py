@@ -1,4 +1,6 @@
-"""Regularisers that carry a part of the data: sizes fall with alpha, slack stays in the box, the loss is the full data's."""
+"""Regularisers that carry a part of the data: sizes fall with alpha, slack stays in the box, the
+loss is the full data's.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,9 @@ def test_slack_stays_in_the_box(d, p, absorb, alpha):
     full, kept = moments(X, y, np.ones(len(y)), p), moments(*core.arrays(), core.weights, p)
     size = len(y) * np.sqrt((monomials(np.column_stack([X, y]), p) ** 2).mean(axis=0))
     assert (core.weights > 0).all()
-    for t, S, Sc, unit in zip(combinations_with_replacement(range(d + 1), p), full, kept, size, strict=True):
+    for t, S, Sc, unit in zip(
+        combinations_with_replacement(range(d + 1), p), full, kept, size, strict=True
+    ):
         rounding = 2e-9 * unit  # what linear programming solvers call feasible
         if set(t) == {d}:
             assert abs(S - Sc) <= 1e-11 * unit, "the label's power must be exact"
@@ -108,7 +112,9 @@ def test_loss_and_minimiser_are_those_of_the_full_data(d, p, alpha, absorb, inte
 
 
 def programme(D, alpha, rows=None):
-    """The box linear programme on all rows, or on some, straight from its definition (degree 2, no intercept)."""
+    """The box linear programme on all rows, or on some, straight from its definition (degree 2, no
+    intercept).
+    """
     d = D.shape[1] - 1
     sets = list(combinations_with_replacement(range(d + 1), 2))
     pure = np.array([t[0] == t[1] and t[0] < d for t in sets])
@@ -148,7 +154,9 @@ def test_column_generation_is_optimal_over_all_rows(d, alpha):
     loss = Regularised(rows, exact.fitted, 2, False, alpha)
     kernel = scaled_kernel(loss, False)
     bounds = Kinds(kernel, d + 1).bounds(scaled_moments(loss, kernel), alpha, True)
-    candidates, weights, reduced, _ = price_all(rows, kernel, np.arange(0, 1000, 10), *bounds, Budget())
+    candidates, weights, reduced, _ = price_all(
+        rows, kernel, np.arange(0, 1000, 10), *bounds, Budget()
+    )
     assert reduced >= -PRICE
     assert len(candidates) < 1000
     assert weights.sum() == pytest.approx(programme(D, alpha).fun, rel=1e-6)
@@ -266,7 +274,9 @@ def test_absorb_with_offset_and_intercept(absorb, offset):
 @pytest.mark.parametrize("absorb", ["diagonal", "box"])
 def test_absorb_with_weights_and_degenerate_columns(absorb):
     rng = np.random.default_rng(0)
-    X = np.column_stack([rng.standard_normal(400), np.ones(400), np.zeros(400), rng.integers(0, 2, 400)])
+    X = np.column_stack(
+        [rng.standard_normal(400), np.ones(400), np.zeros(400), rng.integers(0, 2, 400)]
+    )
     X = np.column_stack([X, X[:, 0]])
     y = X[:, 0] + rng.standard_normal(400)
     u = np.where(rng.random(400) < 0.5, 0.0, rng.random(400))

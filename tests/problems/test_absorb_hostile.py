@@ -1,4 +1,6 @@
-"""Absorbed coresets of unpleasant data: exact by an independent judge, or the exact rows with nothing absorbed; never wrong."""
+"""Absorbed coresets of unpleasant data: exact by an independent judge, or the exact rows with
+nothing absorbed; never wrong.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,9 @@ from karat.problems.absorb.minimise import minimise_power
 from karat.problems.absorb.programme import Budget
 
 KINDS = [
-    "plain", "collinear 1e-1", "collinear 1e-2", "collinear 1e-3", "collinear 1e-4", "collinear 1e-5", "collinear 1e-6",
-    "collinear 1e-8", "drift 3", "drift 8", "student", "pareto", "cauchy", "offset 1e4", "units", "repeated", "constant",
-    "fits 1e-4", "fits 0",
+    "plain", "collinear 1e-1", "collinear 1e-2", "collinear 1e-3", "collinear 1e-4",
+    "collinear 1e-5", "collinear 1e-6", "collinear 1e-8", "drift 3", "drift 8", "student", "pareto",
+    "cauchy", "offset 1e4", "units", "repeated", "constant", "fits 1e-4", "fits 0",
 ]  # fmt: skip
 SHARES = [1e-14, 1e-11, 1e-6, 1e-2, 1.0, 1e3, 1e6]  # alpha / n
 NOTHING = "Nothing could be absorbed"
@@ -45,11 +47,15 @@ def problem_of(p, alpha, absorb, intercept):
 
 def true_error(core, X, y, weights=None):
     problem = core.problem
-    return absorbed_error(X, y, core, problem.penalty, problem.power, problem.fit_intercept, weights, queries=800)
+    return absorbed_error(
+        X, y, core, problem.penalty, problem.power, problem.fit_intercept, weights, queries=800
+    )
 
 
 def check(core, X, y, weights=None):
-    """Whether something was absorbed; then it is as exact as it says, and says at most 1e-11 (and its rounding)."""
+    """Whether something was absorbed; then it is as exact as it says, and says at most 1e-11 (and
+    its rounding).
+    """
     certificate, fresh = core.certificate, core.verify(X, y, sample_weight=weights)
     assert certificate.ok
     assert fresh.ok, (str(certificate), str(fresh))
@@ -66,10 +72,15 @@ def check(core, X, y, weights=None):
     return True
 
 
-@pytest.mark.parametrize(("kind", "absorb", "intercept"), half(KINDS, ["box", "diagonal"], [True, False]))
+@pytest.mark.parametrize(
+    ("kind", "absorb", "intercept"), half(KINDS, ["box", "diagonal"], [True, False])
+)
 def test_squares_at_every_alpha(kind, absorb, intercept):
     X, y = make(kind)
-    found = [check(karat.coreset(X, y, problem_of(2, share * len(y), absorb, intercept)), X, y) for share in SHARES]
+    found = [
+        check(karat.coreset(X, y, problem_of(2, share * len(y), absorb, intercept)), X, y)
+        for share in SHARES
+    ]
     if kind in ("plain", "collinear 1e-1", "units", "student"):
         assert sum(found) >= 5, "benign data must still be absorbed"
 
@@ -107,13 +118,18 @@ def test_units_of_weights(unit, p, absorb, intercept):
     X, y = make("plain", 300)
     u = np.random.default_rng(1).random(len(y)) + 0.1
     plain = karat.coreset(X, y, problem_of(p, 50.0, absorb, intercept), sample_weight=u)
-    scaled = karat.coreset(X, y, problem_of(p, 50.0 * unit, absorb, intercept), sample_weight=u * unit)
+    scaled = karat.coreset(
+        X, y, problem_of(p, 50.0 * unit, absorb, intercept), sample_weight=u * unit
+    )
     assert check(plain, X, y, u)
     assert check(scaled, X, y, u * unit)
-    assert len(scaled) <= len(plain) + 6  # another vertex: units change the last digits of the programme
+    # another vertex: units change the last digits of the programme
+    assert len(scaled) <= len(plain) + 6
     w = np.array([0.3, -1.0, 2.0])
     assert scaled.loss((w, 0.0)) == pytest.approx(plain.loss((w, 0.0)) * unit, rel=1e-10)
-    assert np.allclose(scaled.problem.solve(scaled).coef, plain.problem.solve(plain).coef, rtol=1e-8, atol=0)
+    assert np.allclose(
+        scaled.problem.solve(scaled).coef, plain.problem.solve(plain).coef, rtol=1e-8, atol=0
+    )
 
 
 def test_weights_far_from_alpha():
@@ -125,7 +141,9 @@ def test_weights_far_from_alpha():
         assert core.certificate.ok
         assert core.verify(X, y, sample_weight=u).ok
         best = solve_ridge(X, y, np.ones(len(y)), 0.0, True)[0]
-        assert core.problem.solve(core).coef == pytest.approx(coefficient * best, rel=1e-8, abs=1e-100)
+        assert core.problem.solve(core).coef == pytest.approx(
+            coefficient * best, rel=1e-8, abs=1e-100
+        )
 
 
 def test_the_drift_of_the_issue():
@@ -158,7 +176,14 @@ def test_verify_refutes_what_the_first_release_called_exact(name):
     now = karat.coreset(X, y, problem)
     rows = stored[f"{name}_indices"]
     correction = Correction(now.absorbed.sets, stored[f"{name}_delta"])
-    old = replace(now, indices=rows, weights=stored[f"{name}_weights"].copy(), X=X[rows], y=y[rows], absorbed=correction)
+    old = replace(
+        now,
+        indices=rows,
+        weights=stored[f"{name}_weights"].copy(),
+        X=X[rows],
+        y=y[rows],
+        absorbed=correction,
+    )
     fresh, error = old.verify(X, y), true_error(old, X, y)
     assert error > 5e-11
     assert fresh.loss_error >= error * (1 - 1e-6)
@@ -177,12 +202,18 @@ def test_judge_and_certificate_in_rational_arithmetic(p, intercept):
     kept = [[Fraction(v) for v in row] for row in np.column_stack(core.arrays())]
     best = solve_ridge(X, y, np.ones(len(y)), alpha, intercept)
     rng = np.random.default_rng(0)
-    orders = Correction(core.absorbed.sets, np.ones(len(core.absorbed.delta)))._terms(np.zeros(3))[0]
+    orders = Correction(core.absorbed.sets, np.ones(len(core.absorbed.delta)))._terms(np.zeros(3))[
+        0
+    ]
     for step in (0.0, 1.0, 100.0):
         w = best[0] + step * np.array([rng.standard_normal(), 1.0, -1.0])
         z, b = [*(Fraction(v) for v in w), Fraction(-1)], Fraction(float(best[1]))
-        full = sum((_dot(row, z) + b) ** p for row in table) + Fraction(alpha) * sum(v**p for v in z[:3])
-        ours = sum(Fraction(u) * (_dot(row, z) + b) ** p for u, row in zip(core.weights, kept, strict=True))
+        full = sum((_dot(row, z) + b) ** p for row in table) + Fraction(alpha) * sum(
+            v**p for v in z[:3]
+        )
+        ours = sum(
+            Fraction(u) * (_dot(row, z) + b) ** p for u, row in zip(core.weights, kept, strict=True)
+        )
         ours += Fraction(alpha) * sum(v**p for v in z[:3])
         for t, delta, order in zip(core.absorbed.sets, core.absorbed.delta, orders, strict=True):
             term = Fraction(delta) * Fraction(order)
@@ -198,7 +229,12 @@ def _dot(row, z):
 
 @pytest.mark.parametrize(
     ("kind", "p", "absorb", "intercept"),
-    half(["plain", "collinear 1e-3", "collinear 1e-5", "drift 3", "repeated"], [2, 4], ["box", "diagonal"], [True, False]),
+    half(
+        ["plain", "collinear 1e-3", "collinear 1e-5", "drift 3", "repeated"],
+        [2, 4],
+        ["box", "diagonal"],
+        [True, False],
+    ),
 )
 def test_merge(kind, p, absorb, intercept):
     """Parts with and without something absorbed, merged in turn."""
@@ -233,7 +269,9 @@ def test_merge_sketch_and_files_in_units(unit, absorb, tmp_path):
     assert check(karat.load(tmp_path / "core.npz"), X, y, u)
 
 
-@pytest.mark.parametrize("kind", ["plain", "collinear 1e-3", "collinear 1e-6", "drift 8", "constant"])
+@pytest.mark.parametrize(
+    "kind", ["plain", "collinear 1e-3", "collinear 1e-6", "drift 8", "constant"]
+)
 @pytest.mark.parametrize("p", [2, 4])
 @pytest.mark.parametrize("absorb", ["box", "diagonal"])
 def test_sketch(kind, p, absorb):
@@ -255,7 +293,9 @@ def test_a_sketch_adds_what_its_rows_are_off_by():
     for a in range(0, 600, 100):
         sketch.update(X[a : a + 100], y[a : a + 100])
     sketch.coreset()
-    sketch.summary.reductions[None] = replace(sketch.summary.reductions[None], inherited=Claim(1e-12))
+    sketch.summary.reductions[None] = replace(
+        sketch.summary.reductions[None], inherited=Claim(1e-12)
+    )
     assert sketch.coreset().certificate.loss_error >= 1e-12
 
 
@@ -272,7 +312,9 @@ def test_saved_and_loaded_without_anything_absorbed(tmp_path):
 
 
 def test_regulariser_rows_are_the_coreset_of_the_paper():
-    """Kept rows and weighted rows of the regulariser alone have the loss of the full data; no weight is negative."""
+    """Kept rows and weighted rows of the regulariser alone have the loss of the full data; no
+    weight is negative.
+    """
     X, y = make("plain")
     for share in SHARES:
         problem = Ridge(share * len(y), absorb="diagonal", fit_intercept=False)
@@ -280,7 +322,9 @@ def test_regulariser_rows_are_the_coreset_of_the_paper():
         carried = problem.regulariser_weights(core)
         assert (carried >= 0).all()
         Xc, yc = core.arrays()
-        for w in np.random.default_rng(0).standard_normal((20, 3)) * 10.0 ** np.arange(-4, 16)[:, None]:
+        for w in (
+            np.random.default_rng(0).standard_normal((20, 3)) * 10.0 ** np.arange(-4, 16)[:, None]
+        ):
             full = ((X @ w - y) ** 2).sum() + problem.alpha * (w**2).sum()
             ours = core.weights @ (Xc @ w - yc) ** 2 + problem.alpha * carried @ w**2
             assert ours == pytest.approx(full, rel=1e-10)
@@ -290,7 +334,9 @@ def test_negative_regulariser_weights_are_refused():
     X, y = make("plain")
     problem = Ridge(60.0, absorb="diagonal")
     core = karat.coreset(X, y, problem)
-    wrong = replace(core, absorbed=Correction(core.absorbed.sets, np.full(len(core.absorbed.delta), -120.0)))
+    wrong = replace(
+        core, absorbed=Correction(core.absorbed.sets, np.full(len(core.absorbed.delta), -120.0))
+    )
     with pytest.raises(InputError, match="negative weight"):
         problem.regulariser_weights(wrong)
 
@@ -303,11 +349,20 @@ def test_a_stalling_programme_ends_in_exact_rows():
 
 
 def absorbed_rows(X, y, problem, seconds=20.0, patience=2.0, **limits):
-    """What the absorbing step alone leaves of an exact coreset, within limits of its own; also that coreset."""
+    """What the absorbing step alone leaves of an exact coreset, within limits of its own; also that
+    coreset.
+    """
     rows = Rows([X, y[:, None]])
     exact = build(rows, problem.kernel(X.shape[1], 1), "auto", 0)
-    options = {"box": problem.absorb == "box", "total": problem.keeps_total, "budget": Budget(seconds, patience)} | limits
-    return absorb(rows, exact, problem.power, problem.fit_intercept, problem.penalty, **options), exact
+    options = {
+        "box": problem.absorb == "box",
+        "total": problem.keeps_total,
+        "budget": Budget(seconds, patience),
+    } | limits
+    return (
+        absorb(rows, exact, problem.power, problem.fit_intercept, problem.penalty, **options),
+        exact,
+    )
 
 
 STALL = """
@@ -328,7 +383,9 @@ except KeyboardInterrupt:
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_a_programme_can_be_interrupted():
     code = STALL.format(tests=str(Path(__file__).parents[1]), here=str(Path(__file__).parent))
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         time.sleep(3)
@@ -356,25 +413,32 @@ def test_without_time_or_too_wide_nothing_is_absorbed(limits):
 @pytest.mark.parametrize("away", [1e3, 1e6, 3e8])
 @pytest.mark.parametrize("alpha", [1e-9, 1.0])
 def test_intercept_far_from_the_origin(p, away, alpha):
-    """Means times coefficients are large and cancel: the intercept is the best for its coefficients, rounded once."""
+    """Means times coefficients are large and cancel: the intercept is the best for its
+    coefficients, rounded once.
+    """
     rng = np.random.default_rng(7)
     X = rng.standard_normal((400, 2)) @ [[1.0, 0.9], [0.0, 0.1]] + away * np.array([1.0, -0.7])
     y = (X - X.mean(axis=0)) @ [0.7, 1.0] + 0.1 * rng.standard_normal(400)
     core = karat.coreset(X, y, problem_of(p, alpha, "box", True))
     found = core.problem.solve(core)
     residuals = [
-        Fraction(found.intercept) + sum(Fraction(w) * Fraction(x) for w, x in zip(found.coef, row, strict=True)) - Fraction(t)
+        Fraction(found.intercept)
+        + sum(Fraction(w) * Fraction(x) for w, x in zip(found.coef, row, strict=True))
+        - Fraction(t)
         for row, t in zip(X, y, strict=True)
     ]
     slope = float(sum(r ** (p - 1) for r in residuals))
     bend = float((p - 1) * sum(r ** (p - 2) for r in residuals))
-    assert abs(slope / bend) <= 0.6 * np.spacing(abs(found.intercept)) + 1e-10  # the step to the best intercept over all rows
+    # the step to the best intercept over all rows
+    assert abs(slope / bend) <= 0.6 * np.spacing(abs(found.intercept)) + 1e-10
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1e-12, 1e-6, 1.0])
 @pytest.mark.parametrize("p", [2, 4])
 def test_a_constant_column_takes_nothing_from_the_others(alpha, p):
-    """What rounding leaves of it after centring must not become a column, nor its penalty drown the others."""
+    """What rounding leaves of it after centring must not become a column, nor its penalty drown the
+    others.
+    """
     rng = np.random.default_rng(3)
     X = np.column_stack([rng.standard_normal((300, 2)), np.full(300, 7.3)])
     y = X @ [1.0, -2.0, 0.5] + 0.1 * rng.standard_normal(300)

@@ -1,4 +1,6 @@
-"""Grouped logistic regression: the logistic loss of all rows at every query, from at most N + rank rows."""
+"""Grouped logistic regression: the logistic loss of all rows at every query, from at most N + rank
+rows.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from karat.problems import GroupedLogistic
 
 
 def sample(n=5_000, d=2, levels=4, seed=0, rare=0):
-    """Rows on a grid, with labels that depend on them; ``rare`` further points have one row each."""
+    """Rows on a grid, with labels that depend on them; ``rare`` further points have one row
+    each.
+    """
     rng = np.random.default_rng(seed)
     X = np.vstack([rng.integers(0, levels, (n, d)) - 1.0, 10.0 + rng.standard_normal((rare, d))])
     y = (rng.random(n + rare) < 1 / (1 + np.exp(-(X @ rng.standard_normal(d)) / 3))).astype(float)
@@ -24,7 +28,9 @@ def full_loss(X, y, u, w, b):
 
 
 def needed(X, y, intercept):
-    """N, and the rank of the points that have both labels: the dimension of the span of the losses."""
+    """N, and the rank of the points that have both labels: the dimension of the span of the
+    losses.
+    """
     points, code = np.unique(X, axis=0, return_inverse=True)
     code = code.ravel()  # NumPy 2.0 gives it the shape of X
     ones, count = np.bincount(code, y), np.bincount(code)
@@ -40,7 +46,9 @@ def test_loss_at_every_query(d, levels, rare, intercept, weighted):
     X, y = sample(d=d, levels=levels, seed=d, rare=rare)
     rng = np.random.default_rng(1)
     u = rng.uniform(0.1, 5.0, len(y)) if weighted else np.ones(len(y))
-    core = karat.coreset(X, y, GroupedLogistic.of(X, fit_intercept=intercept), sample_weight=u if weighted else None)
+    core = karat.coreset(
+        X, y, GroupedLogistic.of(X, fit_intercept=intercept), sample_weight=u if weighted else None
+    )
     assert core.certificate.ok
     assert len(core) <= needed(X, y, intercept)
     assert core.weights.sum() == pytest.approx(u.sum(), rel=1e-13)
@@ -80,7 +88,9 @@ def test_only_what_is_exact_is_fitted():
 def test_parts_merge_streams_and_files(tmp_path):
     X, y = sample(d=2, levels=5, rare=7)
     problem = GroupedLogistic.of(X)
-    merged = karat.coreset(X[:2000], y[:2000], problem).merge(karat.coreset(X[2000:], y[2000:], problem))
+    merged = karat.coreset(X[:2000], y[:2000], problem).merge(
+        karat.coreset(X[2000:], y[2000:], problem)
+    )
     sketch = karat.Sketch(problem)
     for start in range(0, len(X), 700):
         sketch.update(X[start : start + 700], y[start : start + 700])
@@ -103,7 +113,9 @@ def test_parts_merge_streams_and_files(tmp_path):
 def test_errors_say_what_to_do():
     X, y = sample()
     problem = GroupedLogistic.of(X)
-    with pytest.raises(karat.InputError, match=r"not one of the 16 points .* GroupedLogistic.of\(X\)"):
+    with pytest.raises(
+        karat.InputError, match=r"not one of the 16 points .* GroupedLogistic.of\(X\)"
+    ):
         karat.coreset(X + 0.5, y, problem)
     with pytest.raises(karat.InputError, match="must be 0 or 1, but it holds 2"):
         karat.coreset(X, 2 * y, problem)

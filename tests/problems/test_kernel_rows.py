@@ -1,4 +1,6 @@
-"""A user's features must be those of single rows: what depends on the block is refused, what differs by rounding is not."""
+"""A user's features must be those of single rows: what depends on the block is refused, what
+differs by rounding is not.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ PLAIN = {
     "range": lambda A: np.exp(100 * A),
     "powers": lambda A: np.column_stack([A, A**2, A**3]),
     "codes": lambda A: (np.round(A[:, :1]) == np.arange(-2, 3)).astype(float),
-    "distances": lambda A: np.sqrt(np.maximum(((A[:, None, :] - W.T[None, :5]) ** 2).sum(axis=2), 0.0)),
+    "distances": lambda A: np.sqrt(
+        np.maximum(((A[:, None, :] - W.T[None, :5]) ** 2).sum(axis=2), 0.0)
+    ),
     "tanh": lambda A: np.tanh(A @ W + 1.0) @ W.T,
     "zeros": lambda A: np.column_stack([A, 0 * A[:, :1]]),
 }

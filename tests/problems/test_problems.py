@@ -1,4 +1,6 @@
-"""What each problem promises: how many features, which loss at which query, and in words what is kept."""
+"""What each problem promises: how many features, which loss at which query, and in words what is
+kept.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,15 @@ from hypothesis import strategies as st
 
 import karat
 from karat import InputError, problems
-from karat.problems import Kernel, LeastSquares, LpRegression, Mean, Moments, Ridge, TensorContraction
+from karat.problems import (
+    Kernel,
+    LeastSquares,
+    LpRegression,
+    Mean,
+    Moments,
+    Ridge,
+    TensorContraction,
+)
 
 
 @pytest.mark.parametrize("d", [1, 2, 5, 10])
@@ -33,7 +43,9 @@ def test_width_formulas(d):
 
 
 def test_only_needed_products_of_several_targets():
-    """X'X, X'Y and each y^2, not the products of different targets: 186 instead of 231 for 10 inputs and 10 targets."""
+    """X'X, X'Y and each y^2, not the products of different targets: 186 instead of 231 for 10
+    inputs and 10 targets.
+    """
     assert LeastSquares(fit_intercept=False, total_weight=False).width(10, 10) == 55 + 100 + 10
     assert LeastSquares().width(10, 10) == 66 + 110 + 10 == 186
     rng = np.random.default_rng(0)
@@ -43,8 +55,8 @@ def test_only_needed_products_of_several_targets():
 
 
 CASES = [
-    LeastSquares(), LeastSquares(fit_intercept=False), Ridge(2.5), Ridge(2.5, fit_intercept=False), LpRegression(4, 0.3),
-    LpRegression(6, 0.3, fit_intercept=False),
+    LeastSquares(), LeastSquares(fit_intercept=False), Ridge(2.5), Ridge(2.5, fit_intercept=False),
+    LpRegression(4, 0.3), LpRegression(6, 0.3, fit_intercept=False),
 ]  # fmt: skip
 
 
@@ -62,7 +74,9 @@ def test_regression_losses(problem):
         assert core.loss((w, b)) == pytest.approx(full, rel=1e-12)
         if problem.fit_intercept:
             assert core.loss(np.append(w, b)) == pytest.approx(full, rel=1e-12)
-            assert core.loss(w) == pytest.approx(((X @ w - y) ** p).sum() + alpha * (np.abs(w) ** p).sum(), rel=1e-12)
+            assert core.loss(w) == pytest.approx(
+                ((X @ w - y) ** p).sum() + alpha * (np.abs(w) ** p).sum(), rel=1e-12
+            )
         else:
             assert core.loss(w) == pytest.approx(full, rel=1e-12)
 
@@ -70,7 +84,8 @@ def test_regression_losses(problem):
 @pytest.mark.parametrize(
     ("problem", "columns", "target", "weight"),
     [
-        (Ridge(1e128), 1e64, 1e-94, 1.0),  # the squares of coefficients are too small, and with alpha they are not
+        # the squares of coefficients are too small, and with alpha they are not
+        (Ridge(1e128), 1e64, 1e-94, 1.0),
         (Ridge(1e-120), 1e-40, 1e120, 1e-50),
         (LeastSquares(), 1.0, 1e-170, 1e100),
         (LeastSquares(), 1.0, 1e170, 1e-100),
@@ -79,9 +94,16 @@ def test_regression_losses(problem):
 )
 def test_losses_are_doubles_though_powers_are_not(problem, columns, target, weight):
     rng = np.random.default_rng(0)
-    X, y, u = columns * rng.standard_normal((30, 2)), target * rng.standard_normal(30), weight * rng.uniform(0.5, 2, 30)
+    X, y, u = (
+        columns * rng.standard_normal((30, 2)),
+        target * rng.standard_normal(30),
+        weight * rng.uniform(0.5, 2, 30),
+    )
     w, b = target / columns * rng.standard_normal(2), 0.3 * target
-    residuals = [sum(map(Fraction, x * w)) + Fraction(b) - Fraction(t) for x, t in zip(X, y, strict=True)]  # x w rounds
+    # x w rounds
+    residuals = [
+        sum(map(Fraction, x * w)) + Fraction(b) - Fraction(t) for x, t in zip(X, y, strict=True)
+    ]
     loss = sum(Fraction(v) * r**problem.power for v, r in zip(u, residuals, strict=True))
     loss += Fraction(problem.penalty) * sum(Fraction(v) ** problem.power for v in w)
     assert 1e-300 < loss < 1e300
@@ -148,7 +170,9 @@ def test_moments_keep_every_polynomial(degree):
     for _ in range(20):
         powers = rng.multinomial(rng.integers(0, degree + 1), [1 / 3] * 3)
         terms = np.prod(X**powers, axis=1)
-        assert core.weights @ np.prod(core.X**powers, axis=1) == pytest.approx(terms.sum(), rel=1e-11)
+        assert core.weights @ np.prod(core.X**powers, axis=1) == pytest.approx(
+            terms.sum(), rel=1e-11
+        )
         form = rng.standard_normal(4)
         values = (form[0] + X @ form[1:]) ** degree
         assert core.loss(form) == pytest.approx(values.sum(), abs=1e-11 * np.abs(values).sum())
@@ -204,7 +228,9 @@ def test_kernel_may_not_change_our_rows():
 
 def test_kernel_of_dependent_and_zero_features():
     X = data("gaussian").X
-    core = karat.coreset(X, problem=Kernel(lambda X: np.column_stack([X, X @ np.ones((3, 4)), np.zeros(len(X))])))
+    core = karat.coreset(
+        X, problem=Kernel(lambda X: np.column_stack([X, X @ np.ones((3, 4)), np.zeros(len(X))]))
+    )
     assert len(core) == 4
 
 
@@ -214,11 +240,22 @@ def test_kernel_of_unevenly_scaled_features(power):
     core = karat.coreset(X, problem=Kernel(lambda X: np.column_stack([X, power * np.sin(X)])))
     features = np.column_stack([X, np.sin(X)])
     assert len(core) == 7
-    assert np.abs(core.weights @ features[core.indices] - features.sum(axis=0)).max() <= 1e-12 * np.abs(features).sum()
+    assert (
+        np.abs(core.weights @ features[core.indices] - features.sum(axis=0)).max()
+        <= 1e-12 * np.abs(features).sum()
+    )
 
 
 def test_kept_and_not_kept_in_words():
-    for problem in (LeastSquares(), Ridge(1.0), LpRegression(4), Mean(), Moments(3), TensorContraction(3), Kernel(np.sin)):
+    for problem in (
+        LeastSquares(),
+        Ridge(1.0),
+        LpRegression(4),
+        Mean(),
+        Moments(3),
+        TensorContraction(3),
+        Kernel(np.sin),
+    ):
         assert len(problem.keeps) > 10
         text = " ".join(problem.excludes).lower()
         for word in ("likelihood", "absolute", "leave-one-out", "privacy"):
@@ -264,13 +301,22 @@ def test_scaled_rows_for_solvers_without_weights():
     assert ((X @ w - y) ** 4).sum() == pytest.approx(((made.X @ w - made.y) ** 4).sum(), rel=1e-12)
     squares = karat.coreset(made.X, made.y, LeastSquares(fit_intercept=False))
     X, y = squares.scaled(2)
-    assert np.allclose(np.linalg.lstsq(X, y, rcond=None)[0], np.linalg.lstsq(made.X, made.y, rcond=None)[0], rtol=1e-11)
+    assert np.allclose(
+        np.linalg.lstsq(X, y, rcond=None)[0],
+        np.linalg.lstsq(made.X, made.y, rcond=None)[0],
+        rtol=1e-11,
+    )
     with pytest.raises(InputError, match="positive"):
         squares.scaled(-1)
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
-@given(d=st.integers(1, 4), n=st.integers(1, 120), seed=st.integers(0, 1000), problem=st.sampled_from(CASES))
+@given(
+    d=st.integers(1, 4),
+    n=st.integers(1, 120),
+    seed=st.integers(0, 1000),
+    problem=st.sampled_from(CASES),
+)
 def test_loss_on_random_shapes(d, n, seed, problem):
     rng = np.random.default_rng(seed)
     X, y = rng.standard_normal((n, d)), rng.standard_normal(n)

@@ -11,14 +11,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 SWITCHES = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--disable-dev-shm-usage",
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--hide-scrollbars", "--disable-dev-shm-usage",
 )  # fmt: skip
 
 
 def programs() -> tuple[str | None, str | None]:
     """Where Chromium and its driver are, if they are."""
-    return shutil.which("chromium") or shutil.which("chromium-browser"), shutil.which("chromedriver")
+    return shutil.which("chromium") or shutil.which("chromium-browser"), shutil.which(
+        "chromedriver"
+    )
 
 
 @contextmanager
@@ -48,13 +51,28 @@ class Browser:
         self.driver = driver
         self.run, self.command = driver.execute_script, driver.execute_cdp_cmd
 
-    def open(self, path: Path, width: int = 1440, height: int = 900, scheme: str = "light", scale: float = 1.0) -> None:
-        self.command("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+    def open(
+        self,
+        path: Path,
+        width: int = 1440,
+        height: int = 900,
+        scheme: str = "light",
+        scale: float = 1.0,
+    ) -> None:
+        self.command(
+            "Emulation.setEmulatedMedia",
+            {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
+        )
         self.resize(width, height, scale)
         self.logs("browser"), self.logs("performance")
         address = path.resolve().as_uri()
         self.driver.get(address)
-        self.wait(lambda: self.driver.current_url == address and self.run("return document.readyState") == "complete")
+        self.wait(
+            lambda: (
+                self.driver.current_url == address
+                and self.run("return document.readyState") == "complete"
+            )
+        )
 
     def wait(self, until) -> None:
         """The driver may return while the page before is still there."""
@@ -73,10 +91,17 @@ class Browser:
     def requests(self) -> list[str]:
         """Addresses that were asked for since the page was opened."""
         events = [json.loads(entry["message"])["message"] for entry in self.logs("performance")]
-        return [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
+        return [
+            event["params"]["request"]["url"]
+            for event in events
+            if event["method"] == "Network.requestWillBeSent"
+        ]
 
     def text(self, selector: str) -> list[str]:
-        return self.run("return [...document.querySelectorAll(arguments[0])].map((e) => e.textContent)", selector)
+        return self.run(
+            "return [...document.querySelectorAll(arguments[0])].map((e) => e.textContent)",
+            selector,
+        )
 
     def column(self, number: int) -> list[str]:
         return self.text(f"#table tbody tr > :nth-child({number})")
@@ -84,7 +109,8 @@ class Browser:
     def pointer(self, selector: str) -> None:
         """Move the mouse over the middle of an element."""
         place = (
-            "const b = document.querySelector(arguments[0]).getBoundingClientRect(); return [b.x + b.width/2, b.y + b.height/2]"
+            "const b = document.querySelector(arguments[0]).getBoundingClientRect(); return [b.x +"
+            " b.width/2, b.y + b.height/2]"
         )
         self.run("document.querySelector(arguments[0]).scrollIntoView({block: 'center'})", selector)
         x, y = self.run(place, selector)

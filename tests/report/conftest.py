@@ -25,7 +25,12 @@ def pyplot():
 def table():
     """Correlated, skewed columns on different scales, and a target."""
     rng = np.random.default_rng(3)
-    X = np.exp(0.4 * rng.standard_normal((5000, 4))) @ rng.standard_normal((4, 4)) * [1.0, 10.0, 0.1, 1000.0] + 5.0
+    X = (
+        np.exp(0.4 * rng.standard_normal((5000, 4)))
+        @ rng.standard_normal((4, 4))
+        * [1.0, 10.0, 0.1, 1000.0]
+        + 5.0
+    )
     return X, X @ [1.0, -0.2, 3.0, 0.001] + rng.standard_normal(5000)
 
 

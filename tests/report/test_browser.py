@@ -10,11 +10,13 @@ from report.browser import chromium, programs
 import karat
 from karat._core.wording import number
 
-pytestmark = pytest.mark.skipif(None in programs(), reason="Chromium and chromedriver are not installed")
+pytestmark = pytest.mark.skipif(
+    None in programs(), reason="Chromium and chromedriver are not installed"
+)
 
 HOSTILE = [
-    "<script>window.hacked = 1</script>", '"><img src=x onerror="window.hacked = 2">', "</script><b id=injected>", "a > b",
-    "${window.hacked = 3}", "javascript:window.hacked = 4",
+    "<script>window.hacked = 1</script>", '"><img src=x onerror="window.hacked = 2">',
+    "</script><b id=injected>", "a > b", "${window.hacked = 3}", "javascript:window.hacked = 4",
 ]  # fmt: skip
 CELL = "</td><img src=x onerror='window.hacked = 5'>"
 
@@ -34,13 +36,19 @@ def pages(tmp_path_factory):
     groups = np.array(["plain", CELL])[rng.integers(2, size=3000)]
     core = karat.coreset(X, y, groups=groups)
     karat.report.write_report(core, folder / "small.html", data=(X, y), groups=groups)
-    Z = pd.DataFrame(rng.standard_normal((2000, 62)), columns=[f"measurement_{i}" for i in range(62)])
+    Z = pd.DataFrame(
+        rng.standard_normal((2000, 62)), columns=[f"measurement_{i}" for i in range(62)]
+    )
     large = karat.coreset(Z)  # no more rows than features: all are kept
     karat.report.write_report(large, folder / "large.html", data=Z)
     W = rng.standard_normal((900, 300)) * 10.0 ** rng.integers(-30, 31, size=300)
-    karat.report.write_report(karat.coreset(W, problem=karat.problems.Moments(1)), folder / "wide.html", data=W)
+    karat.report.write_report(
+        karat.coreset(W, problem=karat.problems.Moments(1)), folder / "wide.html", data=W
+    )
     tiny = pd.DataFrame(rng.standard_normal((400, 3)) * [1e-17, 1e-120, 1e120], columns=list("abc"))
-    karat.report.write_report(karat.coreset(tiny, problem=karat.problems.Moments(1)), folder / "tiny.html", data=tiny)
+    karat.report.write_report(
+        karat.coreset(tiny, problem=karat.problems.Moments(1)), folder / "tiny.html", data=tiny
+    )
     return {"wide": folder / "wide.html", "tiny": folder / "tiny.html"} | {
         "core": core,
         "small": folder / "small.html",
@@ -54,12 +62,18 @@ def numbers(texts):
 
 
 def sort_by(browser, name):
-    browser.run("[...document.querySelectorAll('#table th button')].find((b) => b.textContent === arguments[0]).click()", name)
+    browser.run(
+        "[...document.querySelectorAll('#table th button')].find((b) => b.textContent ==="
+        " arguments[0]).click()",
+        name,
+    )
 
 
 def filter_by(browser, text):
     browser.run(
-        "const f = document.getElementById('filter'); f.value = arguments[0]; f.dispatchEvent(new Event('input'))", text
+        "const f = document.getElementById('filter'); f.value = arguments[0]; f.dispatchEvent(new"
+        " Event('input'))",
+        text,
     )
 
 
@@ -74,7 +88,9 @@ def test_quiet_and_offline(browser, pages, scheme):
 def test_the_policy_forbids_the_network(browser, pages):
     """Even a script on the page could not load or send anything."""
     browser.open(pages["small"])
-    outcome = "fetch('data:text/plain,x').then(() => arguments[0]('sent'), () => arguments[0]('refused'))"
+    outcome = (
+        "fetch('data:text/plain,x').then(() => arguments[0]('sent'), () => arguments[0]('refused'))"
+    )
     assert browser.driver.execute_async_script(outcome) == "refused"
 
 
@@ -93,14 +109,22 @@ def test_hostile_names_and_cells_are_inert(browser, pages):
 
 
 def test_other_scripts_and_styles_do_not_count(browser, pages, tmp_path):
-    """Whatever else gets into the page, only the style and the script with the hashes of the policy run."""
+    """Whatever else gets into the page, only the style and the script with the hashes of the policy
+    run.
+    """
     page = pages["small"].read_text(encoding="utf-8")
-    more = "<script>window.hacked = 9</script><p style='color: red' onclick='window.hacked = 8' id='more'>x</p></body>"
+    more = (
+        "<script>window.hacked = 9</script><p style='color: red' onclick='window.hacked = 8'"
+        " id='more'>x</p></body>"
+    )
     (tmp_path / "changed.html").write_text(page.replace("</body>", more), encoding="utf-8")
     browser.open(tmp_path / "changed.html")
     browser.run("document.getElementById('more').click()")
     assert browser.run("return window.hacked") is None
-    assert browser.run("return getComputedStyle(document.getElementById('more')).color") != "rgb(255, 0, 0)"
+    assert (
+        browser.run("return getComputedStyle(document.getElementById('more')).color")
+        != "rgb(255, 0, 0)"
+    )
     assert len(browser.column(1)) == 25  # the page's own script runs
     assert any("Content Security Policy" in entry["message"] for entry in browser.logs("browser"))
 
@@ -111,8 +135,9 @@ def test_targets_are_large_enough(browser, pages, page, width):
     """At least 24 x 24 px (WCAG 2.2, 2.5.8)."""
     browser.open(pages[page], width=width)
     small = browser.run(
-        "return [...document.querySelectorAll('button, input, summary')].map((e) => [e, e.getBoundingClientRect()])"
-        ".filter(([e, b]) => b.width && (b.width < 24 || b.height < 24)).map(([e, b]) => [e.outerHTML, b.width, b.height])"
+        "return [...document.querySelectorAll('button, input, summary')].map((e) => [e,"
+        " e.getBoundingClientRect()]).filter(([e, b]) => b.width && (b.width < 24 || b.height <"
+        " 24)).map(([e, b]) => [e.outerHTML, b.width, b.height])"
     )
     assert small == []
 
@@ -128,7 +153,8 @@ def test_few_tab_stops_however_many_columns(browser, pages):
     """The 302 headers are one stop; the arrow keys, Home and End reach every column."""
     browser.open(pages["wide"])
     stops = (
-        "return [...document.querySelectorAll('*')].filter((e) => e.tabIndex >= 0 && !e.disabled && e.getClientRects().length)"
+        "return [...document.querySelectorAll('*')].filter((e) => e.tabIndex >= 0 && !e.disabled &&"
+        " e.getClientRects().length)"
     )
     assert len(browser.run(stops)) <= 14
     browser.run("document.querySelector('#table th button').focus()")
@@ -158,13 +184,17 @@ def test_chart_points_by_keyboard(browser, pages):
     assert seen == set(core.indices.tolist())  # every point
     assert not browser.run(hidden)
     press(browser, "ENTER")
-    assert [int(n) for n in numbers(browser.column(1))] == [int(numbers(browser.text("#tip td")[:1])[0])]
+    assert [int(n) for n in numbers(browser.column(1))] == [
+        int(numbers(browser.text("#tip td")[:1])[0])
+    ]
     press(browser, "ESCAPE")
     assert browser.run(hidden)
     browser.run("document.getElementById('histogram').focus()")
     press(browser, "HOME")
     assert re.fullmatch(r"[\d\u202f]+ rows? of weight .*", browser.text("#tip")[0])
-    assert browser.run("return document.getElementById('tip').getBoundingClientRect().right") <= 1440
+    assert (
+        browser.run("return document.getElementById('tip').getBoundingClientRect().right") <= 1440
+    )
     press(browser, "TAB")
     assert browser.run(hidden)
 
@@ -175,8 +205,9 @@ def test_no_number_is_cut_on_paper(browser, pages, page):
     browser.command("Emulation.setEmulatedMedia", {"media": "print"})
     browser.run("dispatchEvent(new Event('beforeprint'))")
     cut = (
-        "return [...document.querySelectorAll('td.num, dd')].filter((e) => e.getClientRects().length"
-        " && (e.scrollWidth > e.clientWidth + 1 || e.getBoundingClientRect().right > innerWidth + 1)).map((e) => e.textContent)"
+        "return [...document.querySelectorAll('td.num, dd')].filter((e) =>"
+        " e.getClientRects().length && (e.scrollWidth > e.clientWidth + 1 ||"
+        " e.getBoundingClientRect().right > innerWidth + 1)).map((e) => e.textContent)"
     )
     try:
         assert browser.run(cut) == []
@@ -195,7 +226,9 @@ def test_sorting(browser, pages):
     np.testing.assert_allclose(numbers(browser.column(2)), np.sort(core.weights)[:25], rtol=1e-5)
     sort_by(browser, "weight")
     assert browser.run("return document.querySelector('th.weight').ariaSort") == "descending"
-    np.testing.assert_allclose(numbers(browser.column(2)), np.sort(core.weights)[::-1][:25], rtol=1e-5)
+    np.testing.assert_allclose(
+        numbers(browser.column(2)), np.sort(core.weights)[::-1][:25], rtol=1e-5
+    )
     sort_by(browser, "weight")
     assert numbers(browser.column(1)) == core.indices[:25].tolist()
 
@@ -206,7 +239,9 @@ def test_sorting_by_keyboard(browser, pages):
     browser.open(pages["small"])
     button = browser.driver.find_element("css selector", "th.weight button")
     button.send_keys(Keys.ENTER)
-    np.testing.assert_allclose(numbers(browser.column(2)), np.sort(pages["core"].weights)[:25], rtol=1e-5)
+    np.testing.assert_allclose(
+        numbers(browser.column(2)), np.sort(pages["core"].weights)[:25], rtol=1e-5
+    )
 
 
 def test_filtering_and_paging(browser, pages):
@@ -230,10 +265,12 @@ def test_hover_names_the_row(browser, pages):
     core = pages["core"]
     browser.open(pages["small"])
     assert browser.run("return document.getElementById('tip').hidden")
-    lone = browser.run(  # the circle farthest from any other, so that no other is nearer to its middle
-        "const all = [...document.querySelectorAll('.rows circle')].map((c) => [+c.getAttribute('cx'), +c.getAttribute('cy')]);"
-        "const gap = all.map((a) => Math.min(...all.filter((b) => b !== a).map((b) => Math.hypot(a[0] - b[0], a[1] - b[1]))));"
-        "return gap.indexOf(Math.max(...gap)) + 1"
+    # the circle farthest from any other, so that no other is nearer to its middle
+    lone = browser.run(
+        "const all = [...document.querySelectorAll('.rows circle')].map((c) =>"
+        " [+c.getAttribute('cx'), +c.getAttribute('cy')]);const gap = all.map((a) =>"
+        " Math.min(...all.filter((b) => b !== a).map((b) => Math.hypot(a[0] - b[0], a[1] -"
+        " b[1]))));return gap.indexOf(Math.max(...gap)) + 1"
     )
     circle = f".rows circle:nth-child({lone})"
     browser.pointer(circle)
@@ -258,7 +295,16 @@ def test_contrast_in_both_schemes(browser, pages, scheme):
     style = "return getComputedStyle(document.querySelector(arguments[0]))[arguments[1]]"
     paper = luminance(browser.run(style, "body", "backgroundColor"))
     assert (paper > 0.8) == (scheme == "light")
-    for selector in ("body", ".lead", "h1 .gold", ".mark", ".tiles dt", "figcaption", "footer", "th.target"):
+    for selector in (
+        "body",
+        ".lead",
+        "h1 .gold",
+        ".mark",
+        ".tiles dt",
+        "figcaption",
+        "footer",
+        "th.target",
+    ):
         ink = luminance(browser.run(style, selector, "color"))
         assert (max(ink, paper) + 0.05) / (min(ink, paper) + 0.05) >= 4.5, selector
 
@@ -287,14 +333,19 @@ def test_no_sideways_scrolling(browser, pages, page, width):
 
 
 def test_print_layout(browser, pages):
-    """On paper: light, no controls, all rows of a small coreset, the first columns of a wide one."""
+    """On paper: light, no controls, all rows of a small coreset, the first columns of a wide
+    one.
+    """
     browser.open(pages["small"], scheme="dark")
     browser.command(
-        "Emulation.setEmulatedMedia", {"media": "print", "features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+        "Emulation.setEmulatedMedia",
+        {"media": "print", "features": [{"name": "prefers-color-scheme", "value": "dark"}]},
     )
     display = "return getComputedStyle(document.querySelector(arguments[0])).display"
     assert [browser.run(display, s) for s in ("#theme", ".tools", "#tip")] == ["none"] * 3
-    assert luminance(browser.run("return getComputedStyle(document.querySelector('h1')).color")) < 0.05
+    assert (
+        luminance(browser.run("return getComputedStyle(document.querySelector('h1')).color")) < 0.05
+    )
     browser.run("dispatchEvent(new Event('beforeprint'))")
     assert len(browser.column(1)) == len(pages["core"])
     browser.run("dispatchEvent(new Event('afterprint'))")
@@ -315,7 +366,9 @@ def test_without_scripts_the_rows_are_there(browser, pages):
 
 
 def test_a_large_report_is_light(browser, pages):
-    """Few elements however many rows: the table is drawn a page at a time, so opening, sorting and filtering stay fast."""
+    """Few elements however many rows: the table is drawn a page at a time, so opening, sorting and
+    filtering stay fast.
+    """
     assert len(pages["large core"]) == 2000
     assert pages["large"].stat().st_size < 5e6
     browser.open(pages["large"])
@@ -324,12 +377,17 @@ def test_a_large_report_is_light(browser, pages):
     filter_by(browser, "measurement_0 > 1")
     assert len(browser.driver.find_elements("css selector", "#table tbody tr")) == 25
     assert browser.driver.execute_script("return document.querySelectorAll('*').length") < 20_000
-    assert browser.text("#found") == [f"{(pages['large core'].X.iloc[:, 0] > 1).sum()} of 2\u202f000 rows match"]
+    assert browser.text("#found") == [
+        f"{(pages['large core'].X.iloc[:, 0] > 1).sum()} of 2\u202f000 rows match"
+    ]
     assert numbers(browser.column(3))[:1] > [1.0]
 
 
 def test_on_a_phone_tables_scroll_in_their_frame_and_rows_are_tapped(browser, pages):
-    visible = "return [...document.querySelectorAll(arguments[0])].map((e) => getComputedStyle(e).display !== 'none')"
+    visible = (
+        "return [...document.querySelectorAll(arguments[0])].map((e) => getComputedStyle(e).display"
+        " !== 'none')"
+    )
     for width, touch in ((390, True), (1280, False)):
         browser.command("Emulation.setTouchEmulationEnabled", {"enabled": touch})
         browser.open(pages["small"], width)
@@ -337,13 +395,15 @@ def test_on_a_phone_tables_scroll_in_their_frame_and_rows_are_tapped(browser, pa
         assert set(browser.run(visible, ".for-mouse")) == {not touch}
     browser.open(pages["small"], 390)
     frames = browser.run(
-        "return [...document.querySelectorAll('.scroll')].map((e) => [e.scrollWidth > e.clientWidth, "
-        "e.getBoundingClientRect().right <= innerWidth, getComputedStyle(e).borderTopWidth])"
+        "return [...document.querySelectorAll('.scroll')].map((e) => [e.scrollWidth >"
+        " e.clientWidth, e.getBoundingClientRect().right <= innerWidth,"
+        " getComputedStyle(e).borderTopWidth])"
     )
     assert frames == [[True, True, "1px"]] * 2
     left = browser.run(
-        "const f = document.querySelector('.named').parentElement; f.scrollLeft = 200; const h = f.querySelector('tbody th');"
-        "return [h.getBoundingClientRect().left - f.getBoundingClientRect().left, f.scrollLeft]"
+        "const f = document.querySelector('.named').parentElement; f.scrollLeft = 200; const h ="
+        " f.querySelector('tbody th');return [h.getBoundingClientRect().left -"
+        " f.getBoundingClientRect().left, f.scrollLeft]"
     )
     assert left[1] > 0
     assert 0 <= left[0] <= 2  # the names of the columns stay in sight

@@ -31,8 +31,12 @@ def displays(core, table):
         "weights": WeightsDisplay.from_coreset(core),
         "projection": ProjectionDisplay.from_coreset(core, X, y),
         "scaling": ScalingDisplay.from_data(X, y, rows=[100, 1000], repeats=1),
-        "recovery": RecoveryDisplay.from_components(MEANS, {"full data": noisy, "coreset": noisy[::-1]}),
-        "recovery error": RecoveryErrorDisplay.from_components(MEANS, [10, 100], {"full data": [noisy, MEANS + 1e-3]}),
+        "recovery": RecoveryDisplay.from_components(
+            MEANS, {"full data": noisy, "coreset": noisy[::-1]}
+        ),
+        "recovery error": RecoveryErrorDisplay.from_components(
+            MEANS, [10, 100], {"full data": [noisy, MEANS + 1e-3]}
+        ),
     }
 
 
@@ -41,7 +45,9 @@ NAMES = ["size", "certificate", "weights", "projection", "scaling", "recovery", 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_convention(name, core, table, pyplot):
-    """A display draws on the axes it is given or on its own, says which, shows nothing and changes no style."""
+    """A display draws on the axes it is given or on its own, says which, shows nothing and changes
+    no style.
+    """
     display = displays(core, table)[name]
     style, before = dict(mpl.rcParams), len(pyplot.get_fignums())
     figure, ax = pyplot.subplots()
@@ -82,7 +88,9 @@ def test_sizes_of_other_powers(table):
 
 
 def test_certificate_against_sums_over_all_rows(pyplot):
-    """In units of a moment's own feature the constant is exactly one, and squares of whitened columns are kurtosis^-1/2."""
+    """In units of a moment's own feature the constant is exactly one, and squares of whitened
+    columns are kurtosis^-1/2.
+    """
     X = np.random.default_rng(1).standard_normal((20_000, 2)) ** 3
     core = karat.coreset(X)
     display = CertificateDisplay.from_coreset(core, X).plot()
@@ -156,25 +164,33 @@ def test_recovery_matches_components_in_any_order():
     order = [2, 0, 1]
     display = RecoveryDisplay.from_components(MEANS, {"a": (MEANS + 0.1)[order]})
     np.testing.assert_allclose(display.estimated["a"], MEANS + 0.1)
-    assert display.errors["a"] == pytest.approx(np.linalg.norm(np.full(MEANS.shape, 0.1)) / np.linalg.norm(MEANS))
+    assert display.errors["a"] == pytest.approx(
+        np.linalg.norm(np.full(MEANS.shape, 0.1)) / np.linalg.norm(MEANS)
+    )
     with pytest.raises(karat.InputError, match="must be equal"):
         RecoveryDisplay.from_components(MEANS, {"a": MEANS[:2]})
 
 
 def test_recovery_error_against_rows():
-    display = RecoveryErrorDisplay.from_components(MEANS, [10, 20], {"a": [2 * MEANS, MEANS[[1, 2, 0]]]})
+    display = RecoveryErrorDisplay.from_components(
+        MEANS, [10, 20], {"a": [2 * MEANS, MEANS[[1, 2, 0]]]}
+    )
     assert display.errors["a"].tolist() == pytest.approx([1.0, 0.0])
     with pytest.raises(karat.InputError, match=r"2 entries, but .* 1 estimates"):
         RecoveryErrorDisplay.from_components(MEANS, [10, 20], {"a": [MEANS]})
 
 
 def test_colours_differ_for_every_kind_of_vision():
-    """Full data and coreset differ in lightness and, as seen without red or green receptors, in hue."""
+    """Full data and coreset differ in lightness and, as seen without red or green receptors, in
+    hue.
+    """
     from matplotlib.colors import to_rgb
 
     from karat.report.display import CORE, FULL
 
-    linear = [np.array([((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]) for colour in (FULL, CORE)]
+    linear = [
+        np.array([((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]) for colour in (FULL, CORE)
+    ]
     # Dichromats as matrices on linear RGB (Machado, Oliveira and Fernandes 2009, severity 1).
     for matrix in (
         [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]],

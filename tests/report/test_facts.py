@@ -20,7 +20,9 @@ def test_headline_and_weights(core, table):
     assert (found["rows"], found["kept"]) == (5000, len(core.indices))
     weights = found["weights"]
     assert weights["sum"] == pytest.approx(5000, rel=1e-12)
-    assert [weights[name] for name in ("min", "median", "max")] == [f(core.weights) for f in (np.min, np.median, np.max)]
+    assert [weights[name] for name in ("min", "median", "max")] == [
+        f(core.weights) for f in (np.min, np.median, np.max)
+    ]
     assert weights["effective"] == pytest.approx(core.weights.sum() ** 2 / (core.weights**2).sum())
 
 
@@ -65,15 +67,24 @@ def test_a_heavier_row_shows_by_its_own_features(core, table):
     changed = replace(core, weights=heavier)
     moments = facts(changed, table)["moments"]
     largest = np.argmax(np.abs(moments["full"]))
-    assert moments["difference"][largest] == pytest.approx(0.001 * moments["full"][largest], rel=1e-6)
+    assert moments["difference"][largest] == pytest.approx(
+        0.001 * moments["full"][largest], rel=1e-6
+    )
 
 
 @pytest.mark.parametrize(
     "problem",
-    [problems.Mean(), problems.Moments(3), problems.TensorContraction(3), problems.LeastSquares(fit_intercept=False),
-     problems.LpRegression(4), problems.Ridge(10.0, absorb="box"), problems.Kernel(lambda X: np.column_stack([X, X**2]))],
+    [
+        problems.Mean(),
+        problems.Moments(3),
+        problems.TensorContraction(3),
+        problems.LeastSquares(fit_intercept=False),
+        problems.LpRegression(4),
+        problems.Ridge(10.0, absorb="box"),
+        problems.Kernel(lambda X: np.column_stack([X, X**2])),
+    ],
     ids=lambda p: p.describe().split("(")[0] + str(getattr(p, "absorb", None)),
-)  # fmt: skip
+)
 def test_every_problem_has_a_report(problem, table, tmp_path):
     X, y = table[0][:800] / [1, 10, 0.1, 1000], table[1][:800]
     given = (X, y) if problem.needs_target else X
@@ -97,8 +108,14 @@ def _latent():
     return {
         "mixture": (problems.GaussianMixture(2), X),
         "topics": (problems.SingleTopic(2), sparse.csr_array(words)),
-        "markov": (problems.HiddenMarkov(2, emissions="gaussian"), means[state] + rng.standard_normal((1800, 5))),
-        "views": (problems.MultiView(2), (X, X + rng.standard_normal(X.shape), 2 * X + rng.standard_normal(X.shape))),
+        "markov": (
+            problems.HiddenMarkov(2, emissions="gaussian"),
+            means[state] + rng.standard_normal((1800, 5)),
+        ),
+        "views": (
+            problems.MultiView(2),
+            (X, X + rng.standard_normal(X.shape), 2 * X + rng.standard_normal(X.shape)),
+        ),
     }
 
 
@@ -123,7 +140,9 @@ def test_groups_and_weights(table):
     assert found["groups"] == 3
     assert found["verified"]["ok"]
     assert found["moments"]["worst"] < 1e-12
-    assert found["columns"][0]["mean"] == pytest.approx(np.average(X[:, 0], weights=weights), rel=1e-12)
+    assert found["columns"][0]["mean"] == pytest.approx(
+        np.average(X[:, 0], weights=weights), rel=1e-12
+    )
     assert found["table"]["columns"][2]["values"] == fold[core.indices].tolist()
 
 
@@ -133,7 +152,9 @@ def test_weights_of_any_size(weight, table):
     weights = weight * np.random.default_rng(0).uniform(0.5, 2, len(y))
     found = facts(karat.coreset(X, y, sample_weight=weights), table, sample_weight=weights)
     assert found["moments"]["worst"] < 1e-12
-    assert found["columns"][0]["mean"] == pytest.approx(np.average(X[:, 0], weights=weights / weight), rel=1e-12)
+    assert found["columns"][0]["mean"] == pytest.approx(
+        np.average(X[:, 0], weights=weights / weight), rel=1e-12
+    )
 
 
 def _containers(X, y):
@@ -141,9 +162,12 @@ def _containers(X, y):
     import pyarrow as pa
 
     names = ["a", "b", "c", "d"]
-    mixed = pd.DataFrame({"a": X[:, 0], "hue": np.array(["<i>red</i>", "blue"])[(X[:, 1] > 5).astype(int)]})
+    mixed = pd.DataFrame(
+        {"a": X[:, 0], "hue": np.array(["<i>red</i>", "blue"])[(X[:, 1] > 5).astype(int)]}
+    )
     indicator = problems.Transformed(
-        problems.LeastSquares(), lambda f: np.column_stack([f["a"], f["hue"] == "blue"]).astype(float)
+        problems.LeastSquares(),
+        lambda f: np.column_stack([f["a"], f["hue"] == "blue"]).astype(float),
     )
     return {
         "sparse": (sparse.csr_array(X), y, None, ["x0", "x1", "x2", "x3", "y"]),
@@ -156,7 +180,9 @@ def _containers(X, y):
     }
 
 
-@pytest.mark.parametrize("name", ["sparse", "polars", "lazy", "arrow", "targets", "pipeline", "single precision"])
+@pytest.mark.parametrize(
+    "name", ["sparse", "polars", "lazy", "arrow", "targets", "pipeline", "single precision"]
+)
 def test_any_container(name, table, tmp_path):
     X, y, problem, names = _containers(*table)[name]
     core = karat.coreset(X, y, problem)

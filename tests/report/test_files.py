@@ -14,13 +14,19 @@ from karat.report.data import open_data
 
 @pytest.fixture(scope="module")
 def folder(table, tmp_path_factory):
-    """The rows in three files of several row groups, with a weight and missing values in a text column."""
+    """The rows in three files of several row groups, with a weight and missing values in a text
+    column.
+    """
     X, y = table
     home = tmp_path_factory.mktemp("files")
     weight = np.random.default_rng(0).uniform(0.5, 2, len(y))
     columns = {f"x{i}": X[:, i] for i in range(4)} | {"y": y, "w": weight}
     for i, part in enumerate(np.array_split(np.arange(len(y)), 3)):
-        pq.write_table(pa.table({k: v[part] for k, v in columns.items()}), home / f"{i}.parquet", row_group_size=700)
+        pq.write_table(
+            pa.table({k: v[part] for k, v in columns.items()}),
+            home / f"{i}.parquet",
+            row_group_size=700,
+        )
     return home, weight
 
 
@@ -39,9 +45,15 @@ def test_the_same_as_in_memory(file_core, folder, table):
     assert in_files["moments"]["worst"] < 1e-12
     for mine, theirs in zip(in_files["columns"], in_memory["columns"], strict=True):
         assert mine["name"] == theirs["name"]
-        assert [mine[k] for k in mine if k != "name"] == pytest.approx([theirs[k] for k in mine if k != "name"], rel=1e-12)
+        assert [mine[k] for k in mine if k != "name"] == pytest.approx(
+            [theirs[k] for k in mine if k != "name"], rel=1e-12
+        )
     full = np.column_stack(table)
-    np.testing.assert_allclose([c["mean"] for c in in_files["columns"]], np.average(full, axis=0, weights=weight), rtol=1e-12)
+    np.testing.assert_allclose(
+        [c["mean"] for c in in_files["columns"]],
+        np.average(full, axis=0, weights=weight),
+        rtol=1e-12,
+    )
 
 
 def test_changed_data_is_noticed(file_core, folder, tmp_path):
@@ -67,12 +79,16 @@ def test_data_so_different_that_the_coordinates_do_not_fit(file_core, folder, tm
     found = facts(file_core, str(tmp_path / "other.parquet"))
     assert not found["verified"]["ok"]
     assert found["moments"]["worst"] > 1e-2
-    assert found["columns"][0]["mean"] == pytest.approx(np.average(shifted["x0"], weights=rows["w"].to_numpy()), rel=1e-9)
+    assert found["columns"][0]["mean"] == pytest.approx(
+        np.average(shifted["x0"], weights=rows["w"].to_numpy()), rel=1e-9
+    )
 
 
 def test_samples_are_rows_of_the_data_and_depend_on_the_seed(file_core, folder, table):
     full = {row.tobytes() for row in np.column_stack(table)}
-    drawn = [open_data(file_core, str(folder[0]), size=300, seed=seed).sample() for seed in (1, 1, 2)]
+    drawn = [
+        open_data(file_core, str(folder[0]), size=300, seed=seed).sample() for seed in (1, 1, 2)
+    ]
     assert drawn[0].shape == (300, 5)
     assert all(row.tobytes() in full for row in drawn[0])
     assert np.array_equal(drawn[0], drawn[1])
@@ -82,7 +98,10 @@ def test_samples_are_rows_of_the_data_and_depend_on_the_seed(file_core, folder, 
 def test_rows_with_missing_values_stay_out(table, tmp_path):
     X, y = table
     missing = np.where(np.arange(len(y)) % 5 == 0, np.nan, y)
-    pq.write_table(pa.table({"a": X[:, 0], "b": X[:, 1], "y": pa.array(missing, from_pandas=True)}), tmp_path / "d.parquet")
+    pq.write_table(
+        pa.table({"a": X[:, 0], "b": X[:, 1], "y": pa.array(missing, from_pandas=True)}),
+        tmp_path / "d.parquet",
+    )
     core = karat.coreset_files(tmp_path / "d.parquet", "y", on_missing="drop")
     found = facts(core, str(tmp_path / "d.parquet"))
     assert found["verified"]["ok"]
@@ -111,7 +130,9 @@ def test_memory_does_not_grow_with_the_data(tmp_path):
     for chunks in (12, 36):
         with pq.ParquetWriter(tmp_path / f"{chunks}.parquet", schema) as writer:
             for _ in range(chunks):
-                writer.write_table(pa.table([rng.standard_normal(2**17) for _ in range(8)], schema=schema))
+                writer.write_table(
+                    pa.table([rng.standard_normal(2**17) for _ in range(8)], schema=schema)
+                )
         peaks.append(_peak(tmp_path / f"{chunks}.parquet"))
     assert peaks[1] < 1.25 * peaks[0]
     assert peaks[1] < 0.7 * 36 * 2**17 * 8 * 8  # bytes of all rows: 302 MB
@@ -157,7 +178,11 @@ def _latent_files(home):
     views = np.hstack([3 * np.eye(2, 3)[hidden] + rng.standard_normal((3000, 3)) for _ in range(3)])
     names = [f"x{i}" for i in range(9)]
     run = np.repeat(np.arange(6), 500)
-    pq.write_table(pa.table(dict(zip(names, views.T, strict=True)) | {"run": run}), home / "latent.parquet", row_group_size=700)
+    pq.write_table(
+        pa.table(dict(zip(names, views.T, strict=True)) | {"run": run}),
+        home / "latent.parquet",
+        row_group_size=700,
+    )
     threes = [names[:3], names[3:6], names[6:]]
     markov = karat.problems.HiddenMarkov(2, emissions="gaussian")
     return {

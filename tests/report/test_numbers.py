@@ -19,9 +19,14 @@ def read(text: str) -> float:
     return float(text)
 
 
-@given(st.floats(min_value=-1e300, max_value=1e300).filter(lambda x: x == 0 or abs(x) > 1e-300), st.integers(2, 12))
+@given(
+    st.floats(min_value=-1e300, max_value=1e300).filter(lambda x: x == 0 or abs(x) > 1e-300),
+    st.integers(2, 12),
+)
 def test_to_the_digits_asked_for(value, digits):
-    assert read(number(value, digits)) == pytest.approx(value, rel=0.51 * 10 ** (1 - digits) + 1e-12, abs=0)
+    assert read(number(value, digits)) == pytest.approx(
+        value, rel=0.51 * 10 ** (1 - digits) + 1e-12, abs=0
+    )
 
 
 @given(st.integers(-(10**15), 10**15))
@@ -46,7 +51,14 @@ def test_as_one_writes_them():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(2e-5, "0.02 ms"), (0.1804, "180 ms"), (3.2, "3.2 s"), (150, "2 min 30 s"), (7500, "2 h 5 min")]
+    ("seconds", "text"),
+    [
+        (2e-5, "0.02 ms"),
+        (0.1804, "180 ms"),
+        (3.2, "3.2 s"),
+        (150, "2 min 30 s"),
+        (7500, "2 h 5 min"),
+    ],
 )
 def test_times_in_their_unit(seconds, text):
     assert PAGE.duration(seconds) == TERMINAL.duration(seconds) == text

@@ -1,4 +1,6 @@
-"""The page as a text: nothing from the data is markup, nothing comes from elsewhere, and its size is bounded."""
+"""The page as a text: nothing from the data is markup, nothing comes from elsewhere, and its size
+is bounded.
+"""
 
 import base64
 import hashlib
@@ -64,7 +66,9 @@ def test_hostile_names_are_text(hostile_page):
 
 
 def test_data_of_scripts_cannot_end_them(hostile_page):
-    inside = re.search(r'<script type="application/json" id="rows-data">(.*?)</script>', hostile_page, re.S).group(1)
+    inside = re.search(
+        r'<script type="application/json" id="rows-data">(.*?)</script>', hostile_page, re.S
+    ).group(1)
     assert not re.search(r"[<>&]", inside)
     assert [c["name"] for c in json.loads(inside)["columns"]][3:10] == HOSTILE
     assert json.loads(as_script_data({"a": "</script>\u2028&"})) == {"a": "</script>\u2028&"}
@@ -73,10 +77,22 @@ def test_data_of_scripts_cannot_end_them(hostile_page):
 def test_nothing_comes_from_elsewhere(hostile_page):
     page = Elements(hostile_page)
     assert not re.search(r"https?://", hostile_page.replace("http://www.w3.org", ""))
-    assert not any({"src", "href", "srcset", "action"} & set(attributes) for _, attributes in page.found)
-    policy = next(a["content"] for tag, a in page.found if tag == "meta" and a.get("http-equiv") == "Content-Security-Policy")
-    style, script = (re.search(rf"<{tag}>(.*?)</{tag}>", hostile_page, re.S).group(1) for tag in ("style", "script"))
-    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)]
+    assert not any(
+        {"src", "href", "srcset", "action"} & set(attributes) for _, attributes in page.found
+    )
+    policy = next(
+        a["content"]
+        for tag, a in page.found
+        if tag == "meta" and a.get("http-equiv") == "Content-Security-Policy"
+    )
+    style, script = (
+        re.search(rf"<{tag}>(.*?)</{tag}>", hostile_page, re.S).group(1)
+        for tag in ("style", "script")
+    )
+    hashes = [
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        for text in (style, script)
+    ]
     own = f"style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'"
     assert policy == f"default-src 'none'; {own}; base-uri 'none'; form-action 'none'"
     assert "unsafe" not in policy
@@ -99,7 +115,15 @@ def test_headline_and_tables_have_structure(core, table, tmp_path):
 
 @pytest.mark.parametrize(
     "problem",
-    [P.Moments(1), P.Moments(3), P.Mean(), P.LeastSquares(), P.Ridge(1.0), P.GaussianMixture(2), P.Kernel(lambda A: A, 2)],
+    [
+        P.Moments(1),
+        P.Moments(3),
+        P.Mean(),
+        P.LeastSquares(),
+        P.Ridge(1.0),
+        P.GaussianMixture(2),
+        P.Kernel(lambda A: A, 2),
+    ],
     ids=lambda problem: type(problem).__name__,
 )
 def test_the_page_claims_what_the_problem_keeps(problem, table, tmp_path):
@@ -114,12 +138,23 @@ def test_one_row_is_one_row(tmp_path):
     """Numbers and nouns agree, down to a single row, column, group, moment and pass."""
     X = np.full((7, 1), 2.0)
     core = karat.coreset(X, problem=P.Moments(1), groups=np.zeros(7, dtype=int))
-    text = re.sub(r"<[^>]+>", "", render(karat.report.facts(core, X, groups=np.zeros(7, dtype=int))))
+    text = re.sub(
+        r"<[^>]+>", "", render(karat.report.facts(core, X, groups=np.zeros(7, dtype=int)))
+    )
     assert len(core) == 1
     assert "1 row is kept" in text
     assert "This row, with its weight, keeps" in text
-    assert not re.search(r"(?<![\d\u202f.])1 (?:kept |more )?(rows|columns|groups|moments|passes|blocks|entries)\b", text)
-    many = re.sub(r"<[^>]+>", "", render(karat.report.facts(karat.coreset(np.random.default_rng(0).standard_normal((50, 3))))))
+    assert not re.search(
+        r"(?<![\d\u202f.])1 (?:kept |more )?(rows|columns|groups|moments|passes|blocks|entries)\b",
+        text,
+    )
+    many = re.sub(
+        r"<[^>]+>",
+        "",
+        render(
+            karat.report.facts(karat.coreset(np.random.default_rng(0).standard_normal((50, 3))))
+        ),
+    )
     assert re.search(r"\d+ rows are kept", many)
 
 
@@ -141,7 +176,11 @@ def test_refuted_data_is_named(core, table, tmp_path):
 
 def test_provenance_is_shown_and_escaped(core):
     known = karat.report.facts(core)
-    known["provenance"] = {"source": {"given": ["<i>a</i>.parquet"]}, "blocks": ["0f"] * 1000, "dropped": {"missing": 3}}
+    known["provenance"] = {
+        "source": {"given": ["<i>a</i>.parquet"]},
+        "blocks": ["0f"] * 1000,
+        "dropped": {"missing": 3},
+    }
     known["reproduce"]["command"] = "karat build 'a && b' --target '<y>'"
     page = Elements(render(known))
     text = "".join(page.text)
@@ -157,7 +196,9 @@ def test_the_notebook_says_the_same(core):
     assert karat.report.facts(core)["keeps"] in box
 
 
-@pytest.mark.parametrize(("low", "high"), [(0, 1), (-3.7, 12.2), (0, 2.1), (1e-13, 4e-13), (1e6, 1e6 + 1), (0, 1e9)])
+@pytest.mark.parametrize(
+    ("low", "high"), [(0, 1), (-3.7, 12.2), (0, 2.1), (1e-13, 4e-13), (1e6, 1e6 + 1), (0, 1e9)]
+)
 def test_ticks_are_round_and_inside(low, high):
     from karat.report.charts import Scale
 

@@ -1,8 +1,10 @@
-"""The fuzzing harness: damaged bytes and hostile files, none of which may be believed or end in a raw exception.
+"""The fuzzing harness: damaged bytes and hostile files, none of which may be believed or end in a
+raw exception.
 
-    python -m storage.fuzz 2000          (in the folder tests) prints what happened, and the peak of memory
+    python -m storage.fuzz 2000   (in the folder tests) prints what happened, and the peak of memory
 
-A file is *believed* if it loads and differs from what was written.  `make test` runs a small part (test_damage.py).
+A file is *believed* if it loads and differs from what was written.  `make test` runs a small part
+(test_damage.py).
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ def subjects(folder):
     """Files of every kind: name -> (bytes, reader)."""
     table = pa.table({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "y": Y, "g": np.arange(400) % 3})
     pq.write_table(table, folder / "data.parquet")
-    filed = karat.coreset_files(folder / "data.parquet", "y", columns=["a", "b", "c"], groups="g", digest="sha256")
+    filed = karat.coreset_files(
+        folder / "data.parquet", "y", columns=["a", "b", "c"], groups="g", digest="sha256"
+    )
     cores = {
         "files": filed,
         "plain": karat.coreset(X, Y),
@@ -70,17 +74,26 @@ def subjects(folder):
             found[path.name] = (path.read_bytes(), lambda p: picture(karat.load(p)))
     sketch = karat.Sketch(P.LeastSquares()).update(X, Y)
     sketch.save(folder / "sketch.npz")
-    found["sketch.npz"] = ((folder / "sketch.npz").read_bytes(), lambda p: sketch_picture(karat.Sketch.load(p)))
+    found["sketch.npz"] = (
+        (folder / "sketch.npz").read_bytes(),
+        lambda p: sketch_picture(karat.Sketch.load(p)),
+    )
     checkpoint = folder / "run.npz"
-    karat.coreset_files(folder / "data.parquet", "y", columns=["a", "b", "c"], checkpoint=checkpoint)
+    karat.coreset_files(
+        folder / "data.parquet", "y", columns=["a", "b", "c"], checkpoint=checkpoint
+    )
 
     def resume(path):
-        core = karat.coreset_files(folder / "data.parquet", "y", columns=["a", "b", "c"], checkpoint=path)
+        core = karat.coreset_files(
+            folder / "data.parquet", "y", columns=["a", "b", "c"], checkpoint=path
+        )
         header, arrays = described(core)
         for volatile in ("created",):
             header["provenance"].pop(volatile)
         header["certificate"].pop("seconds")
-        return json.dumps(header, sort_keys=True), {k: v.tobytes() for k, v in plain(arrays).items()}
+        return json.dumps(header, sort_keys=True), {
+            k: v.tobytes() for k, v in plain(arrays).items()
+        }
 
     found["run.npz"] = (checkpoint.read_bytes(), resume)
     return found
@@ -104,23 +117,43 @@ def damaged(data, rng):
     return bytes(data)
 
 
-# What a hostile header may say, each with a valid digest.  A lie of the right type and shape (another loss error, other sums)
-# is none of these: whoever writes the digest can tell it, and only ``verify`` finds out.
+# What a hostile header may say, each with a valid digest.  A lie of the right type and shape
+# (another loss error, other sums) is none of these: whoever writes the digest can tell it, and only
+# ``verify`` finds out.
 HEADERS = {
     "n_rows": [0, -1, 3, 2**70, 1.5, "400", None, True, [], float("nan")],
     "problem": ["Kernel", "Problem", "Transformed", "os", "__class__", 7, None, "LatentDirichlet"],
     "params": [{"alpha": "x"}, {"nothing": 1}, [1], "x", 3],
     "certificate": [{}, None, [], {"loss_error": 0}, "ok"],
-    "containers": [{}, None, [], {"X": None, "y": None}, {"X": {"kind": "tuple", "parts": []}, "y": None},
-                   {"X": {"kind": "sparse", "shape": [2**60, 3]}, "y": None},
-                   {"X": {"kind": "os", "columns": ["a"], "series": False}, "y": None}],
-    "provenance": [3, [], "x", {"columns": 3}, {"source": 5}, {"merged": 5}, {"content": {}}, {"target": [1, 2]}, {"roles": []},
-                   {"dropped": {"missing": "many"}}, {"digest": 5}, {"merged": [[[]]]}],
+    "containers": [
+        {},
+        None,
+        [],
+        {"X": None, "y": None},
+        {"X": {"kind": "tuple", "parts": []}, "y": None},
+        {"X": {"kind": "sparse", "shape": [2**60, 3]}, "y": None},
+        {"X": {"kind": "os", "columns": ["a"], "series": False}, "y": None},
+    ],
+    "provenance": [
+        3,
+        [],
+        "x",
+        {"columns": 3},
+        {"source": 5},
+        {"merged": 5},
+        {"content": {}},
+        {"target": [1, 2]},
+        {"roles": []},
+        {"dropped": {"missing": "many"}},
+        {"digest": 5},
+        {"merged": [[[]]]},
+    ],
     "format_version": [99, -1, 0, "3", None, 3.5, True],
-}  # fmt: skip
+}
 CERTIFICATE = {
-    "loss_error": ["0", None, [], True], "n_rows": [1.5, None, "9"], "size": [[], 1e9], "notes": [3, [3], None],
-    "power": ["2", 2.5], "proof_version": ["2", None, 1.5], "condition": ["x"], "refuted": [0, "no", None],
+    "loss_error": ["0", None, [], True], "n_rows": [1.5, None, "9"], "size": [[], 1e9],
+    "notes": [3, [3], None], "power": ["2", 2.5], "proof_version": ["2", None, 1.5],
+    "condition": ["x"], "refuted": [0, "no", None],
 }  # fmt: skip
 
 
@@ -128,15 +161,17 @@ def changed_arrays(arrays):
     """Hostile arrays, each beside an honest header."""
     n = len(arrays["weights"])
     for name, bad in (
-        ("weights", -arrays["weights"]), ("weights", arrays["weights"] * np.nan), ("weights", arrays["weights"] * 0),
-        ("weights", arrays["weights"] * np.inf), ("weights", arrays["weights"].astype("f4")),
-        ("weights", arrays["weights"][:-1]),
-        ("weights", arrays["weights"][None]), ("weights", np.array(["1"] * n)), ("weights", np.float64(1)),
-        ("indices", arrays["indices"][::-1]), ("indices", arrays["indices"] + 10**6), ("indices", arrays["indices"] - 10**6),
-        ("indices", arrays["indices"] * 0), ("indices", arrays["indices"].astype(float)), ("indices", arrays["indices"][:3]),
-        ("X", arrays["X"][:2]), ("X", arrays["X"][None, None, None, None]), ("y", arrays["y"][:-1]),
-        ("groups", np.zeros(n + 1)),
-        ("keys", np.zeros((n, 2))), ("correction_sets", np.zeros((3, 2))), ("correction_delta", np.zeros(3)),
+        ("weights", -arrays["weights"]), ("weights", arrays["weights"] * np.nan),
+        ("weights", arrays["weights"] * 0), ("weights", arrays["weights"] * np.inf),
+        ("weights", arrays["weights"].astype("f4")), ("weights", arrays["weights"][:-1]),
+        ("weights", arrays["weights"][None]), ("weights", np.array(["1"] * n)),
+        ("weights", np.float64(1)), ("indices", arrays["indices"][::-1]),
+        ("indices", arrays["indices"] + 10**6), ("indices", arrays["indices"] - 10**6),
+        ("indices", arrays["indices"] * 0), ("indices", arrays["indices"].astype(float)),
+        ("indices", arrays["indices"][:3]), ("X", arrays["X"][:2]),
+        ("X", arrays["X"][None, None, None, None]), ("y", arrays["y"][:-1]),
+        ("groups", np.zeros(n + 1)), ("keys", np.zeros((n, 2))),
+        ("correction_sets", np.zeros((3, 2))), ("correction_delta", np.zeros(3)),
         ("map_x", np.array(["a"])), ("unknown", np.zeros(9)), ("X/0", np.zeros(n)),
     ):  # fmt: skip
         yield arrays | {name: bad}
@@ -151,8 +186,14 @@ def hostile():
     header, arrays = described(karat.coreset(X, Y))
     arrays = plain(arrays)
     headers = [header | {name: value} for name, values in HEADERS.items() for value in values]
-    headers += [header | {"certificate": header["certificate"] | {n: v}} for n, values in CERTIFICATE.items() for v in values]
-    headers += [{k: v for k, v in header.items() if k != name} for name in header if name != "provenance"]
+    headers += [
+        header | {"certificate": header["certificate"] | {n: v}}
+        for n, values in CERTIFICATE.items()
+        for v in values
+    ]
+    headers += [
+        {k: v for k, v in header.items() if k != name} for name in header if name != "provenance"
+    ]
     for i, bad in enumerate(headers):
         yield f"header{i}.npz", pack(bad, arrays)
         try:
@@ -164,19 +205,35 @@ def hostile():
     sketch = karat.Sketch(P.LeastSquares()).update(X, Y)
     state, held = sketch.state()
     held = plain(held)
-    for name, values in {"n_rows": [-1, "9", 3, None], "_columns": [7, -1, "a"], "running": [[], None, 3],
-                         "parts": [9, -1, "x", 0],
-                         "buffer_rows": [0, "x", 2**80], "_like": [3, {}, []], "sources": [3, [4]],
-                         "mass": [-1, "x", float("nan")],
-                         "key": [[1]], "random_state": [-1, 1.5], "offsets": [3, {"x": 1}]}.items():  # fmt: skip
+    for name, values in {
+        "n_rows": [-1, "9", 3, None],
+        "_columns": [7, -1, "a"],
+        "running": [[], None, 3],
+        "parts": [9, -1, "x", 0],
+        "buffer_rows": [0, "x", 2**80],
+        "_like": [3, {}, []],
+        "sources": [3, [4]],
+        "mass": [-1, "x", float("nan")],
+        "key": [[1]],
+        "random_state": [-1, 1.5],
+        "offsets": [3, {"x": 1}],
+    }.items():
         for i, value in enumerate(values):
             yield f"sketch-{name}{i}.npz", pack(state | {name: value}, held)
     for name, array in held.items():
         for i, bad in enumerate(
-            (array[:-1] if array.ndim else array, np.array(["x"]), np.zeros((2, 2, 2)), array.astype(complex))
+            (
+                array[:-1] if array.ndim else array,
+                np.array(["x"]),
+                np.zeros((2, 2, 2)),
+                array.astype(complex),
+            )
         ):
             yield f"sketch-{name}-{i}.npz", pack(state, held | {name: bad})
-        yield f"sketch-without-{name}.npz", pack(state, {k: v for k, v in held.items() if k != name})
+        yield (
+            f"sketch-without-{name}.npz",
+            pack(state, {k: v for k, v in held.items() if k != name}),
+        )
     yield from bombs(header, arrays)
 
 
@@ -220,22 +277,33 @@ def bombs(header, arrays):
         )
     ):
         file = io.BytesIO()
-        np.savez_compressed(file, header=np.frombuffer(text, "u1"), digest=np.zeros(32, "u1"), **arrays)
+        np.savez_compressed(
+            file, header=np.frombuffer(text, "u1"), digest=np.zeros(32, "u1"), **arrays
+        )
         yield f"bomb-json{i}.npz", file.getvalue()
         table = pa.table({"weight": arrays["weights"]}).replace_schema_metadata({b"karat": text})
         sink = io.BytesIO()
         pq.write_table(table, sink)
         yield f"bomb-json{i}.parquet", sink.getvalue()
     for i, text in enumerate((b"", b"\x00", b"AAAA", zeros.getvalue()[:100])):
-        beside = {"columns": {}, "arrays": {"weights": base64.b64encode(text).decode(), "indices": "!"}}
+        beside = {
+            "columns": {},
+            "arrays": {"weights": base64.b64encode(text).decode(), "indices": "!"},
+        }
         sink = io.BytesIO()
-        pq.write_table(pa.table({"a": [1.0]}).replace_schema_metadata({b"karat": to_json(header | beside)}), sink)
+        pq.write_table(
+            pa.table({"a": [1.0]}).replace_schema_metadata({b"karat": to_json(header | beside)}),
+            sink,
+        )
         yield f"bomb-base64-{i}.parquet", sink.getvalue()
     many = pa.table({"weight": pa.array(np.ones(40_000_000)).dictionary_encode()})
     place = {"weights": {"dtype": "<f8", "shape": [40_000_000], "columns": ["weight"]}}
     sink = io.BytesIO()
     pq.write_table(
-        many.replace_schema_metadata({b"karat": to_json(header | {"columns": place, "arrays": {}, "n_rows": 10**9})}), sink
+        many.replace_schema_metadata(
+            {b"karat": to_json(header | {"columns": place, "arrays": {}, "n_rows": 10**9})}
+        ),
+        sink,
     )
     yield "bomb-rows.parquet", sink.getvalue()
 
@@ -282,7 +350,8 @@ def campaign(count, seed=0):
             path.unlink(missing_ok=True)
         place = folder / "hostile"
         place.mkdir()
-        writer = multiprocessing.get_context("spawn").Process(target=write_hostile, args=(place,))  # its memory is not ours
+        # its memory is not ours
+        writer = multiprocessing.get_context("spawn").Process(target=write_hostile, args=(place,))
         writer.start()
         writer.join()
         for path in sorted(place.iterdir()):

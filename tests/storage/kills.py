@@ -1,8 +1,10 @@
-"""Runs killed at random moments: each ends with the same coreset bit for bit, and leaves nothing half-written.
+"""Runs killed at random moments: each ends with the same coreset bit for bit, and leaves nothing
+half-written.
 
     python -m storage.kills 60           (in the folder tests)
 
-A run over files with a checkpoint is started, killed by SIGKILL after a random time, and started again until it ends.
+A run over files with a checkpoint is started, killed by SIGKILL after a random time, and started
+again until it ends.
 """
 
 from __future__ import annotations
@@ -22,11 +24,15 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 FILES = "core = karat.coreset_files({source!r}, checkpoint='c.npz', batch_rows=2000, {options})"
-DASK = "import dask.dataframe, karat.dask; core = karat.dask.coreset(dask.dataframe.read_parquet({source!r}), {options})"
+DASK = (
+    "import dask.dataframe, karat.dask; core ="
+    " karat.dask.coreset(dask.dataframe.read_parquet({source!r}), {options})"
+)
 SPARK = (
-    "from pyspark.sql import SparkSession; import karat.spark; session = SparkSession.builder.master('local[2]')"
-    ".config('spark.ui.enabled', 'false').config('spark.log.level', 'OFF').getOrCreate(); "
-    "core = karat.spark.coreset(session.read.parquet({source!r}).coalesce(1), {options})"
+    "from pyspark.sql import SparkSession; import karat.spark; session ="
+    " SparkSession.builder.master('local[2]').config('spark.ui.enabled',"
+    " 'false').config('spark.log.level', 'OFF').getOrCreate(); core ="
+    " karat.spark.coreset(session.read.parquet({source!r}).coalesce(1), {options})"
 )
 MIXTURE = "problem=karat.problems.GaussianMixture(2), columns=['a', 'b', 'c']"
 KINDS = {  # the call, its options
@@ -55,7 +61,11 @@ def write(folder):
     state = np.cumsum(rng.random(n) < 0.1) % 2  # of a chain that seldom changes
     U = rng.standard_normal((n, 3)) + state[:, None] * [3.0, -2.0, 1.0] + [1.0, 2.0, 0.0]
     columns = dict(zip("abcuvw", np.column_stack([X, U]).T, strict=True))
-    numbers = {"g": np.arange(n) % 3, "id": np.arange(n), "y": X.sum(axis=1) + rng.standard_normal(n)}
+    numbers = {
+        "g": np.arange(n) % 3,
+        "id": np.arange(n),
+        "y": X.sum(axis=1) + rng.standard_normal(n),
+    }
     table = pa.table(columns | numbers)
     (folder / "p").mkdir()
     (folder / "q").mkdir()
@@ -68,9 +78,14 @@ def start(kind, folder, output):
     source = str(folder / ("q" if kind == "csv" else "p"))
     call, options = KINDS[kind]
     program = PROGRAM.format(call=call.format(source=source, options=options))
-    env = os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYSPARK_PYTHON": sys.executable}  # one thread: the same last bits
+    # one thread: the same last bits
+    env = os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYSPARK_PYTHON": sys.executable}
     process = subprocess.Popen(
-        [sys.executable, "-c", program, str(output)], cwd=folder, env=env, stdout=subprocess.PIPE, start_new_session=True
+        [sys.executable, "-c", program, str(output)],
+        cwd=folder,
+        env=env,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
     )
     assert process.stdout is not None
     process.stdout.readline()
@@ -84,9 +99,13 @@ def content(path):
 
     header, arrays = described(karat.load(path))
     header["certificate"].pop("seconds")  # and how many bytes a cluster sent, which hold times too
-    header["certificate"]["notes"] = [note for note in header["certificate"]["notes"] if "bytes" not in note]
+    header["certificate"]["notes"] = [
+        note for note in header["certificate"]["notes"] if "bytes" not in note
+    ]
     (header.get("provenance") or {}).pop("created", None)
-    return repr(header), {name: np.asarray(value).tobytes() for name, value in arrays.items() if value is not None}
+    return repr(header), {
+        name: np.asarray(value).tobytes() for name, value in arrays.items() if value is not None
+    }
 
 
 def clear(folder):
@@ -96,7 +115,9 @@ def clear(folder):
 
 
 def campaign(kills, seed=0, kinds=tuple(KINDS), a_run=8):
-    """Kill runs, each at most ``a_run`` times, until there were so many kills; how many runs ended with the same coreset."""
+    """Kill runs, each at most ``a_run`` times, until there were so many kills; how many runs ended
+    with the same coreset.
+    """
     rng, done, ended = random.Random(seed), 0, 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -117,7 +138,13 @@ def campaign(kills, seed=0, kinds=tuple(KINDS), a_run=8):
                 process = start(kind, folder, folder / "core.npz")
                 began = time.perf_counter()
                 try:
-                    process.wait(timeout=rng.uniform(0, seconds[kind] * 0.9) if times < a_run and done < kills else None)
+                    process.wait(
+                        timeout=(
+                            rng.uniform(0, seconds[kind] * 0.9)
+                            if times < a_run and done < kills
+                            else None
+                        )
+                    )
                     assert process.returncode == 0
                     if not times:  # a run that was faster than the first: later kills come sooner
                         seconds[kind] = min(seconds[kind], time.perf_counter() - began)
@@ -130,9 +157,13 @@ def campaign(kills, seed=0, kinds=tuple(KINDS), a_run=8):
                         assert content(folder / "core.npz") == truth[kind]
             assert content(folder / "core.npz") == truth[kind], kind
             ended += 1
-            print(f"{done} kills, {ended} runs ended with the same coreset bit for bit ({kind})", flush=True)
+            print(
+                f"{done} kills, {ended} runs ended with the same coreset bit for bit ({kind})",
+                flush=True,
+            )
             left = {path.name for path in folder.iterdir() if path.is_file()}
-            assert left - {"c.npz"} == {"core.npz"}, left  # what a kill left half-written was swept away
+            # what a kill left half-written was swept away
+            assert left - {"c.npz"} == {"core.npz"}, left
             clear(folder)
     return done, ended
 

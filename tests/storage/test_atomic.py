@@ -1,4 +1,6 @@
-"""Files are written whole or not at all, and what a killed process leaves is removed by the next one."""
+"""Files are written whole or not at all, and what a killed process leaves is removed by the next
+one.
+"""
 
 import os
 import signal

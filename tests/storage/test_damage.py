@@ -1,4 +1,6 @@
-"""Damaged and hostile files: a part of the campaign of ``fuzz.py``, and the claims that it stands for."""
+"""Damaged and hostile files: a part of the campaign of ``fuzz.py``, and the claims that it stands
+for.
+"""
 
 import io
 

@@ -17,7 +17,15 @@ from scipy import sparse
 
 import karat
 from karat import InputError
-from karat.problems import Kernel, LeastSquares, LpRegression, Mean, Moments, Ridge, TensorContraction
+from karat.problems import (
+    Kernel,
+    LeastSquares,
+    LpRegression,
+    Mean,
+    Moments,
+    Ridge,
+    TensorContraction,
+)
 
 
 def whole(n=1500, d=3, seed=0):
@@ -50,7 +58,9 @@ def test_merge_is_exact_for_the_union():
 def test_chain_of_merges_keeps_the_guarantee():
     """Fifty merges one after the other, of very uneven parts."""
     X, y = whole(3000)
-    cuts = np.unique(np.concatenate([[0, 1, 3, 3000], np.random.default_rng(0).integers(5, 3000, 48)]))
+    cuts = np.unique(
+        np.concatenate([[0, 1, 3, 3000], np.random.default_rng(0).integers(5, 3000, 48)])
+    )
     core = None
     for a, b in pairwise(cuts):
         part = karat.coreset(X[a:b], y[a:b])
@@ -74,13 +84,23 @@ def test_merge_is_associative_in_its_loss():
 
 
 @pytest.mark.parametrize(
-    "problem", [Moments(3), TensorContraction(3), LpRegression(4), LpRegression(6, fit_intercept=False), Ridge(2.0), Mean()]
+    "problem",
+    [
+        Moments(3),
+        TensorContraction(3),
+        LpRegression(4),
+        LpRegression(6, fit_intercept=False),
+        Ridge(2.0),
+        Mean(),
+    ],
 )
 def test_merge_of_other_problems(problem):
     X, y = whole(900)
     y = y if problem.needs_target else None
     part = lambda s: None if y is None else y[s]  # noqa: E731
-    first, second = (karat.coreset(X[s], part(s), problem) for s in (slice(0, 500), slice(500, 900)))
+    first, second = (
+        karat.coreset(X[s], part(s), problem) for s in (slice(0, 500), slice(500, 900))
+    )
     merged = first.merge(second)
     assert merged.verify(X, y).ok
     assert merged.certificate.ok
@@ -95,7 +115,15 @@ def test_merge_of_other_problems(problem):
 
 
 @pytest.mark.parametrize(
-    "tag", ["single_one", "rank_deficient", "zero_weights", "uneven_weights", "huge_offset", "sparse_rows"]
+    "tag",
+    [
+        "single_one",
+        "rank_deficient",
+        "zero_weights",
+        "uneven_weights",
+        "huge_offset",
+        "sparse_rows",
+    ],
 )
 def test_merge_of_unpleasant_parts(tag):
     made = data(tag)
@@ -103,7 +131,8 @@ def test_merge_of_unpleasant_parts(tag):
     cut = n // 3
     u = made.weights
     parts = [
-        karat.coreset(made.X[s], made.y[s], sample_weight=None if u is None else u[s]) for s in (slice(0, cut), slice(cut, n))
+        karat.coreset(made.X[s], made.y[s], sample_weight=None if u is None else u[s])
+        for s in (slice(0, cut), slice(cut, n))
     ]
     merged = parts[0].merge(parts[1])
     assert least_squares_error(made.dense, made.y, merged, made.mass) <= 1e-12
@@ -138,7 +167,9 @@ def test_merge_with_groups():
 def test_merge_with_groups_of_one_part_only():
     X, y = whole(400)
     groups = np.where(np.arange(400) < 200, "a", "b")
-    merged = karat.coreset(X[:200], y[:200], groups=groups[:200]).merge(karat.coreset(X[200:], y[200:], groups=groups[200:]))
+    merged = karat.coreset(X[:200], y[:200], groups=groups[:200]).merge(
+        karat.coreset(X[200:], y[200:], groups=groups[200:])
+    )
     assert set(merged.groups) == {"a", "b"}
     assert merged.verify(X, y, groups=groups).ok
 
@@ -161,7 +192,9 @@ def test_merge_refusals():
 def test_merge_of_frames():
     X, y = whole(600)
     frame, target = pd.DataFrame(X, columns=["a", "b", "c"]), pd.Series(y, name="t")
-    merged = karat.coreset(frame[:300], target[:300]).merge(karat.coreset(frame[300:], target[300:]))
+    merged = karat.coreset(frame[:300], target[:300]).merge(
+        karat.coreset(frame[300:], target[300:])
+    )
     assert isinstance(merged.X, pd.DataFrame)
     assert list(merged.X.columns) == ["a", "b", "c"]
     assert np.array_equal(merged.X.to_numpy(), X[merged.indices])
@@ -172,7 +205,10 @@ def test_merge_of_frames_with_columns_in_another_order():
     """Columns are matched by name; a merge of different columns is refused."""
     X, y = whole(600)
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    first, second = karat.coreset(frame[:300], y[:300]), karat.coreset(frame[300:][["c", "a", "b"]], y[300:])
+    first, second = (
+        karat.coreset(frame[:300], y[:300]),
+        karat.coreset(frame[300:][["c", "a", "b"]], y[300:]),
+    )
     merged = first.merge(second)
     assert list(merged.X.columns) == ["a", "b", "c"]
     assert least_squares_error(X, y, merged) <= 1e-12
@@ -194,9 +230,18 @@ def roundtrip(core, tmp_path, **options):
 
 @pytest.mark.parametrize(
     "problem",
-    [LeastSquares(), Ridge(0.5), Ridge(2.0, absorb="diagonal"), Ridge(2.0, absorb="box", fit_intercept=False),
-     LpRegression(4, 1.0), LpRegression(4, 1.0, absorb="box"), Moments(3), TensorContraction(3, total_weight=False), Mean()],
-)  # fmt: skip
+    [
+        LeastSquares(),
+        Ridge(0.5),
+        Ridge(2.0, absorb="diagonal"),
+        Ridge(2.0, absorb="box", fit_intercept=False),
+        LpRegression(4, 1.0),
+        LpRegression(4, 1.0, absorb="box"),
+        Moments(3),
+        TensorContraction(3, total_weight=False),
+        Mean(),
+    ],
+)
 def test_round_trip(problem, tmp_path):
     X, y = whole(500)
     target = y if problem.needs_target else None
@@ -209,7 +254,9 @@ def test_round_trip(problem, tmp_path):
         assert np.array_equal(back.y, core.y)
         assert back.y.shape == core.y.shape
     if core.correction is not None:
-        assert all(np.array_equal(a, b) for a, b in zip(back.correction, core.correction, strict=True))
+        assert all(
+            np.array_equal(a, b) for a, b in zip(back.correction, core.correction, strict=True)
+        )
     if problem.needs_target:
         query = np.array([1.0, 0.2, 3.0])
         assert back.loss(query) == core.loss(query)
@@ -244,7 +291,11 @@ def test_round_trip_of_sparse_rows(tmp_path):
 def test_round_trip_of_groups(labels, tmp_path):
     X, y = whole(400)
     groups = np.arange(400) % 2
-    groups = {"numbers": groups, "text": np.where(groups, "yes", "no"), "objects": np.where(groups, "yes", "no").astype(object)}
+    groups = {
+        "numbers": groups,
+        "text": np.where(groups, "yes", "no"),
+        "objects": np.where(groups, "yes", "no").astype(object),
+    }
     core = karat.coreset(X, y, groups=groups[labels])
     back = roundtrip(core, tmp_path)
     assert list(back.groups) == list(core.groups)
@@ -274,7 +325,9 @@ def test_a_kernel_needs_its_function_again(tmp_path):
     with pytest.raises(InputError, match="problem="):
         karat.load(tmp_path / "core.npz")
     back = karat.load(tmp_path / "core.npz", problem=problem)
-    assert back.loss(np.ones(3)) == core.loss(np.ones(3)) == pytest.approx(np.sin(X).sum(), rel=1e-9)
+    assert (
+        back.loss(np.ones(3)) == core.loss(np.ones(3)) == pytest.approx(np.sin(X).sum(), rel=1e-9)
+    )
     with pytest.raises(InputError, match="Kernel"):
         karat.load(tmp_path / "core.npz", problem=LeastSquares())
 
@@ -302,7 +355,9 @@ def test_newer_format(saved, tmp_path):
         karat.load(tmp_path / "new.npz")
 
 
-@pytest.mark.parametrize("how", ["truncated", "garbage", "empty", "not_zip", "no_header", "bad_json", "missing_array"])
+@pytest.mark.parametrize(
+    "how", ["truncated", "garbage", "empty", "not_zip", "no_header", "bad_json", "missing_array"]
+)
 def test_damaged_files(saved, tmp_path, how):
     path = tmp_path / "bad.npz"
     content = saved.read_bytes()
@@ -382,7 +437,9 @@ def test_names_of_columns_in_files(names, ending, tmp_path):
     y = frame.sum(axis=1).to_numpy()
     core = karat.coreset(frame, y)
     core.save(tmp_path / f"core.{ending}")
-    pd.testing.assert_frame_equal(karat.load(tmp_path / f"core.{ending}").X, core.X, check_column_type=False)
+    pd.testing.assert_frame_equal(
+        karat.load(tmp_path / f"core.{ending}").X, core.X, check_column_type=False
+    )
     sketch = karat.Sketch(karat.problems.LeastSquares()).update(frame[:250], y[:250])
     sketch.save(tmp_path / "sketch.npz")
     later = karat.Sketch.load(tmp_path / "sketch.npz").update(frame[250:], y[250:]).coreset()
@@ -397,5 +454,9 @@ def test_a_target_without_a_name_in_files(ending, tmp_path):
     core.save(tmp_path / f"core.{ending}")
     loaded = karat.load(tmp_path / f"core.{ending}")
     assert loaded.y.name is None
-    assert list(loaded.to_pandas().columns) == list(core.to_pandas().columns) == ["a", "b", "c", "y", "weight"]
+    assert (
+        list(loaded.to_pandas().columns)
+        == list(core.to_pandas().columns)
+        == ["a", "b", "c", "y", "weight"]
+    )
     assert karat.Sketch(LeastSquares()).update(frame, pd.Series(y)).coreset().y.name is None

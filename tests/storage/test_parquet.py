@@ -48,7 +48,11 @@ def same(core, again):
         if one is not None:
             same_array(one, other)
     assert again.certificate == core.certificate
-    assert (again.n_rows, again.problem, again.provenance) == (core.n_rows, core.problem, core.provenance)
+    assert (again.n_rows, again.problem, again.provenance) == (
+        core.n_rows,
+        core.problem,
+        core.provenance,
+    )
 
 
 KINDS = ["f2", "f4", "f8", ">f8", "g", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?"]
@@ -74,13 +78,22 @@ def test_special_numbers(tmp_path):
 
 
 def test_frames_of_pandas(tmp_path):
-    frame = pd.DataFrame(X, columns=["a", "b", "ä c"], index=np.arange(300) * 2).astype({"a": np.float32})
+    frame = pd.DataFrame(X, columns=["a", "b", "ä c"], index=np.arange(300) * 2).astype(
+        {"a": np.float32}
+    )
     core = karat.coreset(frame, pd.Series(Y, name="price", index=frame.index))
     again = back(core, tmp_path)
     same(core, again)
     pd.testing.assert_frame_equal(again.X, core.X)
     pd.testing.assert_series_equal(again.y, core.y)
-    assert pq.read_schema(tmp_path / "core.parquet").names == ["a", "b", "ä c", "price", "weight", "row"]
+    assert pq.read_schema(tmp_path / "core.parquet").names == [
+        "a",
+        "b",
+        "ä c",
+        "price",
+        "weight",
+        "row",
+    ]
 
 
 def test_frames_of_polars(tmp_path):
@@ -113,7 +126,9 @@ def test_sparse_rows(dtype, tmp_path):
     assert again.X.shape == core.X.shape
 
 
-@pytest.mark.parametrize("labels", [np.arange(300) % 3, np.array(["ja", "nein", "ä\U0001f600"])[np.arange(300) % 3]])
+@pytest.mark.parametrize(
+    "labels", [np.arange(300) % 3, np.array(["ja", "nein", "ä\U0001f600"])[np.arange(300) % 3]]
+)
 def test_groups_and_keys(labels, tmp_path):
     core = karat.coreset(X, Y, groups=labels)
     keys = np.array([f"key {i}\x00x" for i in range(len(core))])
@@ -137,7 +152,9 @@ def test_keys_that_are_times(unit, tmp_path):
     same(core, back(core, tmp_path))
 
 
-@pytest.mark.parametrize("problem", [P.Ridge(2.0, absorb="diagonal"), P.LpRegression(4, 1.0, absorb="box"), P.Ridge(0.5)])
+@pytest.mark.parametrize(
+    "problem", [P.Ridge(2.0, absorb="diagonal"), P.LpRegression(4, 1.0, absorb="box"), P.Ridge(0.5)]
+)
 def test_problems_and_corrections(problem, tmp_path):
     core = karat.coreset(X, Y, problem)
     again = back(core, tmp_path)
@@ -152,7 +169,15 @@ def test_several_targets(tmp_path):
     core = karat.coreset(X, np.column_stack([Y, -Y]))
     again = back(core, tmp_path)
     same_array(again.y, core.y)
-    assert pq.read_schema(tmp_path / "core.parquet").names == ["x0", "x1", "x2", "y0", "y1", "weight", "row"]
+    assert pq.read_schema(tmp_path / "core.parquet").names == [
+        "x0",
+        "x1",
+        "x2",
+        "y0",
+        "y1",
+        "weight",
+        "row",
+    ]
 
 
 def test_maps_of_latent_problems(tmp_path):
@@ -170,7 +195,9 @@ def test_maps_of_latent_problems(tmp_path):
 def test_a_tuple_of_views(tmp_path):
     rng = np.random.default_rng(3)
     hidden = rng.integers(0, 2, 500)
-    views = tuple(rng.standard_normal((500, 3)) + 3 * rng.standard_normal((2, 3))[hidden] for _ in range(3))
+    views = tuple(
+        rng.standard_normal((500, 3)) + 3 * rng.standard_normal((2, 3))[hidden] for _ in range(3)
+    )
     core = karat.coreset(views, problem=P.MultiView(2))
     again = back(core, tmp_path)
     same(core, again)
@@ -224,7 +251,9 @@ def rewritten(path, change):
     header = json.loads(table.schema.metadata[b"karat"])
     change(header)
     other = path.with_name("other.parquet")
-    pq.write_table(table.replace_schema_metadata(table.schema.metadata | {b"karat": json.dumps(header)}), other)
+    pq.write_table(
+        table.replace_schema_metadata(table.schema.metadata | {b"karat": json.dumps(header)}), other
+    )
     return other
 
 
@@ -245,7 +274,9 @@ def test_a_parquet_file_of_somebody_else(tmp_path):
         karat.load(tmp_path / "data.parquet")
 
 
-@pytest.mark.parametrize("how", ["truncated", "empty", "text", "flipped", "fewer rows", "fewer columns", "npz"])
+@pytest.mark.parametrize(
+    "how", ["truncated", "empty", "text", "flipped", "fewer rows", "fewer columns", "npz"]
+)
 def test_damage(how, saved, tmp_path):
     path, content = tmp_path / "bad.parquet", saved.read_bytes()
     if how == "truncated":
@@ -263,7 +294,9 @@ def test_damage(how, saved, tmp_path):
         path.write_bytes((tmp_path / "core.npz").read_bytes())
     else:
         table = pq.read_table(saved)
-        pq.write_table(table.slice(1) if how == "fewer rows" else table.drop_columns(["weight"]), path)
+        pq.write_table(
+            table.slice(1) if how == "fewer rows" else table.drop_columns(["weight"]), path
+        )
     with pytest.raises(InputError, match=r"bad\.parquet"):
         karat.load(path)
 
@@ -291,7 +324,9 @@ try:
 except karat.MissingExtraError as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert "karat[io]" in done.stdout
 
 

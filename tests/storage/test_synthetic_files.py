@@ -1,4 +1,6 @@
-"""Files of synthetic rows: what was saved comes back, a hostile file is refused, and files of real rows are as they were."""
+"""Files of synthetic rows: what was saved comes back, a hostile file is refused, and files of real
+rows are as they were.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ CORES = {
     "groups": lambda: made(GIVEN.X, GIVEN.y, groups=np.array(["a", "b"])[np.arange(900) % 2]),
     "targets": lambda: made(GIVEN.X, np.column_stack([GIVEN.y, GIVEN.y**2])),
     "moments": lambda: made(GIVEN.X, problem=P.Moments(2)),
-    "pandas": lambda: made(pd.DataFrame(GIVEN.X, columns=["weight", "stratum", "x"]), pd.Series(GIVEN.y, name="row")),
+    "pandas": lambda: made(
+        pd.DataFrame(GIVEN.X, columns=["weight", "stratum", "x"]), pd.Series(GIVEN.y, name="row")
+    ),
     "merged": lambda: made(GIVEN.X[:300], GIVEN.y[:300]).merge(made(GIVEN.X[300:], GIVEN.y[300:])),
 }
 
@@ -173,28 +177,54 @@ def hostile_sketches():
     arrays = plain(arrays)
     streams = header["streams"]
     changes = {
-        "streams": [[], None, 3, [{}], streams[:1], [*streams, streams[0]], [{"seen": "x"}, streams[1]],
-                    [streams[0], streams[1] | {"sums": None}], [streams[0], streams[1] | {"seen": -1}],
-                    [streams[0], streams[1] | {"sums": {"loss_error": "0"}}], [streams[0] | {"few": {}}, streams[1]],
-                    [streams[0] | {"few": streams[0]["few"] | {"proof": {}}}, streams[1]],
-                    [streams[0] | {"few": streams[0]["few"] | {"rank": "x"}}, streams[1]]],
-        "types": [[], None, 3, [["x", "float64"]], [[3, "object"]], [[2**40, "float64"]], [[3, "nothing"]], [[-3, "float64"]]],
+        "streams": [
+            [],
+            None,
+            3,
+            [{}],
+            streams[:1],
+            [*streams, streams[0]],
+            [{"seen": "x"}, streams[1]],
+            [streams[0], streams[1] | {"sums": None}],
+            [streams[0], streams[1] | {"seen": -1}],
+            [streams[0], streams[1] | {"sums": {"loss_error": "0"}}],
+            [streams[0] | {"few": {}}, streams[1]],
+            [streams[0] | {"few": streams[0]["few"] | {"proof": {}}}, streams[1]],
+            [streams[0] | {"few": streams[0]["few"] | {"rank": "x"}}, streams[1]],
+        ],
+        "types": [
+            [],
+            None,
+            3,
+            [["x", "float64"]],
+            [[3, "object"]],
+            [[2**40, "float64"]],
+            [[3, "nothing"]],
+            [[-3, "float64"]],
+        ],
         "rows": ["xyz", "real", 3, None],
         "verbatim": ["xyz", 3, None],
         "n_rows": [-1, "9", None],
         "_columns": [7, -1, "a"],
         "format_version": [99, "4"],
         "offsets": [3, {"x": 1}],
-    }  # fmt: skip
+    }
     for name, values in changes.items():
         for value in values:
             yield f"{name}={str(value)[:60]}", pack(header | {name: value}, arrays)
     for name, array in arrays.items():
-        bad = [np.array(["x"]), np.zeros((2, 2, 2)), array.astype(complex) if array.dtype.kind == "f" else np.zeros(3)]
+        bad = [
+            np.array(["x"]),
+            np.zeros((2, 2, 2)),
+            array.astype(complex) if array.dtype.kind == "f" else np.zeros(3),
+        ]
         bad += [array[:-1]] if len(array) else []
         for i, one in enumerate(bad):
             yield f"{name} {i}", pack(header, arrays | {name: one})
-        yield f"without {name}", pack(header, {key: value for key, value in arrays.items() if key != name})
+        yield (
+            f"without {name}",
+            pack(header, {key: value for key, value in arrays.items() if key != name}),
+        )
     yield "unknown", pack(header, arrays | {"stream_7_verbatim": np.zeros((0, 0))})
     yield "unknown", pack(header, arrays | {"other": np.zeros(3)})
 

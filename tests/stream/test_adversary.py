@@ -1,4 +1,6 @@
-"""What a tester broke once: callers that reuse their arrays, weights of any size, structured changes, made-up rows."""
+"""What a tester broke once: callers that reuse their arrays, weights of any size, structured
+changes, made-up rows.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def test_a_caller_may_reuse_every_array():
         sketch.update(frame, y[rows], sample_weight=weights, groups=labels)
     core = sketch.coreset()
     for label in (0, 1):
-        assert core.weights[core.groups == label].sum() == pytest.approx(w[groups == label].sum(), rel=1e-12)
+        assert core.weights[core.groups == label].sum() == pytest.approx(
+            w[groups == label].sum(), rel=1e-12
+        )
     assert np.array_equal(core.keys, keys[core.indices])
 
 
@@ -100,7 +104,9 @@ def test_a_batch_that_overflows_is_refused_at_once():
 @pytest.mark.parametrize("size", [1e-300, 1.0, 1e80])
 @pytest.mark.parametrize("buffer_rows", [20, 1000])
 def test_groups_have_units_of_their_own(size, buffer_rows):
-    """What one group has in a column says nothing about another, and neither do the rows that wait."""
+    """What one group has in a column says nothing about another, and neither do the rows that
+    wait.
+    """
     rng = np.random.default_rng(0)
     X, groups = rng.standard_normal((240, 2)), np.arange(240) % 2
     y = X.sum(axis=1) + rng.standard_normal(240)
@@ -114,7 +120,9 @@ def test_groups_have_units_of_their_own(size, buffer_rows):
         full, kept = groups == label, core.groups == label
         rows = np.column_stack([np.ones(240), X[:, 0] / unit, X[:, 1], y]).astype(np.longdouble)
         second = (rows[core.indices[kept]].T * core.weights[kept]) @ rows[core.indices[kept]]
-        np.testing.assert_allclose(second.astype(float), (rows[full].T @ rows[full]).astype(float), rtol=1e-11, atol=1e-11)
+        np.testing.assert_allclose(
+            second.astype(float), (rows[full].T @ rows[full]).astype(float), rtol=1e-11, atol=1e-11
+        )
     with pytest.raises(karat.InputError, match="Column 0"):  # in one group, no unit serves both
         sketch.update(np.full((3, 2), 1e300), np.ones(3), groups=np.zeros(3, dtype=int))
     assert sketch.coreset().certificate.ok
@@ -149,7 +157,9 @@ def test_missing_booleans_are_left_out(tmp_path):
 
 @pytest.mark.parametrize("offset", [1e2, 1e4])
 def test_maps_do_not_depend_on_the_origin(offset, tmp_path):
-    """Sums are taken about the mean, so those of batches and of one table agree far from the origin too."""
+    """Sums are taken about the mean, so those of batches and of one table agree far from the origin
+    too.
+    """
     rng = np.random.default_rng(0)
     means = 3 * rng.standard_normal((3, 6))
     X = means[rng.integers(0, 3, 12_000)] + rng.standard_normal((12_000, 6)) + offset
@@ -172,7 +182,9 @@ def test_large_whole_numbers_with_gaps_do_not_depend_on_batches(tmp_path):
 def test_rare_values_whose_fourth_powers_no_coordinate_holds():
     """A column of 1e-155 in 3 % of the rows: scaled to 1, products of its powers overflow."""
     rng = np.random.default_rng(9046)
-    X = np.column_stack([rng.standard_normal(500) * 1e-155 * (rng.random(500) < 0.03), rng.standard_normal(500)])
+    X = np.column_stack(
+        [rng.standard_normal(500) * 1e-155 * (rng.random(500) < 0.03), rng.standard_normal(500)]
+    )
     y = rng.standard_normal(500) + 1
     sketch = karat.Sketch(P.LpRegression(4), buffer_rows=100)
     for start in range(0, 500, 97):

@@ -51,7 +51,10 @@ def chunks(n, largest, seed=0):
 def feed(sketch, X, y=None, w=None, g=None, largest=1500, seed=0):
     for c in chunks(X.shape[0], largest, seed):
         sketch.update(
-            X[c], None if y is None else y[c], sample_weight=None if w is None else w[c], groups=None if g is None else g[c]
+            X[c],
+            None if y is None else y[c],
+            sample_weight=None if w is None else w[c],
+            groups=None if g is None else g[c],
         )
     return sketch
 
@@ -85,7 +88,13 @@ def test_exact_against_the_full_data(problem, extras, rows):
 def test_any_chunks_give_the_same_moments(seed, rows):
     X, y, *_ = rows
     whole = moments(karat.coreset(X, y))
-    core = feed(karat.Sketch(P.LeastSquares(), buffer_rows=300 + 700 * seed), X, y, largest=1 + 10**seed, seed=seed).coreset()
+    core = feed(
+        karat.Sketch(P.LeastSquares(), buffer_rows=300 + 700 * seed),
+        X,
+        y,
+        largest=1 + 10**seed,
+        seed=seed,
+    ).coreset()
     np.testing.assert_allclose(moments(core), whole, rtol=1e-12, atol=1e-12 * N)
 
 
@@ -101,7 +110,9 @@ def test_thousands_of_folds_do_not_drift():
     assert many.loss_error <= 10 * one.loss_error
 
 
-@pytest.mark.parametrize("problem", [P.LeastSquares(), P.Moments(2), P.Mean()], ids=lambda p: p.describe())
+@pytest.mark.parametrize(
+    "problem", [P.LeastSquares(), P.Moments(2), P.Mean()], ids=lambda p: p.describe()
+)
 def test_streams_that_wander(problem):
     """The mean and the scale move, a constant column wakes up, and two columns are collinear."""
     rng = np.random.default_rng(2)
@@ -163,7 +174,9 @@ def test_state_is_bounded(rows):
 def test_containers_come_back(rows):
     X, y, *_ = rows
     frame = pd.DataFrame(X, columns=list("abcd"))
-    core = feed(karat.Sketch(P.LeastSquares(), buffer_rows=3000), frame, pd.Series(y, name="t")).coreset()
+    core = feed(
+        karat.Sketch(P.LeastSquares(), buffer_rows=3000), frame, pd.Series(y, name="t")
+    ).coreset()
     assert list(core.X.columns) == list("abcd")
     assert core.y.name == "t"
     np.testing.assert_array_equal(core.X.to_numpy(), X[core.indices])
@@ -175,8 +188,12 @@ def test_containers_come_back(rows):
 
 def test_merge_numbers_rows_through_both(rows):
     X, y, w, g = rows
-    first = feed(karat.Sketch(P.LeastSquares(), buffer_rows=900), X[:5000], y[:5000], w[:5000], g[:5000])
-    second = feed(karat.Sketch(P.LeastSquares(), buffer_rows=900), X[5000:], y[5000:], w[5000:], g[5000:])
+    first = feed(
+        karat.Sketch(P.LeastSquares(), buffer_rows=900), X[:5000], y[:5000], w[:5000], g[:5000]
+    )
+    second = feed(
+        karat.Sketch(P.LeastSquares(), buffer_rows=900), X[5000:], y[5000:], w[5000:], g[5000:]
+    )
     core = first.merge(second).coreset()
     proof = core.verify(X, y, sample_weight=w, groups=g)
     assert proof.ok
@@ -220,7 +237,9 @@ def test_a_checkpoint_goes_on_as_if_nothing_had_happened(extras, rows, tmp_path)
     g = g if extras == "groups" else None
     cut = lambda a, part: None if a is None else a[part]  # noqa: E731
     half, rest = slice(0, 6000), slice(6000, N)
-    sketch = feed(karat.Sketch(P.LeastSquares(), buffer_rows=1000), X[half], y[half], w[half], cut(g, half))
+    sketch = feed(
+        karat.Sketch(P.LeastSquares(), buffer_rows=1000), X[half], y[half], w[half], cut(g, half)
+    )
     sketch.save(tmp_path / "s.npz")
     copy = karat.Sketch.load(tmp_path / "s.npz")
     one, two = (feed(s, X[rest], y[rest], w[rest], cut(g, rest)).coreset() for s in (sketch, copy))
@@ -238,11 +257,15 @@ def test_a_checkpoint_goes_on_as_if_nothing_had_happened(extras, rows, tmp_path)
 @pytest.mark.parametrize("buffer_rows", [100, 1000])
 @pytest.mark.parametrize("absorb", ["box", "diagonal"])
 def test_a_regulariser_absorbs_the_same_after_a_checkpoint(absorb, buffer_rows, tmp_path):
-    """Linear programmes are sensitive to the last bit of the coordinates in which they are written."""
+    """Linear programmes are sensitive to the last bit of the coordinates in which they are
+    written.
+    """
     for seed in range(8):
         rng = np.random.default_rng(seed)
         X = rng.standard_normal((300, 2)) @ rng.standard_normal((2, 2)) + 100.0
-        sketch = karat.Sketch(P.Ridge(0.01, absorb=absorb), buffer_rows=buffer_rows).update(X, rng.standard_normal(300))
+        sketch = karat.Sketch(P.Ridge(0.01, absorb=absorb), buffer_rows=buffer_rows).update(
+            X, rng.standard_normal(300)
+        )
         sketch.save(tmp_path / "s.npz")
         one, two = (s.coreset() for s in (sketch, karat.Sketch.load(tmp_path / "s.npz")))
         np.testing.assert_array_equal(one.indices, two.indices)
@@ -283,7 +306,8 @@ def test_refusals_are_sentences_and_change_nothing(rows):
     ]:
         with pytest.raises(karat.InputError, match=words):
             sketch.update(*args, **kwargs)
-    sketch.update(X[3000:3010], y[3000:3010], sample_weight=np.zeros(10))  # rows that weigh nothing still have numbers
+    # rows that weigh nothing still have numbers
+    sketch.update(X[3000:3010], y[3000:3010], sample_weight=np.zeros(10))
     sketch.update(X[3010:], y[3010:])
     u = np.ones(N)
     u[3000:3010] = 0
@@ -292,7 +316,8 @@ def test_refusals_are_sentences_and_change_nothing(rows):
         karat.Sketch(P.Mean()).coreset()
     with pytest.raises(karat.InputError, match="keep different things"):
         sketch.merge(karat.Sketch(P.Moments(2)))
-    assert karat.Sketch(P.LeastSquares()).update(X * 1e200, y).coreset().certificate.ok  # units are no obstacle
+    # units are no obstacle
+    assert karat.Sketch(P.LeastSquares()).update(X * 1e200, y).coreset().certificate.ok
     with pytest.raises(karat.InputError, match="buffer_rows"):
         karat.Sketch(P.Mean(), buffer_rows=0)
 

@@ -1,4 +1,6 @@
-"""Streams start their sum afresh only when they must: each time they spend some of the second term of the claim."""
+"""Streams start their sum afresh only when they must: each time they spend some of the second term
+of the claim.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,10 @@ def test_columns_of_every_size_vanish_alike():
     joint[:, 2] = joint[:, 0] + 1e-17
     for size in (1.0, 1e-18, 1e18):
         scale = np.array([size, 1.0, size])
-        map_ = np.linalg.inv(np.array([[1.0, 0.3, 1.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])) / scale[:, None]
+        map_ = (
+            np.linalg.inv(np.array([[1.0, 0.3, 1.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
+            / scale[:, None]
+        )
         coordinates = (joint * scale) @ map_
         gone, sizes = vanishing(Basis.of(map_), coordinates.T @ coordinates / 50, NULL)
         assert gone.tolist() == [False, False, True]
@@ -35,7 +40,9 @@ def test_columns_of_every_size_vanish_alike():
 
 
 def test_a_proven_fold_goes_on_once_the_second_term_is_spent():
-    """Columns that differ in two rows keep an error above CONTENT, which no fresh start would lower for good."""
+    """Columns that differ in two rows keep an error above CONTENT, which no fresh start would lower
+    for good.
+    """
     rng = np.random.default_rng(0)
     X = rng.standard_normal((20_000, 3))
     X[:, 2] = X[:, 0]
@@ -49,7 +56,8 @@ def test_a_sum_that_starts_from_a_merged_sketch_adds_to_what_that_has_spent():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((3000, 3))
     other = karat.Sketch(problems.LeastSquares(), buffer_rows=500).update(X[:2000, :2], X[:2000, 2])
-    spent, once = other.coreset().certificate.spent, EPS / ROUNDING  # at the least, columns are shifted
+    # at the least, columns are shifted
+    spent, once = other.coreset().certificate.spent, EPS / ROUNDING
     assert spent >= once
     merged = karat.Sketch(problems.LeastSquares(), buffer_rows=500).merge(other)
     assert merged.coreset().certificate.spent >= spent  # its rows, as they are

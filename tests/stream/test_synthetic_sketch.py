@@ -1,4 +1,6 @@
-"""Sketches of synthetic rows hold sums: exact in any order of batches, the same bits after a checkpoint, no row in it."""
+"""Sketches of synthetic rows hold sums: exact in any order of batches, the same bits after a
+checkpoint, no row in it.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,27 @@ import karat
 from karat import InputError, NotExactError
 from karat.problems import LeastSquares, LpRegression, Moments
 
-TAGS = ["gaussian", "skewed", "near_collinear", "huge_offset", "wide_scales", "one_hot_binary", "uneven_weights", "sorted_rows",
-        "constant_column", "duplicated_rows", "sparse_rows", "integers", "linear_target", "zero_weights"]  # fmt: skip
+TAGS = [
+    "gaussian",
+    "skewed",
+    "near_collinear",
+    "huge_offset",
+    "wide_scales",
+    "one_hot_binary",
+    "uneven_weights",
+    "sorted_rows",
+    "constant_column",
+    "duplicated_rows",
+    "sparse_rows",
+    "integers",
+    "linear_target",
+    "zero_weights",
+]
 
 
-def sketched(X, y=None, weights=None, groups=None, *, step=97, buffer_rows=200, problem=None, **options):
+def sketched(
+    X, y=None, weights=None, groups=None, *, step=97, buffer_rows=200, problem=None, **options
+):
     sketch = karat.Sketch(problem, rows="synthetic", buffer_rows=buffer_rows, **options)
     for start in range(0, X.shape[0], step):
         part = slice(start, start + step)
@@ -41,7 +59,11 @@ def test_the_claim_holds(tag, buffer_rows):
 @pytest.mark.parametrize("step", [1, 7, 400])
 def test_any_batches(step):
     given = data("heavy_tails")
-    check(sketched(given.X[:300], given.y[:300], step=step, buffer_rows=50).coreset(), given.X[:300], given.y[:300])
+    check(
+        sketched(given.X[:300], given.y[:300], step=step, buffer_rows=50).coreset(),
+        given.X[:300],
+        given.y[:300],
+    )
 
 
 def test_any_order():
@@ -194,7 +216,11 @@ def test_keys_do_not_leave_either(tmp_path):
     sketch = karat.Sketch(key="id", rows="synthetic", buffer_rows=200)
     sketch.update(frame[:500], given.y[:500])
     sketch.save(tmp_path / "s.npz")
-    for blob in (bytes_of(tmp_path / "s.npz"), pickle.dumps(sketch), (tmp_path / "s.npz").read_bytes()):
+    for blob in (
+        bytes_of(tmp_path / "s.npz"),
+        pickle.dumps(sketch),
+        (tmp_path / "s.npz").read_bytes(),
+    ):
         assert b"person-" not in blob
         assert "person-".encode("utf-32-le") not in blob
     again = karat.Sketch.load(tmp_path / "s.npz")
@@ -260,7 +286,9 @@ def test_an_empty_sketch():
 
 def test_single_rows_are_said_or_refused():
     given = data("gaussian")
-    sketch = karat.Sketch(LeastSquares(), rows="synthetic", verbatim="error").update(given.X[:1], given.y[:1])
+    sketch = karat.Sketch(LeastSquares(), rows="synthetic", verbatim="error").update(
+        given.X[:1], given.y[:1]
+    )
     with pytest.raises(InputError, match="rows themselves"):
         sketch.coreset()
     sketch.update(given.X[1:], given.y[1:])
@@ -269,7 +297,9 @@ def test_single_rows_are_said_or_refused():
 
 def test_long_integers():
     rng = np.random.default_rng(6)
-    X = np.column_stack([1_700_000_000_000_000_000 + rng.integers(0, 10**14, 900), rng.integers(0, 9, 900)])
+    X = np.column_stack(
+        [1_700_000_000_000_000_000 + rng.integers(0, 10**14, 900), rng.integers(0, 9, 900)]
+    )
     y = rng.standard_normal(900)
     core = sketched(X, y).coreset()
     assert worst_ratio(core, X, y) <= 1

@@ -35,7 +35,8 @@ def test_threads_share_a_sketch():
 
 def test_threads_merge_crosswise():
     a, b = (karat.Sketch(P.LeastSquares()).update(*batch()) for _ in range(2))
-    with ThreadPoolExecutor(2) as pool:  # neither waits for the other for ever; the second finds its rows in the first
+    # neither waits for the other for ever; the second finds its rows in the first
+    with ThreadPoolExecutor(2) as pool:
         done = [pool.submit(a.merge, b), pool.submit(b.merge, a)]
         errors = [call.exception(timeout=60) for call in done]
     assert sum(error is None for error in errors) == 1
@@ -67,7 +68,9 @@ def test_a_merge_that_fails_changes_nothing():
 def test_a_merge_that_fails_over_keys_changes_nothing():
     def keyed(start):
         X, y = batch()
-        return karat.Sketch(P.LeastSquares(), key=3).update(np.column_stack([X, np.arange(start, start + 200)]), y)
+        return karat.Sketch(P.LeastSquares(), key=3).update(
+            np.column_stack([X, np.arange(start, start + 200)]), y
+        )
 
     a, b, twice = keyed(0), keyed(200), keyed(100)
     with pytest.raises(karat.InputError, match="comes twice"):

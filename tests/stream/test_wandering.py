@@ -1,4 +1,5 @@
-"""Streams whose means and scales wander: the claim is about the means of all rows, wherever the sums are.
+"""Streams whose means and scales wander: the claim is about the means of all rows, wherever the
+sums are.
 
 Judged by the oracle of the campaign, in extended precision and over every query that it finds.
 """
@@ -57,17 +58,24 @@ def test_sketches_of_streams_that_wander_claim_no_more_than_they_keep(seed, tmp_
         sketch = sketched(problem, X, w, buffer, seed)
     elif seed % 3 == 1:
         cuts = np.linspace(0, n, int(rng.integers(2, 6)) + 1).astype(int)
-        parts = [sketched(problem, X[a:b], None if w is None else w[a:b], buffer, seed) for a, b in pairwise(cuts)]
+        parts = [
+            sketched(problem, X[a:b], None if w is None else w[a:b], buffer, seed)
+            for a, b in pairwise(cuts)
+        ]
         sketch = parts[0].merge(*parts[1:])
     else:
         half = sketched(problem, X[: n // 2], None if w is None else w[: n // 2], buffer, seed)
         half.save(tmp_path / "half.npz")
-        sketch = karat.Sketch.load(tmp_path / "half.npz").update(X[n // 2 :], sample_weight=None if w is None else w[n // 2 :])
+        sketch = karat.Sketch.load(tmp_path / "half.npz").update(
+            X[n // 2 :], sample_weight=None if w is None else w[n // 2 :]
+        )
     core = sketch.coreset()
     u = np.ones(n, dtype=wide) if w is None else w.astype(wide)
     oracle = Linear(Monomials(X, u, degree, affine=name == "Moments"), X, u)
     certificate = core.certificate
-    error, where = oracle.error(oracle.kept(X[core.indices]), core.weights.astype(wide), certificate.rounding)
+    error, where = oracle.error(
+        oracle.kept(X[core.indices]), core.weights.astype(wide), certificate.rounding
+    )
     assert error <= certificate.loss_error * (1 + 1e-6), where
     assert certificate.rounding <= 256 * EPS
     assert core.verify(X, sample_weight=w).ok

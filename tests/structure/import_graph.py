@@ -1,4 +1,6 @@
-"""Who imports whom inside a package, at the head of a module or inside a function; imports for type checkers do not count."""
+"""Who imports whom inside a package, at the head of a module or inside a function; imports for type
+checkers do not count.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,10 @@ class Graph:
         """Whether a module is an optional dependency, or imports one when it is imported itself."""
         if target not in self.modules:
             return target.split(".")[0] not in CORE
-        at_head = {name: {one.target for one in self.imports if one.module == name and not one.inside} for name in self.modules}
+        at_head = {
+            name: {one.target for one in self.imports if one.module == name and not one.inside}
+            for name in self.modules
+        }
         seen, waiting = set(), [target]
         while waiting:
             name = waiting.pop()
@@ -53,8 +58,12 @@ class Graph:
         return False
 
     def cycles(self, ignored: Mapping[tuple[str, str], str]) -> list[list[str]]:
-        """Sets of modules that import each other, directly or through others; imports in ``ignored`` do not count."""
-        edges = {(one.module, one.target) for one in self.imports if one.target in self.modules} - set(ignored)
+        """Sets of modules that import each other, directly or through others; imports in
+        ``ignored`` do not count.
+        """
+        edges = {
+            (one.module, one.target) for one in self.imports if one.target in self.modules
+        } - set(ignored)
         reached = {name: _reached(name, edges) for name in self.modules}
         found = {frozenset(b for b in reached[a] if a in reached[b]) for a in self.modules}
         return sorted(sorted(names) for names in found if names)
@@ -79,14 +88,20 @@ def read_graph(root: Path) -> Graph:
     sources = {}
     for path in sorted(root.rglob("*.py")):
         parts = path.relative_to(root.parent).with_suffix("").parts
-        sources[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path.read_text(encoding="utf-8")
+        sources[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path.read_text(
+            encoding="utf-8"
+        )
     return graph_of(sources)
 
 
 def graph_of(sources: Mapping[str, str]) -> Graph:
     """The imports of modules, given by their names and texts."""
     modules = frozenset(sources)
-    found = [one for module, text in sources.items() for one in _imports(module, ast.parse(text), modules, False)]
+    found = [
+        one
+        for module, text in sources.items()
+        for one in _imports(module, ast.parse(text), modules, False)
+    ]
     return Graph(modules, tuple(found))
 
 
@@ -99,6 +114,8 @@ def _imports(module: str, node: ast.AST, modules: frozenset[str], inside: bool) 
         elif isinstance(child, ast.ImportFrom):
             for alias in child.names:
                 inner = f"{child.module}.{alias.name}"
-                yield Import(module, inner if inner in modules else str(child.module), child.lineno, inside)
+                yield Import(
+                    module, inner if inner in modules else str(child.module), child.lineno, inside
+                )
         function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
         yield from _imports(module, child, modules, inside or function)

@@ -1,11 +1,13 @@
 """Find the places of a package where one module uses the private names of another.
 
-A name with one leading underscore is private to the module that declares it, and a module with one to the package that
-holds it.  So ``karat._core.merge`` is open to all of ``karat``, and ``karat.report._table`` to ``karat.report`` only.
-An attribute ``x._name`` is allowed on ``self``, ``cls`` and ``super()``, and where the same module declares ``_name`` (as a
-method, a class variable, or by assignment to ``self``).  What a class inherits from another library is not its own.  Arguments
-``f(_name=1)`` and modules in texts (``"numpy.linalg._umath_linalg"``) count, too.  Names such as ``_repr_html_``, the methods
-of named tuples, ``os._exit`` and ``sys._getframe`` are documented by Python, not private.
+A name with one leading underscore is private to the module that declares it, and a module with one
+to the package that holds it.  So ``karat._core.merge`` is open to all of ``karat``, and
+``karat.report._table`` to ``karat.report`` only. An attribute ``x._name`` is allowed on ``self``,
+``cls`` and ``super()``, and where the same module declares ``_name`` (as a method, a class
+variable, or by assignment to ``self``).  What a class inherits from another library is not its own.
+Arguments ``f(_name=1)`` and modules in texts (``"numpy.linalg._umath_linalg"``) count, too.  Names
+such as ``_repr_html_``, the methods of named tuples, ``os._exit`` and ``sys._getframe`` are
+documented by Python, not private.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ class Use(NamedTuple):
 
 
 def uses(module: str, source: str) -> Iterator[Use]:
-    """All uses of foreign private names in one module, for example ``uses("karat.io.csv", text)``."""
+    """All uses of foreign private names in one module, for example ``uses("karat.io.csv",
+    text)``.
+    """
     tree = ast.parse(source)
     declared = set(_declared(tree))
     for node in ast.walk(tree):
@@ -69,7 +73,11 @@ def _imported(node: ast.AST, module: str) -> Iterator[str]:
         found = [f"{node.module}.{alias.name}" for alias in node.names]
     elif isinstance(node, ast.Import):
         found = [alias.name for alias in node.names]
-    elif isinstance(node, ast.Constant) and isinstance(node.value, str) and DOTTED.fullmatch(node.value):
+    elif (
+        isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and DOTTED.fullmatch(node.value)
+    ):
         found = [node.value]
     else:
         return
@@ -99,15 +107,22 @@ def _passed(node: ast.AST) -> Iterator[str]:
 
 
 def _inherited(tree: ast.Module) -> Iterator[tuple[ast.Attribute, str, str]]:
-    """Attributes of ``self`` and ``super()`` in classes whose bases all come from other libraries."""
+    """Attributes of ``self`` and ``super()`` in classes whose bases all come from other
+    libraries.
+    """
     foreign = {
         alias.asname or alias.name
         for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] not in ("karat", "typing")
+        if isinstance(node, ast.ImportFrom)
+        and str(node.module).split(".")[0] not in ("karat", "typing")
         for alias in node.names
     }
     for kind in ast.walk(tree):
-        if isinstance(kind, ast.ClassDef) and kind.bases and all(_name(base) in foreign for base in kind.bases):
+        if (
+            isinstance(kind, ast.ClassDef)
+            and kind.bases
+            and all(_name(base) in foreign for base in kind.bases)
+        ):
             for node in ast.walk(kind):
                 if isinstance(node, ast.Attribute) and _name(node.value) in OWN:
                     yield node, _name(node.value), node.attr
@@ -131,7 +146,11 @@ def _declared(tree: ast.Module) -> Iterator[str]:
                     yield ast.unparse(entry.target)
                 elif isinstance(entry, ast.Assign):
                     yield from map(ast.unparse, entry.targets)
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and _name(node.value) in OWN:
+        elif (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.ctx, ast.Store)
+            and _name(node.value) in OWN
+        ):
             yield node.attr
         elif _sets(node) and isinstance(node.args[1], ast.Constant):
             yield str(node.args[1].value)
@@ -139,4 +158,8 @@ def _declared(tree: ast.Module) -> Iterator[str]:
 
 def _sets(node: ast.AST) -> TypeGuard[ast.Call]:
     """Whether an attribute of an own object is set, against its being frozen."""
-    return isinstance(node, ast.Call) and ast.unparse(node.func) == "object.__setattr__" and _name(node.args[0]) in OWN
+    return (
+        isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "object.__setattr__"
+        and _name(node.args[0]) in OWN
+    )

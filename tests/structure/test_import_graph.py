@@ -1,4 +1,6 @@
-"""No modules import each other in a circle, and functions import nothing but optional dependencies."""
+"""No modules import each other in a circle, and functions import nothing but optional
+dependencies.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +15,30 @@ GRAPH = read_graph(Path(karat.__file__).parent)
 # (module, what it imports inside a function) -> why
 LATE = {
     ("karat._cube.file", "fcntl"): "Windows has none",
-    ("karat.engine.proof", "scipy.optimize"): "it takes as long to import as the rest of karat, for few verifications",
+    (
+        "karat.engine.proof",
+        "scipy.optimize",
+    ): "it takes as long to import as the rest of karat, for few verifications",
     ("karat.io.checkpoint", "fcntl"): "Windows has none",
-    ("karat.problems.absorb.programme", "scipy.optimize"): "it takes as long to import as the rest of karat, for few problems",
-    ("karat.report.latent", "scipy.optimize"): "it takes as long to import as the rest of karat, for one picture",
+    (
+        "karat.problems.absorb.programme",
+        "scipy.optimize",
+    ): "it takes as long to import as the rest of karat, for few problems",
+    (
+        "karat.report.latent",
+        "scipy.optimize",
+    ): "it takes as long to import as the rest of karat, for one picture",
 }
 # (module, what it imports) -> why that is no circle
 UPWARDS = {
-    ("karat._cluster.partitions", "karat.dask"): "chosen by the library of a frame; it schedules what this module does",
-    ("karat._cluster.partitions", "karat.spark"): "chosen by the library of a frame; it schedules what this module does",
+    (
+        "karat._cluster.partitions",
+        "karat.dask",
+    ): "chosen by the library of a frame; it schedules what this module does",
+    (
+        "karat._cluster.partitions",
+        "karat.spark",
+    ): "chosen by the library of a frame; it schedules what this module does",
 }
 
 
@@ -35,8 +52,14 @@ def test_no_modules_import_each_other_in_a_circle():
 
 
 def test_functions_import_optional_dependencies_only():
-    wrong = [one for one in GRAPH.inside_functions() if not is_command(one.module) and (one.module, one.target) not in LATE]
-    assert not wrong, "\n".join(f"{one.module}:{one.line} imports {one.target} inside a function" for one in wrong)
+    wrong = [
+        one
+        for one in GRAPH.inside_functions()
+        if not is_command(one.module) and (one.module, one.target) not in LATE
+    ]
+    assert not wrong, "\n".join(
+        f"{one.module}:{one.line} imports {one.target} inside a function" for one in wrong
+    )
 
 
 def test_the_exceptions_are_still_needed():
@@ -58,7 +81,9 @@ def test_a_circle_is_found_inside_functions():
 
 
 def test_imports_for_type_checkers_do_not_count():
-    types = {"karat.b": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from karat import a"}
+    types = {
+        "karat.b": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from karat import a"
+    }
     assert graph_of(CIRCLE | types).cycles({}) == []
 
 

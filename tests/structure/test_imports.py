@@ -13,24 +13,42 @@ PACKAGE = Path(karat.__file__).parent
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 # The experiments of the paper may use what is open to all of karat, such as karat._core.
-SOURCES = [*modules(PACKAGE), *((f"karat.{module}", path) for module, path in modules(ROOT / "paper"))]
-COMPAT = "karat.compat."  # the only place for private names of other libraries; tests/compat says what broke
+SOURCES = [
+    *modules(PACKAGE),
+    *((f"karat.{module}", path) for module, path in modules(ROOT / "paper")),
+]
+# the only place for private names of other libraries; tests/compat says what broke
+COMPAT = "karat.compat."
 ALLOWED: dict[tuple[str, str], str] = {}  # (module, name) -> why
 
 
 def test_no_module_uses_a_foreign_private_name():
-    found = [use for module, path in SOURCES for use in uses(module, path.read_text(encoding="utf-8"))]
-    wrong = [str(use) for use in found if (use.module, use.name) not in ALLOWED and not use.module.startswith(COMPAT)]
+    found = [
+        use for module, path in SOURCES for use in uses(module, path.read_text(encoding="utf-8"))
+    ]
+    wrong = [
+        str(use)
+        for use in found
+        if (use.module, use.name) not in ALLOWED and not use.module.startswith(COMPAT)
+    ]
     assert not wrong, f"{len(wrong)} uses of private names:\n" + "\n".join(wrong)
 
 
 def test_the_exceptions_are_still_needed():
-    found = {(use.module, use.name) for module, path in SOURCES for use in uses(module, path.read_text(encoding="utf-8"))}
+    found = {
+        (use.module, use.name)
+        for module, path in SOURCES
+        for use in uses(module, path.read_text(encoding="utf-8"))
+    }
     assert not set(ALLOWED) - found
 
 
 def test_examples_are_written_with_public_names():
-    wrong = [str(use) for path in sorted(EXAMPLES.glob("*.py")) for use in uses(path.stem, path.read_text(encoding="utf-8"))]
+    wrong = [
+        str(use)
+        for path in sorted(EXAMPLES.glob("*.py"))
+        for use in uses(path.stem, path.read_text(encoding="utf-8"))
+    ]
     assert not wrong, "\n".join(wrong)
 
 
@@ -60,10 +78,16 @@ def test_what_is_found(source, name):
         "from karat._core.merge import merged",
         "from karat.io._lines import split",
         "from __future__ import annotations\nimport karat\nkarat.__version__",
-        "class A:\n    def _sum(self): return super()._sum() + self._x\n    def __add__(self, other): return other._sum()",
+        (
+            "class A:\n    def _sum(self): return super()._sum() + self._x\n    def __add__(self,"
+            " other): return other._sum()"
+        ),
         "class A:\n    def __init__(self): self._x = 1\ndef f(a: A): return a._x",
         "class A:\n    _x: int\n    _y = 1\ndef f(a: A): return a._x + a._y",
-        "class A:\n    def __init__(self): object.__setattr__(self, '_x', 1)\ndef f(a: A): return a._x",
+        (
+            "class A:\n    def __init__(self): object.__setattr__(self, '_x', 1)\ndef f(a: A):"
+            " return a._x"
+        ),
         "def f(pair): return pair._replace(x=1), pair._repr_html_()",
     ],
 )

@@ -1,4 +1,6 @@
-"""The code stays readable: short files, few layers, and a short way from the data to a coreset, a table or a cube."""
+"""The code stays readable: short files, few layers, and a short way from the data to a coreset, a
+table or a cube.
+"""
 
 from __future__ import annotations
 
@@ -27,18 +29,30 @@ def test_no_file_is_long():
 
 
 def test_few_layers_and_one_exception():
-    layers = [contract for contract in PROJECT["tool"]["importlinter"]["contracts"] if contract["type"] == "layers"]
+    layers = [
+        contract
+        for contract in PROJECT["tool"]["importlinter"]["contracts"]
+        if contract["type"] == "layers"
+    ]
     whole = next(contract for contract in layers if "containers" not in contract)
     assert len(whole["layers"]) <= 12
     assert sum(len(contract.get("ignore_imports", [])) for contract in layers) <= 1
-    listed = {name.strip() for layer in whole["layers"] for name in layer.replace("|", ":").split(":")}
-    present = {f"karat.{path.stem}" for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    listed = {
+        name.strip() for layer in whole["layers"] for name in layer.replace("|", ":").split(":")
+    }
+    present = {
+        f"karat.{path.stem}"
+        for path in PACKAGE.iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
     assert present - listed == {"karat.__init__"}
     assert listed <= present
 
 
 def modules_visited(call):
-    """The modules of karat that a call visits, with the functions that it calls there, in any thread."""
+    """The modules of karat that a call visits, with the functions that it calls there, in any
+    thread.
+    """
     call()  # modules are imported now, so that only calls are seen below
     visited = defaultdict(set)
 
@@ -59,7 +73,9 @@ def modules_visited(call):
 
 
 def check_few(visited, most):
-    assert len(visited) <= most, "\n".join(f"{path}: {', '.join(sorted(names))}" for path, names in visited.items())
+    assert len(visited) <= most, "\n".join(
+        f"{path}: {', '.join(sorted(names))}" for path, names in visited.items()
+    )
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +92,9 @@ def test_a_coreset_of_a_frame_takes_few_modules(frame):
     linear_model = pytest.importorskip("sklearn.linear_model")
     numbers = frame[[*"abcde", "price"]]
     check_few(modules_visited(lambda: karat.coreset(numbers, "price")), 20)
-    check_few(modules_visited(lambda: karat.coreset(numbers, "price").fit(linear_model.Ridge())), 21)
+    check_few(
+        modules_visited(lambda: karat.coreset(numbers, "price").fit(linear_model.Ridge())), 21
+    )
 
 
 def test_a_coreset_of_a_file_takes_few_modules(frame, tmp_path):
@@ -103,8 +121,13 @@ def test_a_cube_takes_few_modules(frame):
 
 
 def test_the_oldest_versions_are_the_floors():
-    """``make oldest`` installs what pyproject.toml allows: every floor, and nothing older or newer."""
-    groups = [*PROJECT["project"]["optional-dependencies"].values(), PROJECT["dependency-groups"]["test"]]
+    """``make oldest`` installs what pyproject.toml allows: every floor, and nothing older or
+    newer.
+    """
+    groups = [
+        *PROJECT["project"]["optional-dependencies"].values(),
+        PROJECT["dependency-groups"]["test"],
+    ]
     texts = [text for group in [PROJECT["project"]["dependencies"], *groups] for text in group]
     requirements = [re.match(r"([\w-]+)(?:\[.*\])?>=([\d.]+)$", text) for text in texts]
     floors = {(found[1], found[2]) for found in requirements if found}

@@ -23,7 +23,9 @@ HARMLESS = 0.0015  # of the cases of the older families
 
 
 def stopped(stream: Iterator[dict]) -> Iterator[dict]:
-    """The results, up to the moment at which somebody stops the campaign: what is there is printed."""
+    """The results, up to the moment at which somebody stops the campaign: what is there is
+    printed.
+    """
 
     def stop(*_) -> None:
         raise KeyboardInterrupt
@@ -38,15 +40,25 @@ def stopped(stream: Iterator[dict]) -> Iterator[dict]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
     parser.add_argument("--cases", type=int, default=CASES, help="how many, over all families")
-    parser.add_argument("--newer", type=int, default=MORE, help="how many more, over all newer families")
+    parser.add_argument(
+        "--newer", type=int, default=MORE, help="how many more, over all newer families"
+    )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--family", help=f"one or several, by commas: {', '.join(FAMILIES)}, reported")
+    parser.add_argument(
+        "--family", help=f"one or several, by commas: {', '.join(FAMILIES)}, reported"
+    )
     parser.add_argument("--only", help="names of cases, by commas: pareto/17,reported/heavy-tails")
-    parser.add_argument("--src", type=Path, default=ROOT / "src", help="the source tree of the karat to judge")
+    parser.add_argument(
+        "--src", type=Path, default=ROOT / "src", help="the source tree of the karat to judge"
+    )
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--json", type=Path, help="write every verdict there")
-    parser.add_argument("--keep", type=Path, help="save wrong coresets there, for tests.torture.refute")
-    parser.add_argument("--synthetic", action="store_true", help="made rows, in the families of degree 2")
+    parser.add_argument(
+        "--keep", type=Path, help="save wrong coresets there, for tests.torture.refute"
+    )
+    parser.add_argument(
+        "--synthetic", action="store_true", help="made rows, in the families of degree 2"
+    )
     parser.add_argument("--refusals", action="store_true", help="print harmless refusals too")
     options = parser.parse_args()
     if not extended():
@@ -57,7 +69,11 @@ def main() -> int:
     if options.only:
         chosen = options.only.split(",")
     else:
-        chosen = interleaved(names(options.cases, options.family, options.newer)) if options.family != "reported" else []
+        chosen = (
+            interleaved(names(options.cases, options.family, options.newer))
+            if options.family != "reported"
+            else []
+        )
         if options.synthetic:
             chosen = [name for name in chosen if name.rsplit("/", 1)[0] in SQUARES]
         elif options.family is None or "reported" in options.family.split(","):
@@ -79,7 +95,10 @@ def main() -> int:
             print(f"\r{len(results):,} of {len(chosen):,}", end="", file=sys.stderr)
     order = [*FAMILIES, "reported"]
     results.sort(key=lambda r: order.index(r["name"].rsplit("/", 1)[0]))
-    parts = [[r for r in results if (r["name"].rsplit("/", 1)[0] in NEWER) is newer] for newer in (False, True)]
+    parts = [
+        [r for r in results if (r["name"].rsplit("/", 1)[0] in NEWER) is newer]
+        for newer in (False, True)
+    ]
     for title, part in zip(("families", "newer families"), parts, strict=True):
         if part:
             print(f"\n{title}\n{printed(counts(part))}")
@@ -90,7 +109,10 @@ def main() -> int:
         refusal = result["verdict"] == "refused" and result.get("harmless")
         if result["verdict"] in BAD or (refusal and options.refusals):
             print(line(result, options.seed))
-    refused = [[r["name"] for r in part if r["verdict"] == "refused" and r.get("harmless")] for part in parts]
+    refused = [
+        [r["name"] for r in part if r["verdict"] == "refused" and r.get("harmless")]
+        for part in parts
+    ]
     for title, part, own in zip(("families", "newer families"), parts, refused, strict=True):
         if part:
             share = f"{len(own)}, {100 * len(own) / len(part):.2f} %"
@@ -99,7 +121,8 @@ def main() -> int:
         partial.close()
         head = {"version": home["version"], "seed": options.seed, "cases": len(results)}
         options.json.write_text(json.dumps(head | {"results": results}))
-    most = 1.0 if options.synthetic else HARMLESS  # made rows need more digits than real ones: refusals are counted
+    # made rows need more digits than real ones: refusals are counted
+    most = 1.0 if options.synthetic else HARMLESS
     return int(any(r["verdict"] in BAD for r in results) or len(refused[0]) > most * len(parts[0]))
 
 

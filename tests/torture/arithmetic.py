@@ -1,7 +1,8 @@
 """Extended precision for the oracles: 64 bits of mantissa and exponents that do not overflow.
 
-Sums are pairwise along contiguous rows, so a sum of n terms is off by about log2(n) * 1e-19 of the sum of absolute values.
-Doubles and 64-bit integers are represented exactly, so a column minus a double is exact to 1e-19 of the *result*.
+Sums are pairwise along contiguous rows, so a sum of n terms is off by about log2(n) * 1e-19 of the
+sum of absolute values. Doubles and 64-bit integers are represented exactly, so a column minus a
+double is exact to 1e-19 of the *result*.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from scipy import sparse
 wide = np.longdouble
 EPS = float(np.finfo(float).eps)
 WIDE = float(np.finfo(wide).eps)
-OWN = 256 * WIDE  # what an oracle may be off by, in units of R(q): 2.8e-17, against rounding = 64 eps = 1.4e-14
+# what an oracle may be off by, in units of R(q): 2.8e-17, against rounding = 64 eps = 1.4e-14
+OWN = 256 * WIDE
 CHUNK = 2**16
 
 

@@ -1,7 +1,9 @@
-"""From a name to a case: data, problem, reducer, weights, groups and the way in, all drawn from the name and the seed.
+"""From a name to a case: data, problem, reducer, weights, groups and the way in, all drawn from the
+name and the seed.
 
-Odd numbers of a family are the rotated ones: the same kind of table under a random rotation of its columns.  Cases of synthetic
-rows have the data of the case of the same name, and a problem of degree 2.
+Odd numbers of a family are the rotated ones: the same kind of table under a random rotation of its
+columns.  Cases of synthetic rows have the data of the case of the same name, and a problem of
+degree 2.
 """
 
 from __future__ import annotations
@@ -45,11 +47,19 @@ class Case:
     def describe(self) -> str:
         settings = ", ".join(f"{k}={v!r}" for k, v in self.spec.items() if k != "name")
         extra = "".join(
-            f", {word}" for word, there in (("weights", self.weights is not None), ("groups", self.groups is not None)) if there
+            f", {word}"
+            for word, there in (
+                ("weights", self.weights is not None),
+                ("groups", self.groups is not None),
+            )
+            if there
         )
         way = self.way["kind"] + "".join(f" {k}={v}" for k, v in self.way.items() if k != "kind")
         method = self.method if self.rows == "real" else self.rows
-        return f"{self.spec['name']}({settings}), {self.count} x {self.X.shape[1]}, {method}, {way}{extra}"
+        return (
+            f"{self.spec['name']}({settings}), {self.count} x {self.X.shape[1]}, {method},"
+            f" {way}{extra}"
+        )
 
 
 def draw(name: str, seed: int = 0, rows: str = "real") -> Case:
@@ -71,18 +81,26 @@ def draw(name: str, seed: int = 0, rows: str = "real") -> Case:
     X, y, weights = _target_and_units(rng, X, spec, family, turned, extra)
     groups = None
     if family.grouped and "absorb" not in spec and n >= 10 and rng.random() < 0.12:
-        groups = rng.integers(0, 3, n) if rng.random() < 0.5 else np.array(["a", "b"])[rng.integers(0, 2, n)]
+        groups = (
+            rng.integers(0, 3, n)
+            if rng.random() < 0.5
+            else np.array(["a", "b"])[rng.integers(0, 2, n)]
+        )
         if weights is not None and not family.newer:
             weights[[np.flatnonzero(groups == g)[0] for g in np.unique(groups)]] += weights.max()
     groups = extra.get("groups", groups)
-    method = str(rng.choice(["auto", "onepass", "tree", "caratheodory"], p=[0.76, 0.08, 0.08, 0.08]))
+    method = str(
+        rng.choice(["auto", "onepass", "tree", "caratheodory"], p=[0.76, 0.08, 0.08, 0.08])
+    )
     way = _way(rng, n, spec, family, X, groups)
     if way["kind"] not in ("memory", "saved") or n > 20_000:
         method = "auto"
     if "alpha_share" in spec:
         spec["alpha"] = _alpha(spec.pop("alpha_share"), X, y, weights, spec)
     lax = family.lax or (generator == "long_integers" and X.dtype.kind in "iu")
-    return Case(name, X, y, spec, weights, groups, method, way, lax, family.newer, family.refusal, rows)
+    return Case(
+        name, X, y, spec, weights, groups, method, way, lax, family.newer, family.refusal, rows
+    )
 
 
 def squared(spec: dict[str, Any]) -> dict[str, Any]:
@@ -99,10 +117,18 @@ def alone(made) -> tuple[Any, dict[str, Any]]:
 
 def _width(spec: dict[str, Any], d: int) -> int:
     degree = spec.get("degree", spec.get("p", 2))
-    base = d + (spec["name"] in ("LeastSquares", "Ridge", "LpRegression")) + spec.get("fit_intercept", True)
+    base = (
+        d
+        + (spec["name"] in ("LeastSquares", "Ridge", "LpRegression"))
+        + spec.get("fit_intercept", True)
+    )
     if spec["name"] == "Mean":
         return d + 2
-    return comb(base - 1 + degree, degree) if spec["name"] != "TensorContraction" else comb(d - 1 + degree, degree) + 1
+    return (
+        comb(base - 1 + degree, degree)
+        if spec["name"] != "TensorContraction"
+        else comb(d - 1 + degree, degree) + 1
+    )
 
 
 def _target_and_units(rng, X, spec, family: Family, turned: bool, extra: dict[str, Any]):
@@ -137,12 +163,17 @@ def _target_and_units(rng, X, spec, family: Family, turned: bool, extra: dict[st
         X = X * 10.0 ** rng.uniform(-reach, reach, X.shape[1])
         y = None if y is None else y * 10.0 ** rng.uniform(-reach, reach)
         if rng.random() < 0.4:
-            weights = (np.ones(n) if weights is None else weights) * 10.0 ** rng.choice([-120, -30, 30, 120])
+            weights = (np.ones(n) if weights is None else weights) * 10.0 ** rng.choice(
+                [-120, -30, 30, 120]
+            )
     return X, y, weights
 
 
 def _alpha(share: float, X, y, weights, spec) -> float:
-    """A regulariser in units of the data: ``share`` times total weight times mean square to the power p / 2 of the columns."""
+    """A regulariser in units of the data:
+
+    ``share`` times total weight times mean square to the power p / 2 of the columns.
+    """
     u = np.ones(X.shape[0]) if weights is None else weights
     moved = np.asarray(X, dtype=float)
     moved = moved - u @ moved / u.sum() if spec.get("fit_intercept", True) else moved
@@ -152,13 +183,29 @@ def _alpha(share: float, X, y, weights, spec) -> float:
 
 
 def _way(rng, n: int, spec, family: Family, X, groups) -> dict[str, Any]:
-    kinds = {"memory": 0.58, "sketch": 0.13, "merge": 0.09, "sketches": 0.04, "resumed": 0.03, "files": 0.08, "saved": 0.05}
+    kinds = {
+        "memory": 0.58,
+        "sketch": 0.13,
+        "merge": 0.09,
+        "sketches": 0.04,
+        "resumed": 0.03,
+        "files": 0.08,
+        "saved": 0.05,
+    }
     if family.newer:
         kinds = {
-            "memory": 0.40, "sketch": 0.16, "merge": 0.14, "sketches": 0.07, "resumed": 0.05, "files": 0.13, "saved": 0.05,
+            "memory": 0.40, "sketch": 0.16, "merge": 0.14, "sketches": 0.07, "resumed": 0.05,
+            "files": 0.13, "saved": 0.05,
         }  # fmt: skip
     if family.stream:
-        kinds = {"memory": 0.15, "sketch": 0.40, "merge": 0.10, "sketches": 0.15, "resumed": 0.10, "files": 0.10}
+        kinds = {
+            "memory": 0.15,
+            "sketch": 0.40,
+            "merge": 0.10,
+            "sketches": 0.15,
+            "resumed": 0.10,
+            "files": 0.10,
+        }
     if n < 4 or (groups is not None and n < 60):
         kinds = {"memory": 1.0}
     if spec["name"] == "Kernel":
@@ -177,8 +224,20 @@ def _way(rng, n: int, spec, family: Family, X, groups) -> dict[str, Any]:
         }
     if kind in ("merge", "sketches"):
         parts = int(rng.integers(2, 5))
-        return {"kind": kind, "parts": min(parts, n // 2), "buffer_rows": max(int(rng.choice([50, 400])), n // 100)}
+        return {
+            "kind": kind,
+            "parts": min(parts, n // 2),
+            "buffer_rows": max(int(rng.choice([50, 400])), n // 100),
+        }
     if kind == "files":
-        return {"kind": kind, "format": str(rng.choice(["parquet", "csv"])), "parts": int(rng.integers(1, 4)),
-                "batch_rows": int(rng.choice([1000, 100_000]))}  # fmt: skip
-    return {"kind": kind, "format": str(rng.choice(["npz", "parquet"]))} if kind == "saved" else {"kind": kind}
+        return {
+            "kind": kind,
+            "format": str(rng.choice(["parquet", "csv"])),
+            "parts": int(rng.integers(1, 4)),
+            "batch_rows": int(rng.choice([1000, 100_000])),
+        }
+    return (
+        {"kind": kind, "format": str(rng.choice(["npz", "parquet"]))}
+        if kind == "saved"
+        else {"kind": kind}
+    )

@@ -1,20 +1,24 @@
-"""Class P: powers of one affine form (LeastSquares, Ridge, LpRegression), for every query, without slack.
+"""Class P: powers of one affine form (LeastSquares, Ridge, LpRegression), for every query, without
+slack.
 
     |f_c(z) - f(z)|  <=  delta f(z) + P(z),
     P = (f^(1/p) + rho U^(1/p) S)^p - f,      S(z) = sum_j |z_j| sigma_j
 
-z are coefficients of (1, x, y), or of (x, y) without an intercept; sigma_j is the p-norm of column j about its exact weighted
-mean (about 0 without an intercept); the constant has no share in S.  Rows that are kept unchanged, with their own weights, are
-left out on both sides.  The claim is broken where :func:`Claim.worst` returns a ratio of error to allowance above 1.
+z are coefficients of (1, x, y), or of (x, y) without an intercept; sigma_j is the p-norm of column
+j about its exact weighted mean (about 0 without an intercept); the constant has no share in S.
+Rows that are kept unchanged, with their own weights, are left out on both sides.  The claim is
+broken where :func:`Claim.worst` returns a ratio of error to allowance above 1.
 
 Losses at a query are whole numbers, so nothing is rounded; roots have 160 digits.  p = 2: because
 
-    P(z) = min over t > 0 and shares l_j > 0 (sum 1) of  t f + rho^2 (1 + 1/t) U sum_j z_j^2 sigma_j^2 / l_j,
+    P(z) = min over t > 0 and shares l_j > 0 (sum 1) of  t f + rho^2 (1 + 1/t) U sum_j z_j^2
+    sigma_j^2 / l_j,
 
-the largest ratio is the largest eigenvalue of the difference relative to this form, over all t and l.  From a grid of t it is
-climbed by turns, z then (t, l), and never falls.  The climb is in doubles, in coordinates from an exact elimination in which
-both forms are well scaled; what it finds is evaluated exactly.  p > 2: the same climb in the second moments, and then ascent in
-the form of degree p, whose coefficients (differences of moments in these coordinates) have 64 bits.
+the largest ratio is the largest eigenvalue of the difference relative to this form, over all t and
+l.  From a grid of t it is climbed by turns, z then (t, l), and never falls.  The climb is in
+doubles, in coordinates from an exact elimination in which both forms are well scaled; what it finds
+is evaluated exactly.  p > 2: the same climb in the second moments, and then ascent in the form of
+degree p, whose coefficients (differences of moments in these coordinates) have 64 bits.
 """
 
 from __future__ import annotations
@@ -46,13 +50,24 @@ class Worst:
     query: list | None = None  # whole numbers, one per column (of the Side's units)
 
     def __str__(self) -> str:
-        return f"{self.ratio:.3g} times what is allowed (error {self.error:.1e} of the loss, allowed {self.allowed:.1e})"
+        return (
+            f"{self.ratio:.3g} times what is allowed (error {self.error:.1e} of the loss, allowed"
+            f" {self.allowed:.1e})"
+        )
 
 
 class Claim:
     """The full data's side for one target."""
 
-    def __init__(self, X: np.ndarray, y: np.ndarray | None, u: np.ndarray | None, p: int, affine: bool, shared=None) -> None:
+    def __init__(
+        self,
+        X: np.ndarray,
+        y: np.ndarray | None,
+        u: np.ndarray | None,
+        p: int,
+        affine: bool,
+        shared=None,
+    ) -> None:
         self.p, self.affine, self.count = p, affine, len(X)
         weights = None if u is None or (np.asarray(u) == 1).all() else np.asarray(u)
         self.side = Side(_columns(X, y), weights, len(X))
@@ -67,18 +82,28 @@ class Claim:
     def kept(self, X: np.ndarray, y: np.ndarray | None, w: np.ndarray) -> Side:
         return Side(_columns(X, y), np.asarray(w, dtype=float), len(X))
 
-    def worst(self, kept: Side, delta: float, rho: float, verbatim: np.ndarray | None = None, apart: np.ndarray | None = None,
-              queries: list | None = None) -> Worst:  # fmt: skip
+    def worst(
+        self,
+        kept: Side,
+        delta: float,
+        rho: float,
+        verbatim: np.ndarray | None = None,
+        apart: np.ndarray | None = None,
+        queries: list | None = None,
+    ) -> Worst:
         """The query at which the error is largest beside the claim.
 
-        ``verbatim``: which kept rows are left out; ``apart``: the rows of the data that they are.  ``queries``: where to look
-        first (coefficients of the centred columns in units of their sigma).
+        ``verbatim``: which kept rows are left out; ``apart``: the rows of the data that they are.
+        ``queries``: where to look first (coefficients of the centred columns in units of their
+        sigma).
         """
         with decimal.localcontext(CONTEXT):
             pair = Pair(self, kept, verbatim, apart)
             return pair.worst(Decimal(delta), Decimal(rho), queries)
 
-    def pair(self, kept: Side, verbatim: np.ndarray | None = None, apart: np.ndarray | None = None) -> Pair:
+    def pair(
+        self, kept: Side, verbatim: np.ndarray | None = None, apart: np.ndarray | None = None
+    ) -> Pair:
         """Both sides, to be judged with several delta and rho."""
         with decimal.localcontext(CONTEXT):
             return Pair(self, kept, verbatim, apart)
@@ -91,7 +116,9 @@ def _columns(X: np.ndarray, y: np.ndarray | None) -> list[np.ndarray]:
 
 
 class Pair:
-    """All rows and the kept ones, in the same units, with coordinates in which both forms of the claim are well scaled."""
+    """All rows and the kept ones, in the same units, with coordinates in which both forms of the
+    claim are well scaled.
+    """
 
     def __init__(self, claim: Claim, kept: Side, verbatim, apart) -> None:
         self.claim, self.p, self.affine = claim, claim.p, claim.affine
@@ -103,7 +130,10 @@ class Pair:
         self.kept, self.apart = kept, apart
         self.lows = [min(a, b) for a, b in zip(full.lows, kept.lows, strict=True)]
         self.low = min(full.low, kept.low)
-        shift = np.array([*([0] * claim.affine), *(a - b for a, b in zip(full.lows, self.lows, strict=True))], dtype=object)
+        shift = np.array(
+            [*([0] * claim.affine), *(a - b for a, b in zip(full.lows, self.lows, strict=True))],
+            dtype=object,
+        )
         self.M = claim.full << (shift[:, None] + shift[None, :] + (full.low - self.low))
         if apart is not None:
             self.M = self.M - full.take(apart).gram(self.lows, self.low, claim.affine)
@@ -114,7 +144,9 @@ class Pair:
             self._coordinates()
 
     def _columns(self) -> bool:
-        """Which columns vary; whether one that does not is not kept as it is: an error where nothing is allowed."""
+        """Which columns vary; whether one that does not is not kept as it is: an error where
+        nothing is allowed.
+        """
         M, E, lead = self.M, self.E, int(self.affine)
         size = len(M)
         if self.affine:  # M_00 times the sum of squares about the mean
@@ -128,8 +160,11 @@ class Pair:
             return any(v != 0 for v in E.ravel())
         if not self.affine:
             return any(E[j, k] != 0 for j in flat for k in range(size))
-        # the column less its constant: its products with all others must vanish on the kept rows too
-        return any(self.C[j, k] * M[0, 0] != M[0, j] * self.C[0, k] for j in flat for k in range(size))
+        # the column less its constant: its products with all others must vanish on the kept rows
+        # too
+        return any(
+            self.C[j, k] * M[0, 0] != M[0, j] * self.C[0, k] for j in flat for k in range(size)
+        )
 
     def _coordinates(self) -> None:
         used, lead = self.used, int(self.affine)
@@ -140,10 +175,13 @@ class Pair:
         if self.affine:
             U = M[0, 0]
             self.mean = [M[0, j] / U for j in range(size)]
-            move = np.array([[Decimal(int(i == j)) for j in range(size)] for i in range(size)], dtype=object)
+            move = np.array(
+                [[Decimal(int(i == j)) for j in range(size)] for i in range(size)], dtype=object
+            )
             for j in range(1, size):
                 move[0, j] = -self.mean[j]
-            # exact sums of squares about the mean: whole numbers are subtracted before they are rounded
+            # exact sums of squares about the mean: whole numbers are subtracted before they are
+            # rounded
             full = self.M[np.ix_(used, used)]
             centred = np.empty((size, size), dtype=object)
             for a in range(size):
@@ -171,22 +209,31 @@ class Pair:
             for b in range(size):
                 if a == 0 or b == 0:
                     k = a + b  # sum w (d_k - m_k), all of it
-                    value = u * (C[0, k] * u - full[0, k] * C[0, 0]) if k else square * (C[0, 0] - u)
+                    value = (
+                        u * (C[0, k] * u - full[0, k] * C[0, 0]) if k else square * (C[0, 0] - u)
+                    )
                 else:
                     value = (
-                        square * C[a, b] - u * (full[0, a] * C[0, b] + full[0, b] * C[0, a]) + full[0, a] * full[0, b] * C[0, 0]
+                        square * C[a, b]
+                        - u * (full[0, a] * C[0, b] + full[0, b] * C[0, a])
+                        + full[0, a] * full[0, b] * C[0, 0]
                     )
                     value -= u * (u * full[a, b] - full[0, a] * full[0, b])
                 made[a, b] = CONTEXT.create_decimal(int(value)) / total
         return made
 
     def _norms(self) -> np.ndarray:
-        """U^(1/p) sigma_j of the used columns in units of ``size``, as Decimals; 0 for the constant."""
+        """U^(1/p) sigma_j of the used columns in units of ``size``, as Decimals; 0 for the
+        constant.
+        """
         lead = int(self.affine)
         if self.p == 2:
             return np.array([ZERO] * lead + [Decimal(1)] * (len(self.used) - lead), dtype=object)
         sums = [0] * len(self.used)
-        total, first = int(self.M[0, 0]) if self.affine else 1, [int(self.M[0, j]) if self.affine else 0 for j in self.used]
+        total, first = (
+            int(self.M[0, 0]) if self.affine else 1,
+            [int(self.M[0, j]) if self.affine else 0 for j in self.used],
+        )
         for u, columns in self._rows():
             for place, j in enumerate(self.used):
                 if place >= lead:
@@ -194,11 +241,17 @@ class Pair:
                     sums[place] += int(np.dot(u, moved**self.p))
         root = 1 / Decimal(self.p)
         return np.array(
-            [ZERO if not s else (Decimal(s) ** root) / total / self.size[place] for place, s in enumerate(sums)], dtype=object
+            [
+                ZERO if not s else (Decimal(s) ** root) / total / self.size[place]
+                for place, s in enumerate(sums)
+            ],
+            dtype=object,
         )
 
     def _rows(self):
-        """All rows but those apart, as whole numbers in common units; kept as they are where there are few."""
+        """All rows but those apart, as whole numbers in common units; kept as they are where there
+        are few.
+        """
         if not hasattr(self, "held"):
             side = self.claim.side
             if self.apart is not None:
@@ -211,20 +264,30 @@ class Pair:
     # Queries
 
     def query(self, a: np.ndarray, digits: int) -> list[int]:
-        """Coordinates as a query in whole numbers of so many digits, one per column of the data and the constant."""
+        """Coordinates as a query in whole numbers of so many digits, one per column of the data and
+        the constant.
+        """
         scaled = self.T.dot(np.array([Decimal(float(v)) for v in a], dtype=object))
         return self.raw(scaled, digits)
 
     def sparse(self, a: np.ndarray, digits: int) -> list[list[int]]:
-        """A query, and the same without columns of next to no share: the 1-norm of the claim likes few."""
+        """A query, and the same without columns of next to no share: the 1-norm of the claim likes
+        few.
+        """
         scaled = self.T.dot(np.array([Decimal(float(v)) for v in a], dtype=object))
         share = np.abs(scaled) * self.norms
         small = (share < Decimal("1e-4") * share.sum()) & (self.free > 0)
         found = [self.raw(scaled, digits)]
-        return [*found, self.raw(np.where(small, ZERO, scaled), digits)] if small.any() and not small.all() else found
+        return (
+            [*found, self.raw(np.where(small, ZERO, scaled), digits)]
+            if small.any() and not small.all()
+            else found
+        )
 
     def raw(self, scaled: np.ndarray, digits: int) -> list[int]:
-        """Coefficients of centred columns in units of their size, as coefficients of the raw columns."""
+        """Coefficients of centred columns in units of their size, as coefficients of the raw
+        columns.
+        """
         z = scaled / self.size
         if self.affine:
             z[0] = z[0] - sum((z[j] * self.mean[j] for j in range(1, len(z))), ZERO)
@@ -245,7 +308,10 @@ class Pair:
             return int(q.dot(self.M).dot(q)), int(q.dot(self.E).dot(q))
         there = [j for j, v in enumerate(z) if v]
         value, own = 0, 0
-        for total, source in ((0, self._rows()), (1, self.kept.blocks(self.lows, self.low, self.affine))):
+        for total, source in (
+            (0, self._rows()),
+            (1, self.kept.blocks(self.lows, self.low, self.affine)),
+        ):
             part = 0
             for u, columns in source:
                 form = sum(columns[j] * z[j] for j in there)
@@ -284,10 +350,14 @@ class Pair:
             digits = 110
             if self.p > 2:
                 better, digits = Ascent(self, float(delta), float(rho)).best(found), 45
-                found = [a for a in better if np.isfinite(a).all()] or found  # doubles may not hold such queries
+                # doubles may not hold such queries
+                found = [a for a in better if np.isfinite(a).all()] or found
             best = Worst(0.0)
             some = [q for a in found for q in self.sparse(a, digits)]
-            some += [self.raw(np.array([Decimal(float(v)) for v in q], dtype=object), digits) for q in queries or []]
+            some += [
+                self.raw(np.array([Decimal(float(v)) for v in q], dtype=object), digits)
+                for q in queries or []
+            ]
             if self.affine:
                 some.append([1, *([0] * (len(self.M) - 1))])
             for z in some:
@@ -298,8 +368,12 @@ class Pair:
 
     # The climb
 
-    def allowance(self, A: np.ndarray, delta: float, rho: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """In doubles, for coordinates as columns of A: f, S and delta f + P, of the second moments."""
+    def allowance(
+        self, A: np.ndarray, delta: float, rho: float
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """In doubles, for coordinates as columns of A: f, S and delta f + P, of the second
+        moments.
+        """
         f, z = self.d @ A**2, self.free[:, None] * np.abs(self.Tf @ A)
         S = z.sum(axis=0)
         return f, S, delta * f + 2 * rho * S * np.sqrt(f) + (rho * S) ** 2
@@ -312,7 +386,13 @@ class Pair:
         starts += [np.eye(size)[k] for k in range(size)]
         pairs = [(i, j) for i in range(lead, size) for j in range(lead, i)][:60]
         inverse = (
-            self._into(np.array([[(k == i) - (k == j) for i, j in pairs] for k in range(size)], dtype=float)) if pairs else []
+            self._into(
+                np.array(
+                    [[(k == i) - (k == j) for i, j in pairs] for k in range(size)], dtype=float
+                )
+            )
+            if pairs
+            else []
         )
         starts += list(np.asarray(inverse).T)
         A = _unit(np.array(starts).T)
@@ -349,8 +429,12 @@ class Pair:
         change = np.abs((A * (self.Et @ A)).sum(axis=0))
         return np.divide(change, allowed, out=np.zeros(len(change)), where=allowed > 0)
 
-    def _top(self, delta: float, rho: float, t: float, share: np.ndarray, every: bool = False) -> list[np.ndarray]:
-        """Eigenvectors of the difference relative to the form of t and shares: both ends of the spectrum."""
+    def _top(
+        self, delta: float, rho: float, t: float, share: np.ndarray, every: bool = False
+    ) -> list[np.ndarray]:
+        """Eigenvectors of the difference relative to the form of t and shares: both ends of the
+        spectrum.
+        """
         form = rho**2 * (1 + 1 / t) * (self.Tf.T * (self.free / share)) @ self.Tf
         B = (delta + t) * np.diag(self.d) + form
         q = np.sqrt(np.maximum(np.diag(B), 1e-300))
@@ -359,16 +443,21 @@ class Pair:
         except (np.linalg.LinAlgError, ValueError):
             return [] if every else [np.eye(len(q))[0]]
         chosen = range(len(q)) if every and len(q) <= 8 else sorted({0, len(q) - 1})
-        return [v for v in ((vectors[:, k] / q) for k in chosen) if np.isfinite(v).all() and v.any()]
+        return [
+            v for v in ((vectors[:, k] / q) for k in chosen) if np.isfinite(v).all() and v.any()
+        ]
 
 
 class Ascent:
-    """Powers above 2: ascent of the ratio from many starts, in doubles; coefficients of the difference have 64 bits."""
+    """Powers above 2: ascent of the ratio from many starts, in doubles; coefficients of the
+    difference have 64 bits.
+    """
 
     def __init__(self, pair: Pair, delta: float, rho: float) -> None:
         self.pair, self.delta, self.rho, self.p = pair, delta, rho, pair.p
         size = len(pair.used)
-        self.scale = np.where(pair.d > 1e-38, 1 / np.sqrt(np.maximum(pair.d, 1e-38)), 1e19)  # coordinates of size 1
+        # coordinates of size 1
+        self.scale = np.where(pair.d > 1e-38, 1 / np.sqrt(np.maximum(pair.d, 1e-38)), 1e19)
         maps = pair.T * np.array([Decimal(float(s)) for s in self.scale], dtype=object)
         self.maps = [pair.raw(maps[:, k].copy(), 60) for k in range(size)]
         unit = self._unit(maps)
@@ -379,14 +468,21 @@ class Ascent:
         self.rows, self.share = np.asarray(white, dtype=float), np.asarray(u / total, dtype=float)
         self.powers = exponents(size, self.p, self.p)
         count = np.array([multinomial(t) for t in self.powers], dtype=wide)
-        change = (monomials(own, self.powers) * (w / total)).sum(axis=1) - self._moments(white, u / total)
+        change = (monomials(own, self.powers) * (w / total)).sum(axis=1) - self._moments(
+            white, u / total
+        )
         self.change = np.asarray(count * change, dtype=float)
-        self.norms = (pair.norms * CONTEXT.create_decimal(self.units) ** (Decimal("0.5") - 1 / Decimal(self.p))).astype(float)
+        self.norms = (
+            pair.norms
+            * CONTEXT.create_decimal(self.units) ** (Decimal("0.5") - 1 / Decimal(self.p))
+        ).astype(float)
         self.T = pair.Tf * self.scale
         self._level()
 
     def _level(self) -> None:
-        """Coordinates in units in which the claim allows each of them about the same: ascent likes that."""
+        """Coordinates in units in which the claim allows each of them about the same: ascent likes
+        that.
+        """
         _, f, z, _ = self.parts(np.eye(len(self.scale)))
         allowed = self.allowed(f, self.norms @ np.abs(z)) + 1e-16 * f
         allowed = np.maximum(allowed, 1e-60 * allowed.max())
@@ -405,7 +501,10 @@ class Ascent:
         """What one unit of a coordinate is, in the whole numbers of ``maps``."""
         found = []
         for k, raw in enumerate(self.maps):
-            j = max(range(len(maps)), key=lambda i: abs(maps[i, k] if i or not self.pair.affine else ZERO))
+            j = max(
+                range(len(maps)),
+                key=lambda i: abs(maps[i, k] if i or not self.pair.affine else ZERO),
+            )
             if self.pair.affine and j == 0:
                 found.append(Decimal(raw[0]) / (maps[0, k] / self.pair.size[0]))
                 continue
@@ -417,7 +516,9 @@ class Ascent:
         rows, weights = [], []
         self.units = getattr(self, "units", int(self.pair.M[0, 0]) if self.pair.affine else None)
         for u, columns in blocks:
-            rows.append([[columns[j] * raw[j] for j in range(len(raw)) if raw[j]] for raw in self.maps])
+            rows.append(
+                [[columns[j] * raw[j] for j in range(len(raw)) if raw[j]] for raw in self.maps]
+            )
             weights.append(u)
         if self.units is None:
             self.units = sum(int(u.sum()) for u in weights)
@@ -425,7 +526,8 @@ class Ascent:
         made = []
         for k in range(len(self.maps)):
             whole = [
-                sum(block[k]) if block[k] else np.full(len(u), 0, dtype=object) for block, u in zip(rows, weights, strict=True)
+                sum(block[k]) if block[k] else np.full(len(u), 0, dtype=object)
+                for block, u in zip(rows, weights, strict=True)
             ]
             made.append(_extended(np.concatenate(whole), unit[k] / root))
         return np.array(made), _extended(np.concatenate(weights), Decimal(self.units))
@@ -453,7 +555,9 @@ class Ascent:
         """Minus the logarithm of the ratio, and its gradient."""
         p = self.p
         form, z = a @ self.rows, self.T @ a
-        ladder = np.concatenate([np.ones((len(a), 1)), np.cumprod(np.repeat(a[:, None], p, axis=1), axis=1)], axis=1)
+        ladder = np.concatenate(
+            [np.ones((len(a), 1)), np.cumprod(np.repeat(a[:, None], p, axis=1), axis=1)], axis=1
+        )
         factors = ladder[np.arange(len(a)), self.powers]
         f, change = float(form**p @ self.share), float(self.change @ factors.prod(axis=1))
         reach = float(self.norms @ np.abs(z))
@@ -515,11 +619,18 @@ class Ascent:
             value, slope = self.goal(within @ b)
             return value, within.T @ slope
 
-        end = within @ minimize(goal, within.T @ a, jac=True, method="L-BFGS-B", options={"maxiter": steps}).x
+        end = (
+            within
+            @ minimize(
+                goal, within.T @ a, jac=True, method="L-BFGS-B", options={"maxiter": steps}
+            ).x
+        )
         return end / max(np.abs(end).max(), 1e-300)
 
     def _without(self, starts: list[np.ndarray], lead: int) -> list[np.ndarray]:
-        """The same with columns left out one after the other: the 1-norm of the claim has its kinks there."""
+        """The same with columns left out one after the other: the 1-norm of the claim has its kinks
+        there.
+        """
         found, out = [], []
         if not np.isfinite(self.T).all():  # queries beyond the range of doubles
             return found
@@ -529,8 +640,14 @@ class Ascent:
             ends = {}
             for j in set(range(lead, size)) - set(out):
                 left = self.T[[*out, j]]
-                within = sla.null_space(left / np.maximum(np.abs(left).max(axis=1, keepdims=True), 1e-300))
-                tries = [self.ascend(a, within, 30) for a in starts if np.abs(within.T @ a).max(initial=0) > 0]
+                within = sla.null_space(
+                    left / np.maximum(np.abs(left).max(axis=1, keepdims=True), 1e-300)
+                )
+                tries = [
+                    self.ascend(a, within, 30)
+                    for a in starts
+                    if np.abs(within.T @ a).max(initial=0) > 0
+                ]
                 if best_first := _sorted(self, tries):
                     ends[j] = best_first[0]
             if not ends:

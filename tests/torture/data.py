@@ -1,4 +1,6 @@
-"""Generators of tables: one function per way in which data is unpleasant.  Each draws its own parameters.
+"""Generators of tables: one function per way in which data is unpleasant.
+
+Each draws its own parameters.
 
 Here: tails, units, rare rows and streams.  Tables with structure are in :mod:`.structure`.
 """
@@ -112,7 +114,9 @@ def rare_column(rng: Rng, n: int, d: int) -> np.ndarray:
     X = normal(rng, n, d)
     rows = rng.choice(n, min(n, int(rng.integers(2, 21))), replace=False)
     X[:, -1] = 0.0
-    X[rows, -1] = 10.0 ** rng.uniform(-9, -4) * rng.choice([np.ones(len(rows)), rng.uniform(1, 3, len(rows))])
+    X[rows, -1] = 10.0 ** rng.uniform(-9, -4) * rng.choice(
+        [np.ones(len(rows)), rng.uniform(1, 3, len(rows))]
+    )
     return X
 
 
@@ -128,7 +132,9 @@ def two_rows(rng: Rng, n: int, d: int) -> np.ndarray:
 
 @generator
 def cascade(rng: Rng, n: int, d: int) -> np.ndarray:
-    """Equal columns, each of which has one row of its own, larger by a factor than that of the column before."""
+    """Equal columns, each of which has one row of its own, larger by a factor than that of the
+    column before.
+    """
     X = np.repeat(normal(rng, n, 1), d, axis=1)
     rows = rng.choice(n, min(n, d), replace=False)
     X[rows, np.arange(len(rows))] += 10.0 ** (rng.uniform(1, 6) * np.arange(len(rows)))

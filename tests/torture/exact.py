@@ -1,6 +1,8 @@
-"""Exact arithmetic for the oracles: doubles as whole numbers times powers of two, and second moments of them.
+"""Exact arithmetic for the oracles: doubles as whole numbers times powers of two, and second
+moments of them.
 
-Nothing here rounds.  What is not a whole number (roots, inverses) is a Decimal of many digits, and says so.
+Nothing here rounds.  What is not a whole number (roots, inverses) is a Decimal of many digits, and
+says so.
 """
 
 from __future__ import annotations
@@ -11,13 +13,18 @@ from decimal import Decimal
 import numpy as np
 
 DIGITS = 160  # of Decimals
-CONTEXT = decimal.Context(prec=DIGITS, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, rounding=decimal.ROUND_HALF_EVEN)
+CONTEXT = decimal.Context(
+    prec=DIGITS, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, rounding=decimal.ROUND_HALF_EVEN
+)
 BLOCK = 2**16
 ZERO = Decimal(0)
 
 
 def parts(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Odd whole numbers m and exponents e with ``values = m 2^e`` exactly; 0 has exponent 0.  Whole numbers stay whole."""
+    """Odd whole numbers m and exponents e with ``values = m 2^e`` exactly; 0 has exponent 0.
+
+    Whole numbers stay whole.
+    """
     values = np.asarray(values)
     if values.dtype.kind in "iub":
         whole, exponent = values.astype(object), np.zeros(len(values), dtype=np.int64)
@@ -29,7 +36,9 @@ def parts(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             return parts(high)
         both = [exact(h) + exact(rest) for h, rest in zip(high, low, strict=True)]
         shift = max(number.denominator.bit_length() - 1 for number in both)
-        return np.array([int(number * 2**shift) for number in both], dtype=object), np.full(len(values), -shift)
+        return np.array([int(number * 2**shift) for number in both], dtype=object), np.full(
+            len(values), -shift
+        )
     mantissa, exponent = np.frexp(values.astype(float))
     whole = (mantissa * 2.0**53).astype(np.int64)
     last = whole & -whole
@@ -69,10 +78,16 @@ class Side:
         self.low = 0 if weights is None else lowest(weights)
 
     def take(self, rows: np.ndarray) -> Side:
-        return Side([c[rows] for c in self.columns], None if self.weights is None else self.weights[rows], len(rows))
+        return Side(
+            [c[rows] for c in self.columns],
+            None if self.weights is None else self.weights[rows],
+            len(rows),
+        )
 
     def blocks(self, lows: list[int], low: int, constant: bool):
-        """Weights and columns as whole numbers, block by block; a column of ones first if ``constant``."""
+        """Weights and columns as whole numbers, block by block; a column of ones first if
+        ``constant``.
+        """
         for a in range(0, self.count, BLOCK):
             some = slice(a, min(a + BLOCK, self.count))
             ones = np.full(some.stop - a, 1, dtype=object)
@@ -80,7 +95,9 @@ class Side:
             found = [whole(c[some], at) for c, at in zip(self.columns, lows, strict=True)]
             yield u, [ones, *found] if constant else found
 
-    def gram(self, lows: list[int], low: int, constant: bool, only: int | None = None) -> np.ndarray:
+    def gram(
+        self, lows: list[int], low: int, constant: bool, only: int | None = None
+    ) -> np.ndarray:
         """Second moments, as whole numbers; ``only``: those with this column, the others are 0."""
         size = len(self.columns) + constant
         total = np.full((size, size), 0, dtype=object)
@@ -105,7 +122,9 @@ def decimals(matrix: np.ndarray) -> np.ndarray:
 
 
 def factor(G: np.ndarray, least: Decimal = Decimal("1e-90")) -> tuple[np.ndarray, np.ndarray]:
-    """``(T, d)`` with ``T' G T = diag(d)``, T of order 1: elimination with the largest pivot first, in Decimals."""
+    """``(T, d)`` with ``T' G T = diag(d)``, T of order 1: elimination with the largest pivot first,
+    in Decimals.
+    """
     size = len(G)
     A, order, L = G.copy(), list(range(size)), np.full((size, size), ZERO, dtype=object)
     d = np.full(size, ZERO, dtype=object)

@@ -86,7 +86,11 @@ def squares(rng: Rng, d: int, n: int) -> Spec:
     if kind == 1:
         return {"name": "LeastSquares", "targets": int(rng.integers(2, 5))}
     if kind == 2:
-        return {"name": "Ridge", "alpha": float(10.0 ** rng.uniform(-3, 3)), "fit_intercept": bool(rng.random() < 0.7)}
+        return {
+            "name": "Ridge",
+            "alpha": float(10.0 ** rng.uniform(-3, 3)),
+            "fit_intercept": bool(rng.random() < 0.7),
+        }
     return {"name": "LeastSquares"}
 
 
@@ -101,7 +105,15 @@ def mean(rng: Rng, d: int, n: int) -> Spec:
 
 def kernel(rng: Rng, d: int, n: int) -> Spec:
     name = pick(
-        rng, "identity", "powers", "waves", "bumps", "hinge", "smooth", "threshold", p=[0.15, 0.2, 0.1, 0.1, 0.1, 0.25, 0.1]
+        rng,
+        "identity",
+        "powers",
+        "waves",
+        "bumps",
+        "hinge",
+        "smooth",
+        "threshold",
+        p=[0.15, 0.2, 0.1, 0.1, 0.1, 0.25, 0.1],
     )
     spec: Spec = {"name": "Kernel", "function": name}
     if name == "smooth":
@@ -117,7 +129,9 @@ def anything(rng: Rng, d: int, n: int) -> Spec:
 
 
 def polynomial(rng: Rng, d: int, n: int) -> Spec:
-    return pick(rng, squares, lp, moments, contraction, mean, p=[0.36, 0.14, 0.32, 0.13, 0.05])(rng, d, n)
+    return pick(rng, squares, lp, moments, contraction, mean, p=[0.36, 0.14, 0.32, 0.13, 0.05])(
+        rng, d, n
+    )
 
 
 def low(rng: Rng, d: int, n: int) -> Spec:
@@ -134,8 +148,14 @@ def low(rng: Rng, d: int, n: int) -> Spec:
 
 def hidden(rng: Rng, d: int, n: int) -> Spec:
     """What asks for single sums, and so sees a hidden feature best."""
-    return pick(rng, {"name": "Moments", "degree": 1}, {"name": "Kernel", "function": "identity"}, {"name": "LeastSquares"},
-                {"name": "Moments", "degree": 2}, {"name": "TensorContraction", "p": 2})  # fmt: skip
+    return pick(
+        rng,
+        {"name": "Moments", "degree": 1},
+        {"name": "Kernel", "function": "identity"},
+        {"name": "LeastSquares"},
+        {"name": "Moments", "degree": 2},
+        {"name": "TensorContraction", "p": 2},
+    )
 
 
 def outlying(rng: Rng, d: int, n: int) -> Spec:
@@ -143,8 +163,16 @@ def outlying(rng: Rng, d: int, n: int) -> Spec:
 
 
 def absorbing(rng: Rng, d: int, n: int) -> Spec:
-    share = float(10.0 ** rng.uniform(-14, 1)) if rng.random() < 0.5 else float(10.0 ** rng.uniform(-4, 0))
-    spec: Spec = {"alpha_share": share, "absorb": pick(rng, "box", "diagonal"), "fit_intercept": bool(rng.random() < 0.75)}
+    share = (
+        float(10.0 ** rng.uniform(-14, 1))
+        if rng.random() < 0.5
+        else float(10.0 ** rng.uniform(-4, 0))
+    )
+    spec: Spec = {
+        "alpha_share": share,
+        "absorb": pick(rng, "box", "diagonal"),
+        "fit_intercept": bool(rng.random() < 0.75),
+    }
     if d <= 2 and n <= 1000 and rng.random() < 0.2:
         return {"name": "LpRegression", "p": 4} | spec
     return {"name": "Ridge"} | spec
@@ -159,7 +187,12 @@ def smooth_shape(rng: Rng) -> tuple[int, int]:
 
 
 def smooth(rng: Rng, d: int, n: int) -> Spec:
-    return {"name": "Kernel", "function": "smooth", "count": int(rng.integers(20, 100)), "seed": int(rng.integers(100))}
+    return {
+        "name": "Kernel",
+        "function": "smooth",
+        "count": int(rng.integers(20, 100)),
+        "seed": int(rng.integers(100)),
+    }
 
 
 CUBIC: tuple[Spec, ...] = (
@@ -217,9 +250,17 @@ def powers(rng: Rng, d: int, n: int) -> Spec:
     if kind < 3:
         return {"name": "LpRegression", "p": 4, "fit_intercept": intercept}
     if kind == 3:
-        return {"name": "Ridge", "alpha": float(10.0 ** rng.uniform(-3, 3)), "fit_intercept": intercept}
+        return {
+            "name": "Ridge",
+            "alpha": float(10.0 ** rng.uniform(-3, 3)),
+            "fit_intercept": intercept,
+        }
     if kind == 4:
-        return {"name": "LeastSquares", "targets": int(rng.integers(2, 4)), "fit_intercept": intercept}
+        return {
+            "name": "LeastSquares",
+            "targets": int(rng.integers(2, 4)),
+            "fit_intercept": intercept,
+        }
     return {"name": "LeastSquares", "fit_intercept": intercept}
 
 
@@ -233,7 +274,9 @@ def raw_squares(rng: Rng, d: int, n: int) -> Spec:
 def all_levels(rng: Rng, d: int, n: int) -> Spec:
     """Mostly with an intercept, which the levels of a factor add up to."""
     name = "Ridge" if rng.random() < 0.2 else "LeastSquares"
-    return {"name": name, "fit_intercept": bool(rng.random() < 0.8)} | ({"alpha": 1.0} if name == "Ridge" else {})
+    return {"name": name, "fit_intercept": bool(rng.random() < 0.8)} | (
+        {"alpha": 1.0} if name == "Ridge" else {}
+    )
 
 
 def least_squares(rng: Rng, d: int, n: int) -> Spec:
@@ -245,7 +288,10 @@ def targets(rng: Rng, d: int, n: int) -> Spec:
 
 
 def blockwise(rng: Rng, d: int, n: int) -> Spec:
-    return {"name": "Kernel", "function": pick(rng, "centred", "cumulative", "ranks", "scaled", "first")}
+    return {
+        "name": "Kernel",
+        "function": pick(rng, "centred", "cumulative", "ranks", "scaled", "first"),
+    }
 
 
 LATENT = {"grouped": False, "memory_only": True, "weights": (0.6, 0.2, 0.1, 0.1)}
@@ -271,19 +317,34 @@ FAMILIES: dict[str, Family] = {
     "duplicates": Family(("duplicates",), small, anything, 0.6),
     "constant": Family(("constant",), several, polynomial, 0.6),
     "drift": Family(("drift", "late_twin"), several, polynomial, 1.2, stream=True),
-    "stream-tails": Family((*COMMON, "rare_column", "rare_category"), several, polynomial, 0.6, stream=True),
+    "stream-tails": Family(
+        (*COMMON, "rare_column", "rare_category"), several, polynomial, 0.6, stream=True
+    ),
     "sparse": Family(("sparse_table",), small, polynomial, 0.5),
     "integers": Family(("integers",), small, polynomial, 0.5),
     "long-integers": Family(("long_integers",), small, polynomial, 0.4),
     "onehot": Family(("onehot",), several, polynomial, 0.5),
     "zero-inflated": Family(("zero_inflated",), small, anything, 0.8),
     "binary": Family(("binary",), small, polynomial, 0.4),
-    "tiny": Family(("benign", "collinear", "constant", "duplicates", "pareto", "binary", "rare_column"), tiny, polynomial, 0.8),
-    "rank-edge": Family(("benign", "student", "dependent", "offset"), several, polynomial, 0.5, around_rank=True),
-    "zero-weights": Family(("benign", "student", "offset"), small, anything, 0.4, weights=(0.0, 0.0, 0.2, 0.8)),
+    "tiny": Family(
+        ("benign", "collinear", "constant", "duplicates", "pareto", "binary", "rare_column"),
+        tiny,
+        polynomial,
+        0.8,
+    ),
+    "rank-edge": Family(
+        ("benign", "student", "dependent", "offset"), several, polynomial, 0.5, around_rank=True
+    ),
+    "zero-weights": Family(
+        ("benign", "student", "offset"), small, anything, 0.4, weights=(0.0, 0.0, 0.2, 0.8)
+    ),
     "absorb": Family(("benign",), absorbing_shape, absorbing, 0.6, grouped=False),
     "absorb-hostile": Family(
-        ("collinear", "offset", "drift", "student", "rare_column", "constant"), absorbing_shape, absorbing, 1.0, grouped=False
+        ("collinear", "offset", "drift", "student", "rare_column", "constant"),
+        absorbing_shape,
+        absorbing,
+        1.0,
+        grouped=False,
     ),
     "absorb-units": Family(("units",), absorbing_shape, absorbing, 0.4, grouped=False, units=True),
     "kernel": Family(("benign", "student", "zero_inflated", "rare_column"), small, kernel, 0.6),
@@ -312,13 +373,24 @@ FAMILIES |= {
     "underflow": Family(("underflow",), pair_of_columns, powers, **PLAIN),
     "rare-twins": Family(("rare_twins",), pair_of_columns, powers, **PLAIN),
     "ends": Family(("ends",), pair_of_columns, polynomial, **PLAIN, lax=True),
-    "equal-products": Family(("equal_products",), pieces, raw_squares, **(PLAIN | {"weights": (0.8, 0.1, 0.1, 0.0)})),
+    "equal-products": Family(
+        ("equal_products",), pieces, raw_squares, **(PLAIN | {"weights": (0.8, 0.1, 0.1, 0.0)})
+    ),
     "good-fit": Family(("good_fit",), pair_of_columns, least_squares, **PLAIN),
     "harmless-twins": Family(
-        ("floored_amounts", "softmax", "complement", "cosines", "sigmoids"), pair_of_columns, powers, 2.0, **PLAIN
+        ("floored_amounts", "softmax", "complement", "cosines", "sigmoids"),
+        pair_of_columns,
+        powers,
+        2.0,
+        **PLAIN,
     ),
     "blockwise": Family(
-        ("benign",), pair_of_columns, blockwise, 0.5, **PLAIN, refusal="features depend on the other rows of the block"
+        ("benign",),
+        pair_of_columns,
+        blockwise,
+        0.5,
+        **PLAIN,
+        refusal="features depend on the other rows of the block",
     ),
     "light-rows": Family(("light_rows",), pair_of_columns, powers, **PLAIN),
     "wild-row": Family(("wild_row",), pair_of_columns, powers, **PLAIN),
@@ -334,7 +406,11 @@ def names(cases: int, family: str | None = None, newer: int = 0) -> list[str]:
     """The names of a campaign of so many cases, and of so many more of the newer families."""
     if family is None and newer:
         return names(cases) + names(newer, ",".join(NEWER))
-    chosen = {k: f for k, f in FAMILIES.items() if (not f.newer if family is None else k in family.split(","))}
+    chosen = {
+        k: f
+        for k, f in FAMILIES.items()
+        if (not f.newer if family is None else k in family.split(","))
+    }
     total = sum(f.share for f in chosen.values())
     counts = {k: max(1, round(cases * f.share / total)) for k, f in chosen.items()}
     return [f"{k}/{i}" for k, count in counts.items() for i in range(count)]

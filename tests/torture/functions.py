@@ -1,4 +1,7 @@
-"""Feature functions for Kernel, by name.  Elementwise sums, so that a row's features do not depend on the block it comes in."""
+"""Feature functions for Kernel, by name.
+
+Elementwise sums, so that a row's features do not depend on the block it comes in.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,9 @@ def threshold(X: np.ndarray, scale: float, level: float) -> np.ndarray:
 
 
 def smooth(X: np.ndarray, count: int, seed: int) -> np.ndarray:
-    """Random smooth features 1 / (1 + (x . w + b)^2), which are cheap; a few rows at a time to stay in the cache."""
+    """Random smooth features 1 / (1 + (x . w + b)^2), which are cheap; a few rows at a time to stay
+    in the cache.
+    """
     rng = np.random.default_rng(seed)
     W, b = rng.standard_normal((X.shape[1], count)), rng.uniform(-2, 2, count)
     values = np.empty((len(X), count))
@@ -73,13 +78,15 @@ def first(X: np.ndarray) -> np.ndarray:
 
 FUNCTIONS = {
     "centred": centred, "cumulative": cumulative, "ranks": ranks, "scaled": scaled, "first": first,
-    "identity": identity, "powers": powers, "waves": waves, "bumps": bumps, "threshold": threshold, "smooth": smooth,
-    "hinge": hinge,
+    "identity": identity, "powers": powers, "waves": waves, "bumps": bumps, "threshold": threshold,
+    "smooth": smooth, "hinge": hinge,
 }  # fmt: skip
 
 
 def function(name: str, **settings):
-    """The function of a name, with its settings bound; it has a ``__name__``, which karat prints."""
+    """The function of a name, with its settings bound; it has a ``__name__``, which karat
+    prints.
+    """
     made = partial(FUNCTIONS[name], **settings)
     made.__name__ = name
     return made

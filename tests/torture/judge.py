@@ -2,10 +2,13 @@
 
 exact       certificate ok, and the claim holds at every query tried
 understated ok, but the error is above the claim (and below that of the tolerance)
-wrong       ok, and the error is above that of the tolerance; or the kept rows are not rows of the data, or weights no numbers
-verify      exact, but verify or a reloaded copy disagrees, or verify accepts a weight that is off by 1e-6
-refused     NotExactError or InputError; ``harmless`` if plain double precision evaluates the moments to 1e-8 (in the newer
-            families: if Householder QR of all rows in doubles has not lost the fitted values)
+wrong       ok, and the error is above that of the tolerance; or the kept rows are not rows of the
+            data, or weights no numbers
+verify      exact, but verify or a reloaded copy disagrees, or verify accepts a weight that is off
+            by 1e-6
+refused     NotExactError or InputError; ``harmless`` if plain double precision evaluates the
+            moments to 1e-8 (in the newer families: if Householder QR of all rows in doubles has not
+            lost the fitted values)
 crashed     any other exception, a warning, or something printed
 slow        more than a minute
 """
@@ -60,7 +63,9 @@ class Verdict:
 
 
 def oracles(case: Case, core=None):
-    """The full data's side, for each group: (its label or None, what to judge of a table, oracle, table)."""
+    """The full data's side, for each group: (its label or None, what to judge of a table, oracle,
+    table).
+    """
     spec = case.spec
     u = np.ones(case.count, dtype=wide) if case.weights is None else case.weights.astype(wide)
     X = dense(case.X)
@@ -74,14 +79,29 @@ def oracles(case: Case, core=None):
                 alpha = spec.get("alpha", 0.0) if "absorb" in spec else 0.0
                 table = joined(some, targets[rows][:, t])
                 p, affine = spec.get("p", 2), spec.get("fit_intercept", True)
-                yield label, (lambda A, b, t=t: joined(A, b[:, t])), Power(table, mass, p, affine, alpha), table
+                yield (
+                    label,
+                    (lambda A, b, t=t: joined(A, b[:, t])),
+                    Power(table, mass, p, affine, alpha),
+                    table,
+                )
         elif spec["name"] in latent.NAMES:
-            yield label, (lambda A, b: A), Linear(latent.Tensor(spec["name"], core.maps), some, mass), some
+            yield (
+                label,
+                (lambda A, b: A),
+                Linear(latent.Tensor(spec["name"], core.maps), some, mass),
+                some,
+            )
         elif spec["name"] == "Mean":
             yield label, (lambda A, b: A), Mean(some, mass), some
         elif spec["name"] == "Kernel":
             settings = {k: v for k, v in spec.items() if k not in ("name", "function")}
-            yield label, (lambda A, b: A), Linear(Function(function(spec["function"], **settings)), some, mass), some
+            yield (
+                label,
+                (lambda A, b: A),
+                Linear(Function(function(spec["function"], **settings)), some, mass),
+                some,
+            )
         else:
             affine = spec["name"] == "Moments"
             features = Monomials(some, mass, spec["degree"] if affine else spec["p"], affine)
@@ -95,7 +115,9 @@ def most(case: Case) -> float:
 
 
 def reductions(case: Case) -> int:
-    """How many reductions at most there are between the rows and the result; each adds its own rounding."""
+    """How many reductions at most there are between the rows and the result; each adds its own
+    rounding.
+    """
     way = case.way
     kind, folds = way["kind"], 1 + case.count // max(1, way.get("buffer_rows", case.count))
     parts = way.get("parts", 1)
@@ -114,7 +136,12 @@ def joined(X: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def judge(case: Case, printed: Path | None = None, keep: Path | None = None) -> Verdict:
     """Build, compare, verify, sabotage."""
-    verdict = Verdict(case.name, "exact", about=case.describe(), real="" if case.rows == "real" else made.real(case))
+    verdict = Verdict(
+        case.name,
+        "exact",
+        about=case.describe(),
+        real="" if case.rows == "real" else made.real(case),
+    )
     start = time.process_time()  # other work on the machine is not karat's fault
     try:
         core = quietly(lambda: ways.build(case), printed)
@@ -140,7 +167,9 @@ def judge(case: Case, printed: Path | None = None, keep: Path | None = None) -> 
 
 
 def quietly(action, printed: Path | None):
-    """Run something of karat's: a warning is an error, and so is a line printed by a library below."""
+    """Run something of karat's: a warning is an error, and so is a line printed by a library
+    below.
+    """
     before = printed.stat().st_size if printed else 0
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -156,7 +185,10 @@ def failed(case: Case, verdict: Verdict, error: Exception, seconds: float) -> Ve
     verdict.seconds = seconds
     text = " ".join(str(error).split())
     if case.refusal and not isinstance(error, InputError):
-        verdict.verdict, verdict.detail = "crashed", f"{type(error).__name__} in place of an InputError: {text[:120]}"
+        verdict.verdict, verdict.detail = (
+            "crashed",
+            f"{type(error).__name__} in place of an InputError: {text[:120]}",
+        )
     elif isinstance(error, NotExactError | InputError) and text:
         asked = case.lax or case.refusal or (isinstance(error, InputError) and weightless(case))
         verdict.verdict, verdict.harmless = "refused", not asked and harmless(case)
@@ -164,7 +196,9 @@ def failed(case: Case, verdict: Verdict, error: Exception, seconds: float) -> Ve
     else:
         place = traceback.extract_tb(error.__traceback__)[-1]
         verdict.verdict = "crashed"
-        verdict.detail = f"{type(error).__name__}: {text[:120]} ({Path(place.filename).name}:{place.lineno})"
+        verdict.detail = (
+            f"{type(error).__name__}: {text[:120]} ({Path(place.filename).name}:{place.lineno})"
+        )
     return verdict
 
 
@@ -173,8 +207,14 @@ def weightless(case: Case) -> bool:
     if case.weights is None:
         return False
     parts = ways.cuts(case) if "parts" in case.way else [slice(None)]
-    groups = np.zeros(case.count, dtype=int) if case.groups is None else np.unique(case.groups, return_inverse=True)[1]
-    return any((np.bincount(groups[p], case.weights[p])[np.unique(groups[p])] == 0).any() for p in parts)
+    groups = (
+        np.zeros(case.count, dtype=int)
+        if case.groups is None
+        else np.unique(case.groups, return_inverse=True)[1]
+    )
+    return any(
+        (np.bincount(groups[p], case.weights[p])[np.unique(groups[p])] == 0).any() for p in parts
+    )
 
 
 def harmless(case: Case) -> bool:
@@ -191,17 +231,29 @@ def compare(case: Case, core, verdict: Verdict) -> None:
     """The claim against the oracle, in every group; the largest error is noted."""
     rows = dense(case.X)[core.indices]
     own, own_y = core.arrays()
-    if len(np.unique(core.indices)) < len(core.indices) or not np.array_equal(own, np.asarray(rows, dtype=float)):
-        verdict.verdict, verdict.detail, verdict.error = "wrong", "the kept rows are not rows of the data", np.inf
+    if len(np.unique(core.indices)) < len(core.indices) or not np.array_equal(
+        own, np.asarray(rows, dtype=float)
+    ):
+        verdict.verdict, verdict.detail, verdict.error = (
+            "wrong",
+            "the kept rows are not rows of the data",
+            np.inf,
+        )
         return
     y = None if case.y is None else case.y.reshape(case.count, -1)[core.indices]
     if y is not None and not np.array_equal(own_y.reshape(len(y), -1), y):
-        verdict.verdict, verdict.detail, verdict.error = "wrong", "the kept targets are not targets of the data", np.inf
+        verdict.verdict, verdict.detail, verdict.error = (
+            "wrong",
+            "the kept targets are not targets of the data",
+            np.inf,
+        )
         return
     w = np.asarray(core.weights).astype(wide)
     if not ((w >= SMALLEST) & np.isfinite(w)).all():
         verdict.verdict, verdict.error = "wrong", np.inf
-        verdict.detail = f"weights from {w.min():.1e} to {w.max():.1e}: not all are positive, normal numbers"
+        verdict.detail = (
+            f"weights from {w.min():.1e} to {w.max():.1e}: not all are positive, normal numbers"
+        )
         return
     rounding = float(getattr(core.certificate, "rounding", 64 * EPS))
     if not rounding <= most(case):
@@ -209,13 +261,18 @@ def compare(case: Case, core, verdict: Verdict) -> None:
         verdict.detail = f"rounding is {rounding / EPS:.0f} eps, of at most {most(case) / EPS:.0f}"
         return
     # for p = 2 a matrix and a vector, else which products of coefficients, and how much of each
-    stored = () if "absorb" not in case.spec or core.correction is None else core.correction[int(case.spec.get("p", 2) > 2) :]
+    stored = (
+        ()
+        if "absorb" not in case.spec or core.correction is None
+        else core.correction[int(case.spec.get("p", 2) > 2) :]
+    )
     absorbs = any(np.any(part) for part in stored)
     if of_powers(case) and not absorbs:
         powers(case, core, verdict)
         if "absorb" not in case.spec or verdict.verdict != "exact":
             return
-        verdict.error = 0.0  # nothing was absorbed: what is left to look at are the loss and the solution
+        # nothing was absorbed: what is left to look at are the loss and the solution
+        verdict.error = 0.0
     correction = core.correction if "absorb" in case.spec else None
     verdict.notes = []
     heavy = int(np.argmax(w))
@@ -223,7 +280,11 @@ def compare(case: Case, core, verdict: Verdict) -> None:
         some = np.ones(len(w), dtype=bool) if label is None else np.asarray(core.groups) == label
         base = oracle.kept(view(rows[some], None if y is None else y[some]))
         extra = {"correction": correction} if "absorb" in case.spec else {}
-        error, where = oracle.error(base, w[some], rounding, **extra) if absorbs or not of_powers(case) else (0.0, "")
+        error, where = (
+            oracle.error(base, w[some], rounding, **extra)
+            if absorbs or not of_powers(case)
+            else (0.0, "")
+        )
         if error > verdict.error:
             verdict.error, verdict.detail = error, f"off by {error:.1e} at {where}"
         if some[heavy] and not verdict.notes:  # does a sabotaged weight matter at all?
@@ -251,47 +312,83 @@ def compare(case: Case, core, verdict: Verdict) -> None:
 
 
 def powers(case: Case, core, verdict: Verdict) -> None:
-    """The claim of powers, in every group and for every target: see :mod:`.claim`.  ``error`` becomes the largest ratio."""
+    """The claim of powers, in every group and for every target: see :mod:`.claim`.
+
+    ``error`` becomes the largest ratio.
+    """
     rounding, spec = float(core.certificate.rounding), case.spec
     verbatim = getattr(core, "verbatim", None)
-    verbatim = np.zeros(len(core.weights), dtype=bool) if verbatim is None else np.asarray(verbatim, dtype=bool)
+    verbatim = (
+        np.zeros(len(core.weights), dtype=bool)
+        if verbatim is None
+        else np.asarray(verbatim, dtype=bool)
+    )
     u = np.ones(case.count) if case.weights is None else case.weights
     if not np.array_equal(u[core.indices[verbatim]], core.weights[verbatim]):
-        verdict.verdict, verdict.detail, verdict.error = "wrong", "a row that is called verbatim has another weight", np.inf
+        verdict.verdict, verdict.detail, verdict.error = (
+            "wrong",
+            "a row that is called verbatim has another weight",
+            np.inf,
+        )
         return
     if core.certificate.loss_error > core.certificate.tolerance or (
         hasattr(core, "verbatim") and verdict.tolerance > TOLERANCE
     ):
-        verdict.verdict, verdict.detail = "wrong", f"ok, with {verdict.claimed:.1e} and a tolerance of {verdict.tolerance:.1e}"
+        verdict.verdict, verdict.detail = (
+            "wrong",
+            f"ok, with {verdict.claimed:.1e} and a tolerance of {verdict.tolerance:.1e}",
+        )
         return
     X, Y = dense(case.X), case.y.reshape(case.count, -1)
     heavy = int(np.argmax(core.weights))
     worst, allowed, place = Worst(0.0), 0.0, ""
     for label in [None] if case.groups is None else list(np.unique(case.groups)):
         rows = np.arange(case.count) if label is None else np.flatnonzero(case.groups == label)
-        some = np.arange(len(core.weights)) if label is None else np.flatnonzero(np.asarray(core.groups) == label)
+        some = (
+            np.arange(len(core.weights))
+            if label is None
+            else np.flatnonzero(np.asarray(core.groups) == label)
+        )
         alone, apart = verbatim[some], np.searchsorted(rows, core.indices[some][verbatim[some]])
         shared = None
         for t in range(0, Y.shape[1], 1 + Y.shape[1] // 60):
-            claim = Claim(X[rows], Y[rows, t], u[rows], spec.get("p", 2), spec.get("fit_intercept", True), shared)
+            claim = Claim(
+                X[rows],
+                Y[rows, t],
+                u[rows],
+                spec.get("p", 2),
+                spec.get("fit_intercept", True),
+                shared,
+            )
             shared, kept = shared or claim, core.indices[some]
             side = claim.kept(X[kept], Y[kept, t], core.weights[some])
             pair = claim.pair(side, alone, apart)
             seen = pair.worst(verdict.claimed, rounding)
             if seen.ratio > worst.ratio:
-                worst, place = seen, f" of group {label!r}" * (label is not None) + f" of target {t}" * (Y.shape[1] > 1)
+                worst, place = (
+                    seen,
+                    f" of group {label!r}" * (label is not None)
+                    + f" of target {t}" * (Y.shape[1] > 1),
+                )
                 allowed = pair.worst(TOLERANCE, rounding).ratio if seen.ratio > 1 else 0.0
             if heavy in some and t == 0 and not alone[list(some).index(heavy)]:
                 changed = np.array(core.weights[some])
                 changed[list(some).index(heavy)] *= 1 + 1e-6
-                if claim.pair(claim.kept(X[kept], Y[kept, t], changed), alone, apart).worst(TRUE, rounding).ratio > 1:
+                if (
+                    claim.pair(claim.kept(X[kept], Y[kept, t], changed), alone, apart)
+                    .worst(TRUE, rounding)
+                    .ratio
+                    > 1
+                ):
                     verdict.notes.append("sabotage")
             if case.newer and t < 3 and spec["name"] == "LeastSquares":
                 standard_errors(core.certificate, claim.pair(side), u[rows], verdict)
     verdict.error = worst.ratio
     if worst.ratio > 1:  # worse than anything that was said of standard errors
         verdict.verdict = "wrong" if allowed > 1 else "understated"
-        verdict.detail = f"{worst}{place}, claimed {verdict.claimed:.1e} and {rounding / EPS:.0f} eps"
+        verdict.detail = (
+            f"{worst}{place}, claimed {verdict.claimed:.1e} and {rounding / EPS:.0f} eps"
+        )
     elif verdict.verdict == "exact":
         total(case, core, np.asarray(core.weights).astype(wide), verdict)
         if verdict.error > 1:
@@ -299,12 +396,19 @@ def powers(case: Case, core, verdict: Verdict) -> None:
 
 
 def standard_errors(certificate, pair, u: np.ndarray, verdict: Verdict) -> None:
-    """Coefficients of the kept rows against those of all rows, where the certificate says how far they move."""
+    """Coefficients of the kept rows against those of all rows, where the certificate says how far
+    they move.
+    """
     claimed = certificate.standard_errors
     if claimed is None:
         return
-    # along directions of the features that are excluded, coefficients are not claimed; one of the target is the residual
-    seen = moved(pair, int((u > 0).sum()), 1e-7 if len(getattr(certificate, "excluded_directions", ())) else 0.0)
+    # along directions of the features that are excluded, coefficients are not claimed; one of the
+    # target is the residual
+    seen = moved(
+        pair,
+        int((u > 0).sum()),
+        1e-7 if len(getattr(certificate, "excluded_directions", ())) else 0.0,
+    )
     if seen is not None and seen > claimed:
         verdict.verdict = "understated"
         verdict.detail = f"coefficients move by {seen:.1e} standard errors, claimed {claimed:.1e}"
@@ -324,7 +428,9 @@ def total(case: Case, core, w: np.ndarray, verdict: Verdict) -> None:
 
 
 def check_verify(case: Case, core, verdict: Verdict, printed: Path | None) -> None:
-    """verify must agree with an exact coreset, also after save and load, and refute a sabotaged one."""
+    """verify must agree with an exact coreset, also after save and load, and refute a sabotaged
+    one.
+    """
     from karat import NotExactError
 
     try:
@@ -339,25 +445,41 @@ def check_verify(case: Case, core, verdict: Verdict, printed: Path | None) -> No
             return
         again = quietly(lambda: ways.again(core, case), printed)
         if again is not None:
-            same = np.array_equal(again.weights, core.weights) and np.array_equal(again.indices, core.indices)
+            same = np.array_equal(again.weights, core.weights) and np.array_equal(
+                again.indices, core.indices
+            )
             same &= np.array_equal(again.arrays()[0], core.arrays()[0])
             if not (same and again.certificate.ok):
-                verdict.verdict, verdict.detail = "verify", "another coreset or certificate after save and load"
+                verdict.verdict, verdict.detail = (
+                    "verify",
+                    "another coreset or certificate after save and load",
+                )
                 return
         if "sabotage" in verdict.notes:
             worse = ways.sabotaged(core, int(np.argmax(core.weights)))
             if quietly(lambda: ways.verify(worse, case), printed).ok:
-                verdict.verdict, verdict.detail = "verify", "verify accepts a weight that is off by 1e-6"
+                verdict.verdict, verdict.detail = (
+                    "verify",
+                    "verify accepts a weight that is off by 1e-6",
+                )
     except NotExactError as error:
-        verdict.verdict, verdict.detail = "verify", f"accepted, but refused after save and load: {str(error)[:100]}"
+        verdict.verdict, verdict.detail = (
+            "verify",
+            f"accepted, but refused after save and load: {str(error)[:100]}",
+        )
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         verdict.verdict = "crashed" if verdict.verdict == "exact" else verdict.verdict
-        verdict.detail += f" verify: {type(error).__name__}: {str(error)[:120]} ({Path(place.filename).name}:{place.lineno})"
+        verdict.detail += (
+            f" verify: {type(error).__name__}: {str(error)[:120]}"
+            f" ({Path(place.filename).name}:{place.lineno})"
+        )
 
 
 def save(core, case: Case, folder: Path) -> None:
-    """A wrong coreset, for verify of another version to refute: its rows and weights, and itself where it can be stored."""
+    """A wrong coreset, for verify of another version to refute: its rows and weights, and itself
+    where it can be stored.
+    """
     stem = folder / case.name.replace("/", "-")
     if core.indices is not None:
         np.savez(stem.with_suffix(".rows.npz"), indices=core.indices, weights=core.weights)

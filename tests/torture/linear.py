@@ -1,8 +1,10 @@
-"""Class L: the sum of every linear combination of features (Moments, TensorContraction, Kernel), in extended precision.
+"""Class L: the sum of every linear combination of features (Moments, TensorContraction, Kernel), in
+extended precision.
 
-A query is a vector h of coefficients over features phi_t: monomials of columns that are shifted by their weighted means
-(Moments), monomials of the columns (TensorContraction), or a user's features (Kernel).  It is stored as ``g_t = h_t S_t`` with
-``S_t = sum_i u_i |phi_t(i)|`` and normalised to ``sum_t |g_t| = 1``, so that R(q) = 1 and the claim reads
+A query is a vector h of coefficients over features phi_t: monomials of columns that are shifted by
+their weighted means (Moments), monomials of the columns (TensorContraction), or a user's features
+(Kernel).  It is stored as ``g_t = h_t S_t`` with ``S_t = sum_i u_i |phi_t(i)|`` and normalised to
+``sum_t |g_t| = 1``, so that R(q) = 1 and the claim reads
 
     |g . (rho / S)|  <=  loss_error * sum_i u_i |f_i|  +  rounding,
     rho = moments of the kept rows less those of all.
@@ -19,9 +21,21 @@ from scipy import linalg as sla
 from scipy import sparse
 from scipy.optimize import linprog
 
-from .arithmetic import CHUNK, OWN, centre, columns, dense, expansion, exponents, form_power, monomials, wide
+from .arithmetic import (
+    CHUNK,
+    OWN,
+    centre,
+    columns,
+    dense,
+    expansion,
+    exponents,
+    form_power,
+    monomials,
+    wide,
+)
 
-CUTS = (1e-15, 1e-13, 1e-11, 1e-8, 1e-4)  # relative singular values below which an adversary leaves directions out
+# relative singular values below which an adversary leaves directions out
+CUTS = (1e-15, 1e-13, 1e-11, 1e-8, 1e-4)
 FLOPS = 6e8
 MANY = 5e9
 SMALL = 10_000  # entries of the features up to which a linear programme is solved
@@ -44,19 +58,27 @@ class Monomials:
         self.size = np.where(size > 0, size, wide(1))
         keep = u > 0
         thin = (np.sqrt(u[keep]) * (moved / self.size[:, None])[:, keep]).astype(float)
-        self.axes = sla.svd(thin, full_matrices=False)[0] if len(cols) > 1 and thin.size < 4e6 else _axes(thin)
+        self.axes = (
+            sla.svd(thin, full_matrices=False)[0]
+            if len(cols) > 1 and thin.size < 4e6
+            else _axes(thin)
+        )
 
     def __call__(self, table) -> np.ndarray:
         return monomials(columns(table) - self.shift[:, None], self.powers)
 
     def plain(self, table) -> np.ndarray:
-        """The same in plain double precision, of shifted and scaled columns, as anybody would compute them."""
+        """The same in plain double precision, of shifted and scaled columns, as anybody would
+        compute them.
+        """
         shift, scale = self.shift.astype(float), self.scale
         moved = np.ascontiguousarray(dense(table).T).astype(float) - shift[:, None]
         return monomials((moved / scale[:, None]).astype(float), self.powers)
 
     def queries(self, rng: np.random.Generator) -> list[np.ndarray]:
-        """Raw monomials, and powers of affine forms: differences of columns, principal axes, random ones."""
+        """Raw monomials, and powers of affine forms: differences of columns, principal axes, random
+        ones.
+        """
         found = list(expansion(self.powers, self.shift)) if self.affine else []
         forms = [self.axes[:, k] / self.size for k in range(self.axes.shape[1])]
         forms += [rng.standard_normal(self.count) / self.size for _ in range(6)]
@@ -68,11 +90,16 @@ class Monomials:
         for form in forms:
             if not self.affine:
                 found.append(form_power(self.powers[1:], form, 0, self.degree))
-                found[-1] = np.concatenate([[wide(0)], found[-1]]) if len(self.powers) > len(found[-1]) else found[-1]
+                found[-1] = (
+                    np.concatenate([[wide(0)], found[-1]])
+                    if len(self.powers) > len(found[-1])
+                    else found[-1]
+                )
                 continue
             for degree in range(1, self.degree + 1):
                 found.append(form_power(self.powers, form, 0, degree))
-            for constant in (self.shift @ form, rng.standard_normal()):  # the raw form through zero, and any other
+            # the raw form through zero, and any other
+            for constant in (self.shift @ form, rng.standard_normal()):
                 found.append(form_power(self.powers, form, constant, self.degree))
         return found
 
@@ -109,7 +136,11 @@ class Linear:
         for block in self.blocks:
             phi = features(self.rows[block])
             moments = moments + (phi * u[block]).sum(axis=1)
-            size = features.absolute(self.rows[block]) if hasattr(features, "absolute") else np.abs(phi)
+            size = (
+                features.absolute(self.rows[block])
+                if hasattr(features, "absolute")
+                else np.abs(phi)
+            )
             sizes = sizes + (size * u[block]).sum(axis=1)
         self.moments, self.sizes = moments, np.where(sizes > 0, sizes, wide(1))
         self.rng = np.random.default_rng(seed)
@@ -133,10 +164,13 @@ class Linear:
         return self._normal(self._fixed())
 
     def _triangle(self, weights: np.ndarray) -> np.ndarray:
-        step = 1 + int(self.plain.size * len(self.sizes) / MANY)  # of very many rows a sample will do: it only finds queries
+        # of very many rows a sample will do: it only finds queries
+        step = 1 + int(self.plain.size * len(self.sizes) / MANY)
         scaled = np.sqrt(weights[::step])[:, None] * self.plain[::step]
         if len(scaled) > scaled.shape[1]:
-            scaled = sla.qr(scaled, mode="r", check_finite=False, overwrite_a=True)[0][: scaled.shape[1]]
+            scaled = sla.qr(scaled, mode="r", check_finite=False, overwrite_a=True)[0][
+                : scaled.shape[1]
+            ]
         return scaled
 
     def _fixed(self) -> list[np.ndarray]:
@@ -145,13 +179,22 @@ class Linear:
         found += list(np.eye(m))
         found += list(self.directions[1].T[-60:])
         for _ in range(20):
-            found += [rng.standard_normal(m), rng.standard_normal(m) * 10.0 ** rng.uniform(-8, 0, m)]
+            found += [
+                rng.standard_normal(m),
+                rng.standard_normal(m) * 10.0 ** rng.uniform(-8, 0, m),
+            ]
             a, b = rng.integers(0, m, 2)
             found.append(np.eye(m)[a] - rng.choice([-1, 1]) * np.eye(m)[b])
         return found
 
     def _normal(self, found: list[np.ndarray]) -> np.ndarray:
-        table = np.array([np.asarray(g, dtype=wide) for g in found if np.isfinite(np.asarray(g, dtype=wide)).all()])
+        table = np.array(
+            [
+                np.asarray(g, dtype=wide)
+                for g in found
+                if np.isfinite(np.asarray(g, dtype=wide)).all()
+            ]
+        )
         table = table.reshape(-1, len(self.sizes))
         size = np.abs(table).sum(axis=1)
         return table[size > 0] / size[size > 0][:, None]
@@ -161,9 +204,12 @@ class Linear:
         return self.features(table)
 
     def error(self, phi: np.ndarray, w: np.ndarray, rounding: float) -> tuple[float, str]:
-        """The least loss_error that would make the claim true at every query tried, and where it is needed."""
+        """The least loss_error that would make the claim true at every query tried, and where it is
+        needed.
+        """
         rho = ((phi * w).sum(axis=1) - self.moments) / self.sizes
-        if np.abs(rho).max(initial=0) <= rounding + OWN:  # then |g . rho| <= rounding for every g: nothing can be found
+        # then |g . rho| <= rounding for every g: nothing can be found
+        if np.abs(rho).max(initial=0) <= rounding + OWN:
             return 0.0, ""
         worst, where = self._at(self.fixed, rho, rounding)
         for name, found in (
@@ -193,11 +239,15 @@ class Linear:
     def _blind(self, phi: np.ndarray, w: np.ndarray) -> list[np.ndarray]:
         """Directions that vanish, or almost, on every kept row."""
         scaled = (np.sqrt(w / w.sum()) * phi / (self.sizes / self.u.sum())[:, None]).T.astype(float)
-        full = np.vstack([scaled, np.zeros((max(0, scaled.shape[1] - len(scaled)), scaled.shape[1]))])
+        full = np.vstack(
+            [scaled, np.zeros((max(0, scaled.shape[1] - len(scaled)), scaled.shape[1]))]
+        )
         return list(_right(full)[1].T[-40:])
 
     def _dual(self, rho: np.ndarray) -> list[np.ndarray]:
-        """Directions of large difference and small loss: by least squares, then a few steps towards least sums."""
+        """Directions of large difference and small loss: by least squares, then a few steps towards
+        least sums.
+        """
         goal, (size, v) = rho.astype(float), self.directions
         if not goal.any() or not size[0]:
             return []
@@ -224,7 +274,9 @@ class Linear:
         return found
 
     def _programme(self, rho: np.ndarray, rounding: float) -> list[np.ndarray]:
-        """For small data the supremum itself: maximise ``g . rho - rounding |g|_1`` subject to ``sum_i u_i |f_i| <= 1``."""
+        """For small data the supremum itself: maximise ``g . rho - rounding |g|_1`` subject to
+        ``sum_i u_i |f_i| <= 1``.
+        """
         rows = np.flatnonzero(self.share > 0)
         n, m = len(rows), len(rho)
         if n * m > SMALL:
@@ -236,16 +288,27 @@ class Linear:
             [
                 sparse.hstack([values, -values, -one]),
                 sparse.hstack([-values, values, -one]),
-                sparse.hstack([sparse.csr_matrix((1, 2 * m)), sparse.csr_matrix(self.share[rows][None, :])]),
+                sparse.hstack(
+                    [sparse.csr_matrix((1, 2 * m)), sparse.csr_matrix(self.share[rows][None, :])]
+                ),
             ]
         )
         cost = np.concatenate([price - goal, price + goal, np.zeros(n)])
         most = np.append(np.zeros(2 * n), 1.0)
-        found = linprog(cost, A_ub=limits, b_ub=most, bounds=(0, None), method="highs", options={"time_limit": 2.0})
+        found = linprog(
+            cost,
+            A_ub=limits,
+            b_ub=most,
+            bounds=(0, None),
+            method="highs",
+            options={"time_limit": 2.0},
+        )
         return [] if found.x is None else [found.x[:m] - found.x[m : 2 * m]]
 
     def evaluable(self, table) -> bool:
-        """Whether plain double precision evaluates every moment to 1e-8 of its sum of absolute values."""
+        """Whether plain double precision evaluates every moment to 1e-8 of its sum of absolute
+        values.
+        """
         rows, u, first, size = dense(table), (self.u / self.u.max()).astype(float), 0.0, 0.0
         with np.errstate(all="ignore"):
             for block in self.blocks:
@@ -253,7 +316,10 @@ class Linear:
                 first, size = first + phi @ u[block], size + np.abs(phi) @ u[block]
             ratio = first / np.maximum(size, NEVER)
         seen = np.abs(self.moments) > 0
-        return bool(np.isfinite(ratio).all() and np.abs(ratio - self.moments / self.sizes)[seen].max(initial=0) <= 1e-8)
+        return bool(
+            np.isfinite(ratio).all()
+            and np.abs(ratio - self.moments / self.sizes)[seen].max(initial=0) <= 1e-8
+        )
 
 
 def _right(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

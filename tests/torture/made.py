@@ -1,7 +1,9 @@
-"""The judge of synthetic rows: one claim about squares of affine forms of *all* columns, whatever the problem (:mod:`.claim`).
+"""The judge of synthetic rows: one claim about squares of affine forms of *all* columns, whatever
+the problem (:mod:`.claim`).
 
-Targets are columns like others, and there is a constant even if the problem has no intercept: whatever a problem asks for is
-among these queries.  Rows that are kept as they are must be rows of the data, each with its own weight.
+Targets are columns like others, and there is a constant even if the problem has no intercept:
+whatever a problem asks for is among these queries.  Rows that are kept as they are must be rows of
+the data, each with its own weight.
 """
 
 from __future__ import annotations
@@ -19,12 +21,15 @@ from .solved import moved
 
 TRUE, TOLERANCE = 1e-8, 1e-10
 SMALLEST = np.finfo(float).tiny
-NOT_SQUARES = ("absorb", "kernel", "mixture", "ica", "topics", "blockwise")  # how families begin whose problems are no squares
+# how families begin whose problems are no squares
+NOT_SQUARES = ("absorb", "kernel", "mixture", "ica", "topics", "blockwise")
 SQUARES = tuple(name for name in FAMILIES if not name.startswith(NOT_SQUARES))
 
 
 def real(case: Case) -> str:
-    """What becomes of the same case with real rows: "exact" (by its certificate), "refused" or "crashed"."""
+    """What becomes of the same case with real rows: "exact" (by its certificate), "refused" or
+    "crashed".
+    """
     from karat import InputError, NotExactError
 
     try:
@@ -39,12 +44,24 @@ def shape(case: Case, core) -> str:
     """What is wrong about a coreset of made rows beside its claim; empty if nothing is."""
     certificate, w = core.certificate, np.asarray(core.weights)
     X, y = core.arrays()
-    if core.rows != "synthetic" or certificate.rows != "synthetic" or core.indices is not None or core.keys is not None:
+    if (
+        core.rows != "synthetic"
+        or certificate.rows != "synthetic"
+        or core.indices is not None
+        or core.keys is not None
+    ):
         return "the coreset says that its rows are rows of the data"
-    if core.strata is None or len(core.strata) != len(w) or not np.array_equal(core.verbatim, core.strata == 2):
+    if (
+        core.strata is None
+        or len(core.strata) != len(w)
+        or not np.array_equal(core.verbatim, core.strata == 2)
+    ):
         return "strata that do not fit"
     if certificate.verbatim != int(core.verbatim.sum()) or certificate.peeled:
-        return f"{certificate.verbatim} rows are said to be kept as they are, of {int(core.verbatim.sum())}"
+        return (
+            f"{certificate.verbatim} rows are said to be kept as they are, of"
+            f" {int(core.verbatim.sum())}"
+        )
     if not len(w) == certificate.size <= certificate.bound:
         return f"{len(w)} rows, said to be {certificate.size}, of at most {certificate.bound}"
     if not ((w >= SMALLEST) & np.isfinite(w)).all():
@@ -52,7 +69,9 @@ def shape(case: Case, core) -> str:
     if not np.isfinite(X).all() or (y is not None and not np.isfinite(y).all()):
         return "rows that are not finite"
     if certificate.loss_error > certificate.tolerance or certificate.tolerance > TOLERANCE:
-        return f"ok, with {certificate.loss_error:.1e} and a tolerance of {certificate.tolerance:.1e}"
+        return (
+            f"ok, with {certificate.loss_error:.1e} and a tolerance of {certificate.tolerance:.1e}"
+        )
     if set(np.unique(core.groups) if case.groups is not None else ()) != labels(case):
         return "other groups"
     return ""
@@ -76,12 +95,17 @@ def places(rows: np.ndarray, kept: np.ndarray) -> np.ndarray | None:
 
 
 def compare(case: Case, core, verdict) -> None:
-    """The claim against the oracle, in every group; ``error`` becomes the largest ratio of error to claim."""
+    """The claim against the oracle, in every group; ``error`` becomes the largest ratio of error to
+    claim.
+    """
     said = shape(case, core)
     if said:
         verdict.verdict, verdict.detail, verdict.error = "wrong", said, np.inf
         return
-    X, Y = dense(case.X), np.zeros((case.count, 0)) if case.y is None else case.y.reshape(case.count, -1)
+    X, Y = (
+        dense(case.X),
+        np.zeros((case.count, 0)) if case.y is None else case.y.reshape(case.count, -1),
+    )
     own_X, own_y = core.arrays()
     own_Y = np.zeros((len(own_X), 0)) if own_y is None else own_y.reshape(len(own_X), -1)
     u, w = np.ones(case.count) if case.weights is None else case.weights, np.asarray(core.weights)
@@ -89,18 +113,24 @@ def compare(case: Case, core, verdict) -> None:
     worst, allowed, place = Worst(0.0), 0.0, ""
     for label in [None] if case.groups is None else sorted(labels(case)):
         rows = np.flatnonzero((u > 0) if label is None else (case.groups == label) & (u > 0))
-        some = np.arange(len(w)) if label is None else np.flatnonzero(np.asarray(core.groups) == label)
+        some = (
+            np.arange(len(w)) if label is None else np.flatnonzero(np.asarray(core.groups) == label)
+        )
         alone = core.verbatim[some]
         table = np.column_stack([X[rows].astype(float), Y[rows], u[rows]])
         apart = places(table, np.column_stack([own_X, own_Y, w])[some[alone]])
         if apart is None:
             verdict.verdict, verdict.error = "wrong", np.inf
-            verdict.detail = "a row that is called verbatim is no row of the data, or has another weight"
+            verdict.detail = (
+                "a row that is called verbatim is no row of the data, or has another weight"
+            )
             return
         claim = Claim(X[rows], Y[rows] if Y.size else None, u[rows], 2, affine=True)
 
         def pair(weights: np.ndarray, claim=claim, some=some, alone=alone, apart=apart):
-            return claim.pair(claim.kept(own_X[some], own_Y[some] if Y.size else None, weights), alone, apart)
+            return claim.pair(
+                claim.kept(own_X[some], own_Y[some] if Y.size else None, weights), alone, apart
+            )
 
         both = pair(w[some])
         seen = both.worst(verdict.claimed, rounding)
@@ -117,11 +147,15 @@ def compare(case: Case, core, verdict) -> None:
     verdict.error = worst.ratio
     if worst.ratio > 1:
         verdict.verdict = "wrong" if allowed > 1 else "understated"
-        verdict.detail = f"{worst}{place}, claimed {verdict.claimed:.1e} and {rounding / EPS:.0f} eps"
+        verdict.detail = (
+            f"{worst}{place}, claimed {verdict.claimed:.1e} and {rounding / EPS:.0f} eps"
+        )
 
 
 def _standard_errors(case: Case, core, verdict, rows: np.ndarray, some: np.ndarray) -> None:
-    """Coefficients of the made rows against those of all rows, where the certificate says how far they move."""
+    """Coefficients of the made rows against those of all rows, where the certificate says how far
+    they move.
+    """
     claimed = core.certificate.standard_errors
     if claimed is None:
         return
@@ -134,4 +168,6 @@ def _standard_errors(case: Case, core, verdict, rows: np.ndarray, some: np.ndarr
         seen = moved(both, len(rows), 1e-7 if len(core.certificate.excluded_directions) else 0.0)
         if seen is not None and seen > claimed:
             verdict.verdict = "understated"
-            verdict.detail = f"coefficients move by {seen:.1e} standard errors, claimed {claimed:.1e}"
+            verdict.detail = (
+                f"coefficients move by {seen:.1e} standard errors, claimed {claimed:.1e}"
+            )

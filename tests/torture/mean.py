@@ -1,4 +1,6 @@
-"""Class P, Mean: the 1-mean loss, a sum of squares of the forms x_j - q_j, in extended precision."""
+"""Class P, Mean: the 1-mean loss, a sum of squares of the forms x_j - q_j, in extended
+precision.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ class Mean:
         unit = np.sqrt((self.spread**2).sum()) or wide(1)
         found = [np.zeros(d), -self.shift, *(self.D[:, rng.integers(0, len(u), 6)].T)]
         for length in 10.0 ** np.arange(-6, 7, 2):
-            found += [length * unit * rng.standard_normal(d), length * self.spread * rng.standard_normal(d)]
+            found += [
+                length * unit * rng.standard_normal(d),
+                length * self.spread * rng.standard_normal(d),
+            ]
             found += list(length * unit * np.eye(d)[:8])
         self.fixed = np.array(found, dtype=wide)
         self.seconds = (self.D**2 * u).sum(axis=1)
@@ -36,7 +41,12 @@ class Mean:
         size = np.sqrt((drift**2).sum())
         if size > 0:
             unit = np.sqrt((self.spread**2).sum()) or wide(1)
-            queries = np.vstack([queries, [s * 10.0**k * unit * drift / size for k in range(-4, 5) for s in (-1, 1)]])
+            queries = np.vstack(
+                [
+                    queries,
+                    [s * 10.0**k * unit * drift / size for k in range(-4, 5) for s in (-1, 1)],
+                ]
+            )
         worst, where = 0.0, ""
         for number, q in enumerate(queries):
             forms = self.D - q[:, None]
@@ -49,9 +59,13 @@ class Mean:
         return worst, where
 
     def evaluable(self, table) -> bool:
-        plain = np.ascontiguousarray(dense(table).T).astype(float) - self.shift.astype(float)[:, None]
+        plain = (
+            np.ascontiguousarray(dense(table).T).astype(float) - self.shift.astype(float)[:, None]
+        )
         with np.errstate(all="ignore"):
             top = np.abs(plain).max() or 1.0
             second = ((plain / top) ** 2 * (self.u / self.total).astype(float)).sum()
         exact = (self.seconds / self.total).sum() / wide(top) ** 2
-        return bool(np.isfinite(second) and abs(second - float(exact)) <= 1e-8 * max(float(exact), 1e-300))
+        return bool(
+            np.isfinite(second) and abs(second - float(exact)) <= 1e-8 * max(float(exact), 1e-300)
+        )

@@ -1,7 +1,9 @@
-"""``python -m tests.torture.merges``: a thousand merges of synthetic rows, each inside its printed claim.
+"""``python -m tests.torture.merges``: a thousand merges of synthetic rows, each inside its printed
+claim.
 
-The moments of all rows, and of the rows made, are sums of fractions.  After every merge the error is compared with the claim;
-at the end with the rounding that a sum could have, 4e-16 a merge, times the condition kappa.
+The moments of all rows, and of the rows made, are sums of fractions.  After every merge the error
+is compared with the claim; at the end with the rounding that a sum could have, 4e-16 a merge, times
+the condition kappa.
 """
 
 from __future__ import annotations
@@ -28,14 +30,20 @@ def exact_moments(table: np.ndarray, weights: np.ndarray) -> np.ndarray:
     found = np.empty((size, size), dtype=object)
     for a in range(size):
         for b in range(a, size):
-            found[a, b] = found[b, a] = sum((u * row[a] * row[b] for u, row in zip(mass, rows, strict=True)), Fraction(0))
+            found[a, b] = found[b, a] = sum(
+                (u * row[a] * row[b] for u, row in zip(mass, rows, strict=True)), Fraction(0)
+            )
     return found
 
 
 def centred(full: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Moments about the means, and their error, in units of the columns: exact up to the last rounding."""
+    """Moments about the means, and their error, in units of the columns: exact up to the last
+    rounding.
+    """
     mean = full[0] / full[0, 0]
-    move = np.array([[Fraction(int(i == j)) for j in range(len(full))] for i in range(len(full))], dtype=object)
+    move = np.array(
+        [[Fraction(int(i == j)) for j in range(len(full))] for i in range(len(full))], dtype=object
+    )
     move[0, 1:] = -mean[1:]
     M, E = (move.T.dot(part).dot(move) for part in (full, other - full))
     size = np.sqrt(np.diag(M).astype(float))
@@ -47,7 +55,9 @@ def judged(M: np.ndarray, E: np.ndarray, delta: float, rho: float) -> float:
     found = [0.0]
     for v in queries(M, E, delta, rho):
         f, reach = float(v @ M @ v), float(np.abs(v[1:]).sum())
-        found.append(abs(float(v @ E @ v)) / (delta * f + 2 * rho * reach * np.sqrt(f) + (rho * reach) ** 2))
+        found.append(
+            abs(float(v @ E @ v)) / (delta * f + 2 * rho * reach * np.sqrt(f) + (rho * reach) ** 2)
+        )
     return max(found)
 
 
@@ -106,9 +116,16 @@ def chain(kind: str, count: int, seed: int = 0) -> Outcome:
         table = np.column_stack([*merged.arrays()])
         M, E = centred(total, exact_moments(table[mine], merged.weights[mine]))
         claim, inverse = merged.certificate, np.linalg.inv(np.linalg.cholesky(M))
-        error, kappa = float(np.abs(np.linalg.eigvalsh(inverse @ E @ inverse.T)).max()), float(np.sqrt(np.linalg.cond(M)))
-        worst = Outcome(max(worst.ratio, judged(M, E, claim.loss_error, claim.rounding)), error, kappa, count)
-        if kind == "wild" and not np.array_equal(np.array(alone).reshape(-1, 3), table[merged.verbatim]):
+        error, kappa = (
+            float(np.abs(np.linalg.eigvalsh(inverse @ E @ inverse.T)).max()),
+            float(np.sqrt(np.linalg.cond(M))),
+        )
+        worst = Outcome(
+            max(worst.ratio, judged(M, E, claim.loss_error, claim.rounding)), error, kappa, count
+        )
+        if kind == "wild" and not np.array_equal(
+            np.array(alone).reshape(-1, 3), table[merged.verbatim]
+        ):
             return Outcome(np.inf, error, kappa, count, "a wild row was changed")
     worst.said = f"{len(merged)} rows, claims {merged.certificate.loss_error:.1e}"
     return worst
@@ -116,7 +133,9 @@ def chain(kind: str, count: int, seed: int = 0) -> Outcome:
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.torture.merges", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m tests.torture.merges",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)

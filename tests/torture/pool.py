@@ -1,4 +1,6 @@
-"""Worker processes under a time limit: a case that hangs is killed with its process, and the others go on."""
+"""Worker processes under a time limit: a case that hangs is killed with its process, and the others
+go on.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,14 @@ class Worker:
     """A process that judges one case at a time."""
 
     def __init__(self, src: Path, seed: int, keep: str, rows: str) -> None:
-        env = os.environ | {"PYTHONPATH": f"{src}{os.pathsep}{ROOT}", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        env = os.environ | {
+            "PYTHONPATH": f"{src}{os.pathsep}{ROOT}",
+            "OPENBLAS_NUM_THREADS": "1",
+            "OMP_NUM_THREADS": "1",
+        }
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.torture.worker", str(seed), keep, rows], cwd=ROOT, env=env, stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, text=True, bufsize=1,
+            [sys.executable, "-m", "tests.torture.worker", str(seed), keep, rows], cwd=ROOT,
+            env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
         )  # fmt: skip
         self.name: str | None = None
         self.since = time.monotonic()
@@ -51,17 +57,22 @@ class Worker:
 
 
 def run(
-    names: list[str], src: Path, seed: int = 0, processes: int = 2, keep: str = "", patience: float = PATIENCE,
-    rows: str = "real",
+    names: list[str], src: Path, seed: int = 0, processes: int = 2, keep: str = "",
+    patience: float = PATIENCE, rows: str = "real",
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
-    """Verdicts, as they come; a case has ``patience`` seconds.  ``rows``: which kind is to be judged."""
+    """Verdicts, as they come; a case has ``patience`` seconds.
+
+    ``rows``: which kind is to be judged.
+    """
     waiting = list(reversed(names))
     workers = [Worker(src, seed, keep, rows) for _ in range(min(processes, len(names)))]
     for worker in workers:
         if worker.home is None:
             raise SystemExit("A worker did not start: is there a karat, with pyarrow, under --src?")
         if not Path(worker.home["ready"]).is_relative_to(src):
-            raise SystemExit(f"There is no karat in {src}; Python found {worker.home['ready']} instead.")
+            raise SystemExit(
+                f"There is no karat in {src}; Python found {worker.home['ready']} instead."
+            )
     yield workers[0].home
     try:
         while waiting or any(w.name for w in workers):
@@ -81,7 +92,11 @@ def run(
                 if found is None:
                     worker.stop()
                     word = "slow" if late else "crashed"
-                    detail = f"killed after {patience:.0f} s" if late else f"the process died, code {worker.process.returncode}"
+                    detail = (
+                        f"killed after {patience:.0f} s"
+                        if late
+                        else f"the process died, code {worker.process.returncode}"
+                    )
                     found = {"name": worker.name, "verdict": word, "detail": detail}
                     workers[place] = Worker(src, seed, keep, rows)
                 worker.name = None

@@ -1,13 +1,14 @@
 """Class P: powers of one affine form (LeastSquares, Ridge, LpRegression), in extended precision.
 
-A query is a vector z over the columns of D = [1, x - mean, y - mean] with an intercept, [x, y] without, each column divided by
-its root mean square; the loss is ``sum_i u_i (d_i . z)^p``, and
+A query is a vector z over the columns of D = [1, x - mean, y - mean] with an intercept, [x, y]
+without, each column divided by its root mean square; the loss is ``sum_i u_i (d_i . z)^p``, and
 
     R(q) = p * sum_i u_i |d_i . z|^(p-1) sum_j |z_j d_ij|.
 
-Queries: coordinates (also of the raw columns), random ones, singular directions of D, each column's best prediction from the
-others (the least-squares residual is the last), their neighbours, directions that vanish on kept rows, generalised
-eigenvectors of the difference of the two Gram matrices within ever more singular directions, and a random search.
+Queries: coordinates (also of the raw columns), random ones, singular directions of D, each column's
+best prediction from the others (the least-squares residual is the last), their neighbours,
+directions that vanish on kept rows, generalised eigenvectors of the difference of the two Gram
+matrices within ever more singular directions, and a random search.
 """
 
 from __future__ import annotations
@@ -23,9 +24,13 @@ NULL = 2e-15  # relative singular value of scaled columns that is rounding
 
 
 class Power:
-    """The full data's side of the claim, for one target; several targets are judged one after the other."""
+    """The full data's side of the claim, for one target; several targets are judged one after the
+    other.
+    """
 
-    def __init__(self, table, u: np.ndarray, p: int, affine: bool, alpha: float = 0.0, seed: int = 0) -> None:
+    def __init__(
+        self, table, u: np.ndarray, p: int, affine: bool, alpha: float = 0.0, seed: int = 0
+    ) -> None:
         self.u, self.p, self.affine, self.alpha = u, p, affine, wide(alpha)
         self.total = u.sum()
         cols = columns(table)
@@ -49,12 +54,15 @@ class Power:
 
     def _base(self, table) -> np.ndarray:
         moved = (columns(table) - self.shift[:, None]) / self.size[:, None]
-        return np.vstack([np.ones((1, moved.shape[1]), dtype=wide), moved]) if self.affine else moved
+        return (
+            np.vstack([np.ones((1, moved.shape[1]), dtype=wide), moved]) if self.affine else moved
+        )
 
     def _fixed(self) -> list[np.ndarray]:
         r, rng = len(self.D), self.rng
         found = [*np.eye(r).astype(wide), *self.v.T]
-        if self.affine:  # raw coordinates: a column without its mean is the raw column and an intercept
+        # raw coordinates: a column without its mean is the raw column and an intercept
+        if self.affine:
             for j in range(1, r):
                 z = np.zeros(r, dtype=wide)
                 z[j], z[0] = self.size[j - 1], self.shift[j - 1]
@@ -62,12 +70,18 @@ class Power:
         raw = np.concatenate([np.ones(int(self.affine)), self.size])
         few = self.D.shape[1] > 50_000
         for _ in range(2 if few else 8):
-            found += [rng.standard_normal(r), rng.standard_normal(r) * 10.0 ** rng.uniform(-6, 6, r)]
+            found += [
+                rng.standard_normal(r),
+                rng.standard_normal(r) * 10.0 ** rng.uniform(-6, 6, r),
+            ]
             found.append(rng.standard_normal(r) * raw)
         for z in self.predictions():
             found.append(z)
             for step in () if few else (1e-9, 1e-6, 1e-3):
-                found += [z * (1 + step * rng.standard_normal(r)), z + step * np.abs(z).max() * rng.standard_normal(r)]
+                found += [
+                    z * (1 + step * rng.standard_normal(r)),
+                    z + step * np.abs(z).max() * rng.standard_normal(r),
+                ]
         for a in range(int(self.affine), r):
             for b in range(int(self.affine), a):
                 z = np.zeros(r, dtype=wide)
@@ -97,14 +111,22 @@ class Power:
         return Z[int(self.affine) :] / self.size[:, None]
 
     def penalty(self, Z: np.ndarray) -> np.ndarray:
-        return self.alpha * power(np.abs(self.coefficients(Z)[:-1]), self.p).sum(axis=0) if self.alpha else wide(0)
+        return (
+            self.alpha * power(np.abs(self.coefficients(Z)[:-1]), self.p).sum(axis=0)
+            if self.alpha
+            else wide(0)
+        )
 
     def kept(self, table) -> np.ndarray:
         return self._base(table)
 
-    def kept_loss(self, base: np.ndarray, w: np.ndarray, Z: np.ndarray, correction=None) -> np.ndarray:
+    def kept_loss(
+        self, base: np.ndarray, w: np.ndarray, Z: np.ndarray, correction=None
+    ) -> np.ndarray:
         forms = np.array([(base * z[:, None]).sum(axis=0) for z in Z.T]).reshape(Z.shape[1], -1)
-        return (power(forms, self.p) * w).sum(axis=1) + self.penalty(Z) + self.carried(correction, Z)
+        return (
+            (power(forms, self.p) * w).sum(axis=1) + self.penalty(Z) + self.carried(correction, Z)
+        )
 
     def carried(self, correction, Z: np.ndarray) -> np.ndarray:
         """What the stored correction says, at raw coefficients."""
@@ -115,15 +137,21 @@ class Power:
         if self.p == 2:
             G, b = first.astype(wide), second.astype(wide)
             w = raw[:-1]
-            return (w * (G[:, :, None] * w[None]).sum(axis=1)).sum(axis=0) + 2 * raw[-1] * (b[:, None] * w).sum(axis=0)
+            return (w * (G[:, :, None] * w[None]).sum(axis=1)).sum(axis=0) + 2 * raw[-1] * (
+                b[:, None] * w
+            ).sum(axis=0)
         value = np.zeros(Z.shape[1], dtype=wide)
         for chosen, delta in zip(first, second, strict=True):
             counts = np.bincount(chosen, minlength=len(raw))
             value = value + wide(multinomial(counts)) * wide(delta) * np.prod(raw[chosen], axis=0)
         return value
 
-    def error(self, base: np.ndarray, w: np.ndarray, rounding: float, correction=None) -> tuple[float, str]:
-        """The least loss_error that would make the claim true at every query tried, and where it is needed."""
+    def error(
+        self, base: np.ndarray, w: np.ndarray, rounding: float, correction=None
+    ) -> tuple[float, str]:
+        """The least loss_error that would make the claim true at every query tried, and where it is
+        needed.
+        """
         ratio = self._ratio(self.fixed, self.value, self.rounding, base, w, rounding, correction)
         worst, where = float(ratio.max(initial=0)), f"query {ratio.argmax()}"
         seen = [(self.fixed, ratio)]
@@ -146,7 +174,9 @@ class Power:
         return np.where(excess > 0, excess / np.maximum(value, NEVER), wide(0)).astype(float)
 
     def _eigen(self, base: np.ndarray, w: np.ndarray, correction=None) -> list[np.ndarray]:
-        """Generalised eigenvectors of the difference, within the first k singular directions, for every k."""
+        """Generalised eigenvectors of the difference, within the first k singular directions, for
+        every k.
+        """
         count = int((self.s > 1e-17 * self.s[0]).sum())
         A = (self.v[:, :count] / self.s[:count]).astype(wide)
         M, C = _gram(A.T @ self.D, self.u / self.total), _gram(A.T @ base, w / self.total)
@@ -169,7 +199,9 @@ class Power:
         return found
 
     def _blind(self, base: np.ndarray, w: np.ndarray) -> list[np.ndarray]:
-        """Directions that vanish, or almost, on kept rows: on all of them, and on as many as possible."""
+        """Directions that vanish, or almost, on kept rows: on all of them, and on as many as
+        possible.
+        """
         r = len(self.D)
         scaled = (np.sqrt(w / self.total) * base).T.astype(float)
         full = np.vstack([scaled, np.zeros((max(0, r - len(scaled)), r))])
@@ -179,12 +211,19 @@ class Power:
                 rows = self.rng.choice(len(scaled), r - 1, replace=False)
                 some = base[:, rows].T.astype(float)
                 length = np.abs(some).max(axis=1, keepdims=True)
-                found.append(sla.svd(np.vstack([some / np.maximum(length, 1e-300), np.zeros((1, r))]))[2][-1])
+                found.append(
+                    sla.svd(np.vstack([some / np.maximum(length, 1e-300), np.zeros((1, r))]))[2][-1]
+                )
         return [z.astype(wide) for z in found]
 
-    def _search(self, base: np.ndarray, w: np.ndarray, rounding: float, correction, seen) -> list[np.ndarray]:
-        """A random search in whitened coordinates, by doubles, narrowed around the worst; they are judged later."""
-        if self.p == 2 and self.D.shape[1] > MANY:  # eigenvectors have found what there is, but for the part of R(q)
+    def _search(
+        self, base: np.ndarray, w: np.ndarray, rounding: float, correction, seen
+    ) -> list[np.ndarray]:
+        """A random search in whitened coordinates, by doubles, narrowed around the worst; they are
+        judged later.
+        """
+        # eigenvectors have found what there is, but for the part of R(q)
+        if self.p == 2 and self.D.shape[1] > MANY:
             return []
         keep = self.s > 1e-15 * self.s[0]
         A = (self.v[:, keep] / self.s[keep]).astype(wide)
@@ -202,19 +241,31 @@ class Power:
         def value(V: np.ndarray) -> np.ndarray:
             Z = A @ V.astype(wide)
             forms = np.abs(V.T @ plain)
-            size = forms**self.p @ share + (self.penalty(Z) / self.total + np.zeros(V.shape[1])).astype(float)
+            size = forms**self.p @ share + (
+                self.penalty(Z) / self.total + np.zeros(V.shape[1])
+            ).astype(float)
             bound = self.p * (forms ** (self.p - 1) * (np.abs(Z.astype(float)).T @ D)) @ share
             change = np.abs(
-                (rho[:, None] * monomials(V.astype(wide), powers)).sum(axis=0) + self.carried(correction, Z) / self.total
+                (rho[:, None] * monomials(V.astype(wide), powers)).sum(axis=0)
+                + self.carried(correction, Z) / self.total
             )
             return (change.astype(float) - rounding * bound) / np.maximum(size, 1e-300)
 
         r, rng = A.shape[1], self.rng
         V = np.column_stack(
-            [np.eye(r), rng.standard_normal((r, 150)), rng.standard_normal((r, 150)) * 10.0 ** rng.uniform(-8, 8, (r, 150))]
+            [
+                np.eye(r),
+                rng.standard_normal((r, 150)),
+                rng.standard_normal((r, 150)) * 10.0 ** rng.uniform(-8, 8, (r, 150)),
+            ]
         )
-        queries, ratios = np.column_stack([q for q, _ in seen]), np.concatenate([found for _, found in seen])
-        known = (self.v[:, keep] * self.s[keep]).T @ queries[:, np.argsort(-ratios)[:20]].astype(float)
+        queries, ratios = (
+            np.column_stack([q for q, _ in seen]),
+            np.concatenate([found for _, found in seen]),
+        )
+        known = (self.v[:, keep] * self.s[keep]).T @ queries[:, np.argsort(-ratios)[:20]].astype(
+            float
+        )
         V = np.column_stack([V, known[:, np.abs(known).max(axis=0) > 0]])
         V = V / np.abs(V).max(axis=0)
         ratio = value(V)
@@ -229,16 +280,26 @@ class Power:
         return list((A @ V[:, np.argsort(-ratio)[:10]].astype(wide)).T)
 
     def evaluable(self, table) -> bool:
-        """Whether plain double precision evaluates the whitened Gram matrix to 1e-8, powers included."""
+        """Whether plain double precision evaluates the whitened Gram matrix to 1e-8, powers
+        included.
+        """
         keep = self.s > NULL * self.s[0]
         A = self.v[:, keep] / self.s[keep]
-        moved = (np.ascontiguousarray(dense(table).T).astype(float) - self.shift.astype(float)[:, None]) / self.size[:, None]
-        moved = np.vstack([np.ones((1, moved.shape[1])), moved.astype(float)]) if self.affine else moved.astype(float)
+        moved = (
+            np.ascontiguousarray(dense(table).T).astype(float) - self.shift.astype(float)[:, None]
+        ) / self.size[:, None]
+        moved = (
+            np.vstack([np.ones((1, moved.shape[1])), moved.astype(float)])
+            if self.affine
+            else moved.astype(float)
+        )
         share = (self.u / self.total).astype(float)
         plain, exact = A.T @ moved, A.T.astype(wide) @ self.D
         G = (plain * share) @ plain.T
         M = _gram(exact, self.u / self.total)
-        return bool(np.isfinite(G).all() and np.abs(G - M.astype(float)).max(initial=0.0) <= 1e-8 / self.p)
+        return bool(
+            np.isfinite(G).all() and np.abs(G - M.astype(float)).max(initial=0.0) <= 1e-8 / self.p
+        )
 
 
 def _unit(Z: np.ndarray) -> np.ndarray:

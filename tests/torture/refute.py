@@ -1,7 +1,7 @@
 """Do the wrong coresets of one version fall to verify of another?
 
-python -m tests.torture --src OLD --keep DIR        saves the wrong coresets of OLD
-python -m tests.torture.refute DIR --src NEW        verifies each with NEW: every one must be refuted
+python -m tests.torture --src OLD --keep DIR       saves the wrong coresets of OLD
+python -m tests.torture.refute DIR --src NEW       verifies each with NEW: every one must be refuted
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from .ways import problem_of, verify
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--src", type=Path, default=ROOT / "src")
     parser.add_argument("--seed", type=int, default=0)
@@ -30,8 +32,17 @@ def main() -> int:
     src = str(options.src.resolve())
     if os.environ.get("PYTHONPATH", "").split(os.pathsep)[0] != src:  # start again with that karat
         env = os.environ | {"PYTHONPATH": f"{src}{os.pathsep}{ROOT}"}
-        command = [sys.executable, "-m", "tests.torture.refute", str(options.folder.resolve()), "--src", src]
-        return subprocess.run([*command, "--seed", str(options.seed)], env=env, cwd=ROOT, check=False).returncode
+        command = [
+            sys.executable,
+            "-m",
+            "tests.torture.refute",
+            str(options.folder.resolve()),
+            "--src",
+            src,
+        ]
+        return subprocess.run(
+            [*command, "--seed", str(options.seed)], env=env, cwd=ROOT, check=False
+        ).returncode
     accepted = []
     files = sorted(options.folder.glob("*.rows.npz"))
     for path in files:
@@ -54,10 +65,20 @@ def verified(name: str, path: Path, seed: int) -> bool:
     stored = path.with_name(path.name.replace(".rows.", ".core."))
     if stored.exists():
         return bool(verify(karat.load(stored), case).ok)
-    like = karat.coreset(case.X[:50], None if case.y is None else case.y[:50], problem=problem_of(case.spec))
+    like = karat.coreset(
+        case.X[:50], None if case.y is None else case.y[:50], problem=problem_of(case.spec)
+    )
     kept, y = rows["indices"], None if case.y is None else case.y[rows["indices"]]
     groups = None if case.groups is None else case.groups[kept]
-    core = replace(like, indices=kept, weights=rows["weights"], X=dense(case.X)[kept], y=y, groups=groups, n_rows=case.count)
+    core = replace(
+        like,
+        indices=kept,
+        weights=rows["weights"],
+        X=dense(case.X)[kept],
+        y=y,
+        groups=groups,
+        n_rows=case.count,
+    )
     return bool(verify(core, case).ok)
 
 

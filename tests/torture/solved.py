@@ -1,4 +1,6 @@
-"""Least squares to 160 digits: does QR in doubles keep the fitted values, and how far do coefficients of kept rows move?"""
+"""Least squares to 160 digits: does QR in doubles keep the fitted values, and how far do
+coefficients of kept rows move?
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ NOTHING = Decimal("1e-80")  # of a scaled pivot
 
 
 def answered(case: Case) -> bool:
-    """Whether Householder QR of all rows in doubles gives fitted values to 1e-8, in every group and for every target."""
+    """Whether Householder QR of all rows in doubles gives fitted values to 1e-8, in every group and
+    for every target.
+    """
     X, Y = dense(case.X), case.y.reshape(case.count, -1)
     u = np.ones(case.count) if case.weights is None else case.weights
     affine = case.spec.get("fit_intercept", True)
@@ -55,7 +59,15 @@ def fitted(X: np.ndarray, y: np.ndarray, u: np.ndarray, affine: bool) -> np.ndar
         G = M / size / size[:, None]
         T, d = factor(G[:-1, :-1], NOTHING)
         right = T.T.dot(G[:-1, -1])
-        b = T.dot(np.array([v / k if k else ZERO for v, k in zip(right, d, strict=True)], dtype=object)) * size[-1] / size[:-1]
+        b = (
+            T.dot(
+                np.array(
+                    [v / k if k else ZERO for v, k in zip(right, d, strict=True)], dtype=object
+                )
+            )
+            * size[-1]
+            / size[:-1]
+        )
         unit = Decimal(2) ** claim.side.lows[-1]
         found = []
         for _, columns in claim.side.blocks(claim.side.lows, claim.side.low, affine):
@@ -64,9 +76,11 @@ def fitted(X: np.ndarray, y: np.ndarray, u: np.ndarray, affine: bool) -> np.ndar
 
 
 def moved(pair: Pair, count: int, least: float = 0.0) -> float | None:
-    """How many standard errors of all rows the coefficients of the kept rows are from those of all rows.
+    """How many standard errors of all rows the coefficients of the kept rows are from those of all
+    rows.
 
-    None if they are not determined: a direction of the features of relative size ``least`` or below.
+    None if they are not determined: a direction of the features of relative size ``least`` or
+    below.
     """
     with decimal.localcontext(CONTEXT):
         if not pair.used or pair.used[-1] != len(pair.M) - 1 or count <= len(pair.used) - 1:

@@ -1,18 +1,21 @@
-"""``python -m tests.torture.spoil``: a large rounding cannot hide; verify refuses what is off, and accepts what is not.
+"""``python -m tests.torture.spoil``: a large rounding cannot hide; verify refuses what is off, and
+accepts what is not.
 
-Coresets are spoilt until their exact error (:mod:`.claim`) is twice what the claim allows at some query, with delta = 1e-10 and
-rho = 64 eps, or the sum of that and the certificate's rounding if the latter is larger: verify must say no to all of them.
-Spoilt by half, at most delta = 0.5e-10 and rho = 32 eps, verify must say ok.
+Coresets are spoilt until their exact error (:mod:`.claim`) is twice what the claim allows at some
+query, with delta = 1e-10 and rho = 64 eps, or the sum of that and the certificate's rounding if the
+latter is larger: verify must say no to all of them. Spoilt by half, at most delta = 0.5e-10 and rho
+= 32 eps, verify must say ok.
 
-weight      one weight changed
-directed    all weights changed such that one product of two directions alone is off, often of nearly collinear columns
-missing     a kept row left out
-replaced    a kept row replaced by a neighbour in the data
-bit         one bit of a kept row changed: never ok, however small
-half        as weight and directed, to half of what is allowed
+weight    one weight changed
+directed  all weights changed such that one product of two directions alone is off, often of nearly
+collinear columns
+missing   a kept row left out
+replaced  a kept row replaced by a neighbour in the data
+bit       one bit of a kept row changed: never ok, however small
+half      as weight and directed, to half of what is allowed
 
-The largest value of a form of degree 4 is not computed but bounded, by a matrix: for p > 2 directed changes must be accepted at
-an eighth of that half only.
+The largest value of a form of degree 4 is not computed but bounded, by a matrix: for p > 2 directed
+changes must be accepted at an eighth of that half only.
 """
 
 from __future__ import annotations
@@ -56,7 +59,11 @@ class Subject:
     @property
     def verbatim(self) -> np.ndarray:
         flags = getattr(self.core, "verbatim", None)
-        return np.zeros(len(self.core.weights), dtype=bool) if flags is None else np.asarray(flags, dtype=bool)
+        return (
+            np.zeros(len(self.core.weights), dtype=bool)
+            if flags is None
+            else np.asarray(flags, dtype=bool)
+        )
 
     def pair(self, rows: np.ndarray, weights: np.ndarray, verbatim: np.ndarray) -> Pair:
         kept = self.claim.kept(self.X[rows], self.y[rows], weights)
@@ -67,7 +74,10 @@ class Subject:
         changed = {"indices": rows[order], "weights": weights[order]}
         changed["X"] = (self.X[rows] if X is None else X)[order]
         changed["y"] = (self.y[rows] if y is None else y)[order]
-        if any(f.name == "verbatim" for f in fields(self.core)) and getattr(self.core, "verbatim", None) is not None:
+        if (
+            any(f.name == "verbatim" for f in fields(self.core))
+            and getattr(self.core, "verbatim", None) is not None
+        ):
             changed["verbatim"] = verbatim[order]
         return replace(self.core, **changed).verify(self.X, self.y, sample_weight=self.u)
 
@@ -88,18 +98,26 @@ def subject(rng: np.random.Generator) -> Subject | None:
     u = rng.uniform(0.5, 2.0, n) if rng.random() < 0.4 else None
     affine, p = bool(rng.random() < 0.5), 4 if d < 4 and rng.random() < 0.1 else 2
     problem = (
-        karat.problems.LpRegression(p, fit_intercept=affine) if p > 2 else karat.problems.LeastSquares(fit_intercept=affine)
+        karat.problems.LpRegression(p, fit_intercept=affine)
+        if p > 2
+        else karat.problems.LeastSquares(fit_intercept=affine)
     )
     try:
         core = karat.coreset(X, y, problem, sample_weight=u)
     except karat.NotExactError:
         return None
-    about = f"p = {p}, {n} x {d}, " + ("intercept" if affine else "none") + (f", near {near:.1e}" if near else "")
+    about = (
+        f"p = {p}, {n} x {d}, "
+        + ("intercept" if affine else "none")
+        + (f", near {near:.1e}" if near else "")
+    )
     return Subject(X, y, u, p, affine, core, Claim(X, y, u, p, affine), about)
 
 
 def direction(rng: np.random.Generator, own: Subject) -> np.ndarray | None:
-    """A change of weights, relative to them, that moves one product of two directions and no other moment."""
+    """A change of weights, relative to them, that moves one product of two directions and no other
+    moment.
+    """
     rows, keep = own.core.indices, ~own.verbatim
     with decimal.localcontext(CONTEXT):
         pair = own.pair(rows, own.core.weights, own.verbatim)
@@ -121,11 +139,17 @@ def direction(rng: np.random.Generator, own: Subject) -> np.ndarray | None:
     return full * rng.choice([-1, 1])
 
 
-def spoilt(own: Subject, change: np.ndarray, goal: float, delta: float, rho: float) -> tuple[np.ndarray, float] | None:
-    """Weights changed so far that the worst ratio is the goal, or just above it (below it, if it is at most 1)."""
+def spoilt(
+    own: Subject, change: np.ndarray, goal: float, delta: float, rho: float
+) -> tuple[np.ndarray, float] | None:
+    """Weights changed so far that the worst ratio is the goal, or just above it (below it, if it is
+    at most 1).
+    """
     rows, weights = own.core.indices, np.asarray(own.core.weights)
     size, low, high, best = 1e-9, 0.0, 0.99, None
-    inside = (lambda r: goal <= r <= 1.1 * goal) if goal > 1 else (lambda r: 0.8 * goal <= r <= goal)
+    inside = (
+        (lambda r: goal <= r <= 1.1 * goal) if goal > 1 else (lambda r: 0.8 * goal <= r <= goal)
+    )
     aim = goal * (1.05 if goal > 1 else 0.9)
     for _ in range(40):
         changed = weights * (1 + size * change)
@@ -142,7 +166,9 @@ def spoilt(own: Subject, change: np.ndarray, goal: float, delta: float, rho: flo
     return best
 
 
-def judged(kind: str, own: Subject, rng: np.random.Generator, share: float = 0.5) -> tuple[str, str]:
+def judged(
+    kind: str, own: Subject, rng: np.random.Generator, share: float = 0.5
+) -> tuple[str, str]:
     """("good" | "bad" | "skipped", what was seen)."""
     core = own.core
     rows, weights, alone = core.indices, np.array(core.weights), own.verbatim
@@ -187,10 +213,14 @@ def judged(kind: str, own: Subject, rng: np.random.Generator, share: float = 0.5
             return "skipped", "no direction"
     refuse = kind in ("weight", "directed")
     share = share / LOOSE if own.p > 2 and kind == "half directed" else share
-    found = spoilt(own, change, *((2.0, DELTA, rho) if refuse else (1.0, DELTA * share, RHO * share)))
+    found = spoilt(
+        own, change, *((2.0, DELTA, rho) if refuse else (1.0, DELTA * share, RHO * share))
+    )
     if found is None:
         return "skipped", "not reached"
-    return answer(own.verified(rows, found[0], alone), own.pair(rows, found[0], alone), found[1], refuse)
+    return answer(
+        own.verified(rows, found[0], alone), own.pair(rows, found[0], alone), found[1], refuse
+    )
 
 
 def quietly(kind: str, own: Subject, rng: np.random.Generator, share: float) -> tuple[str, str]:
@@ -204,7 +234,10 @@ def quietly(kind: str, own: Subject, rng: np.random.Generator, share: float) -> 
 
 
 def answer(seen, pair: Pair, ratio: float, refuse: bool) -> tuple[str, str]:
-    said = f"ratio {ratio:.3g}, verify says {'ok' if seen.ok else 'no'} ({seen.loss_error:.1e}, {seen.rounding / EPS:.0f} eps)"
+    said = (
+        f"ratio {ratio:.3g}, verify says {'ok' if seen.ok else 'no'} ({seen.loss_error:.1e},"
+        f" {seen.rounding / EPS:.0f} eps)"
+    )
     if seen.ok:
         own = pair.worst(seen.loss_error, seen.rounding).ratio
         said += f", {own:.3g} times its own claim"
@@ -215,19 +248,30 @@ def answer(seen, pair: Pair, ratio: float, refuse: bool) -> tuple[str, str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.torture.spoil", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m tests.torture.spoil",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kind", help=f"one or several, by commas: {', '.join(KINDS)}")
-    parser.add_argument("--half", type=float, default=0.5, help="the share of delta and of 64 eps that must be accepted")
+    parser.add_argument(
+        "--half",
+        type=float,
+        default=0.5,
+        help="the share of delta and of 64 eps that must be accepted",
+    )
     parser.add_argument("--only", type=int, help="the number of a single coreset")
-    parser.add_argument("--src", type=Path, default=ROOT / "src", help="the source tree of the karat to judge")
+    parser.add_argument(
+        "--src", type=Path, default=ROOT / "src", help="the source tree of the karat to judge"
+    )
     options = parser.parse_args()
     src = str(options.src.resolve())
     if os.environ.get("PYTHONPATH", "").split(os.pathsep)[0] != src:  # start again with that karat
         env = os.environ | {"PYTHONPATH": f"{src}{os.pathsep}{ROOT}", "OPENBLAS_NUM_THREADS": "1"}
-        return subprocess.run([sys.executable, "-m", "tests.torture.spoil", *sys.argv[1:]], env=env, check=False).returncode
+        return subprocess.run(
+            [sys.executable, "-m", "tests.torture.spoil", *sys.argv[1:]], env=env, check=False
+        ).returncode
     if not extended():
         print("The oracles need a long double of 64 bits; this machine has none.")
         return 2
@@ -244,12 +288,19 @@ def main() -> int:
         else:
             for kind in kinds:
                 verdict, said = quietly(
-                    kind, own, np.random.default_rng([options.seed, number, KINDS.index(kind)]), options.half
+                    kind,
+                    own,
+                    np.random.default_rng([options.seed, number, KINDS.index(kind)]),
+                    options.half,
                 )
                 counts[kind, verdict] += 1
                 done += verdict != "skipped"
                 if verdict == "bad" or options.only is not None:
-                    print(f"{verdict:8}{kind:14} {said}  [{own.about}]  --seed {options.seed} --only {number}", flush=True)
+                    print(
+                        f"{verdict:8}{kind:14} {said}  [{own.about}]  --seed {options.seed} --only"
+                        f" {number}",
+                        flush=True,
+                    )
         if options.only is not None:
             break
         number += 1
@@ -258,7 +309,10 @@ def main() -> int:
         good, bad, skipped = (counts[kind, word] for word in ("good", "bad", "skipped"))
         print(f"{kind:16}{good:>12}{bad:>8}{skipped:>9}")
     bad = sum(counts[kind, "bad"] for kind in kinds)
-    print(f"\n{done} in {number} coresets ({refused} refused), {bad} wrong, {time.monotonic() - start:.0f} s")
+    print(
+        f"\n{done} in {number} coresets ({refused} refused), {bad} wrong,"
+        f" {time.monotonic() - start:.0f} s"
+    )
     return int(bool(bad))
 
 

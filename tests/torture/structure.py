@@ -1,4 +1,6 @@
-"""More generators: columns that depend on each other, numbers that are no measurements, tables of models, real tables."""
+"""More generators: columns that depend on each other, numbers that are no measurements, tables of
+models, real tables.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from .data import Rng, generator, normal
 
 @generator
 def algebraic(rng: Rng, n: int, d: int) -> np.ndarray:
-    """Columns bound by an equation, which holds to a few digits: xyz = 1, z = xy, y = x^2, or rows of unit length."""
+    """Columns bound by an equation, which holds to a few digits: xyz = 1, z = xy, y = x^2, or rows
+    of unit length.
+    """
     X, digits, kind = normal(rng, n, max(d, 3)), int(rng.integers(4, 14)), rng.integers(4)
     if kind == 0:
         X[:, :2] = np.round(rng.uniform(0.5, 2.0, (n, 2)), 4)
@@ -49,19 +53,24 @@ def sources(rng: Rng, n: int, d: int) -> np.ndarray:
 def documents(rng: Rng, n: int, d: int) -> np.ndarray:
     """Word counts of documents of one topic each; topics overlap."""
     topics = rng.dirichlet(np.full(d, 0.5), 2)
-    return np.array([rng.multinomial(int(rng.integers(3, 40)), topics[t]) for t in rng.integers(0, 2, n)])
+    return np.array(
+        [rng.multinomial(int(rng.integers(3, 40)), topics[t]) for t in rng.integers(0, 2, n)]
+    )
 
 
 @generator
 def real(rng: Rng, n: int, d: int) -> np.ndarray:
     """Some columns of a table that comes with scikit-learn or statsmodels, as they are."""
     table = _real_table(str(rng.choice(REAL)))
-    return np.ascontiguousarray(table[:, rng.choice(table.shape[1], min(d, table.shape[1]), replace=False)])
+    return np.ascontiguousarray(
+        table[:, rng.choice(table.shape[1], min(d, table.shape[1]), replace=False)]
+    )
 
 
 REAL = (
-    "iris", "wine", "breast_cancer", "diabetes", "longley", "macrodata", "star98", "stackloss", "anes96", "ccard", "fair",
-    "randhie", "grunfeld", "statecrime", "cpunish", "copper", "spector", "scotland", "engel",
+    "iris", "wine", "breast_cancer", "diabetes", "longley", "macrodata", "star98", "stackloss",
+    "anes96", "ccard", "fair", "randhie", "grunfeld", "statecrime", "cpunish", "copper", "spector",
+    "scotland", "engel",
 )  # fmt: skip
 
 
@@ -73,7 +82,13 @@ def _real_table(name: str) -> np.ndarray:
     if name in ("iris", "wine", "breast_cancer", "diabetes"):
         bunch = getattr(datasets, f"load_{name}")()
         return np.column_stack([bunch.data, bunch.target]).astype(float)
-    table = getattr(older, name).load_pandas().data.select_dtypes("number").dropna().to_numpy(dtype=float)
+    table = (
+        getattr(older, name)
+        .load_pandas()
+        .data.select_dtypes("number")
+        .dropna()
+        .to_numpy(dtype=float)
+    )
     return table[:3000]
 
 

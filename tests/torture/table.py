@@ -6,7 +6,17 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-COLUMNS = ("cases", "exact", "refused", "harmless", "understated", "wrong", "verify", "crashed", "slow")
+COLUMNS = (
+    "cases",
+    "exact",
+    "refused",
+    "harmless",
+    "understated",
+    "wrong",
+    "verify",
+    "crashed",
+    "slow",
+)
 BAD = ("understated", "wrong", "verify", "crashed", "slow", "oracle")
 
 
@@ -35,7 +45,9 @@ def printed(table: dict[str, dict[str, int]]) -> str:
 
 
 def beside(results: Iterable[dict[str, Any]]) -> str:
-    """Refusals of made rows and of real ones, family by family where there are any, and the reasons of the former."""
+    """Refusals of made rows and of real ones, family by family where there are any, and the reasons
+    of the former.
+    """
     table: dict[str, dict[tuple[bool, bool], int]] = {}
     reasons: dict[str, int] = {}
     for result in results:
@@ -46,16 +58,29 @@ def beside(results: Iterable[dict[str, Any]]) -> str:
             word = re.sub(r"[-+]?\d[\d.,e+-]*|(?<=[Cc]olumn )\w+", "#", result["detail"])[:100]
             reasons[word] = reasons.get(word, 0) + 1
     kinds = {"made only": (True, False), "both": (True, True), "real only": (False, True)}
-    total = {"ALL": {kind: sum(row.get(kind, 0) for row in table.values()) for kind in kinds.values()}}
+    total = {
+        "ALL": {kind: sum(row.get(kind, 0) for row in table.values()) for kind in kinds.values()}
+    }
     lines = [f"{'family':16}" + "".join(f"{name:>12}" for name in kinds)]
     for family, row in (table | total).items():
         if any(row.get(kind) for kind in kinds.values()) or family == "ALL":
-            lines.append(f"{family:16}" + "".join(f"{row.get(kind) or '.':>12}" for kind in kinds.values()))
-    return "\n".join(lines + [f"{count:6} {reason}" for reason, count in sorted(reasons.items(), key=lambda one: -one[1])])
+            lines.append(
+                f"{family:16}" + "".join(f"{row.get(kind) or '.':>12}" for kind in kinds.values())
+            )
+    return "\n".join(
+        lines
+        + [
+            f"{count:6} {reason}"
+            for reason, count in sorted(reasons.items(), key=lambda one: -one[1])
+        ]
+    )
 
 
 def line(result: dict[str, Any], seed: int) -> str:
     """One bad case in one line, with what repeats it."""
     again = f"python -m tests.torture --only {result['name']}" + (f" --seed {seed}" if seed else "")
     again += " --synthetic" if result.get("real") else ""
-    return f"{result['verdict']:12}{result['name']:31} {result.get('detail', '')}  [{result.get('about', '')}]  {again}"
+    return (
+        f"{result['verdict']:12}{result['name']:31} {result.get('detail', '')} "
+        f" [{result.get('about', '')}]  {again}"
+    )

@@ -46,7 +46,9 @@ def test_second_moments_are_exact():
         Fraction(w) * Fraction(x) ** 2 for w, x in zip(u, a, strict=True)
     )
     products = zip(u, a, b, strict=True)
-    assert G[1, 2] * unit * Fraction(2) ** side.lows[0] == sum(Fraction(w) * Fraction(x) * int(k) for w, x, k in products)
+    assert G[1, 2] * unit * Fraction(2) ** side.lows[0] == sum(
+        Fraction(w) * Fraction(x) * int(k) for w, x, k in products
+    )
 
 
 def test_elimination():
@@ -86,10 +88,13 @@ def test_the_claim_at_a_query_is_rational(p, affine):
         unit = Fraction(2) ** pair.low
         assert (value * unit, error * unit) == (f, fc - f)
         total = sum(map(Fraction, u)) if affine else None
-        first = [sum(Fraction(a) * Fraction(b) for a, b in zip(u, c, strict=True)) for c in (*X.T, y)]
+        first = [
+            sum(Fraction(a) * Fraction(b) for a, b in zip(u, c, strict=True)) for c in (*X.T, y)
+        ]
         mean = [m / total if affine else Fraction(0) for m in first]
         norms = [
-            float(sum(Fraction(a) * abs(Fraction(b) - m) ** p for a, b in zip(u, c, strict=True))) ** (1 / p)
+            float(sum(Fraction(a) * abs(Fraction(b) - m) ** p for a, b in zip(u, c, strict=True)))
+            ** (1 / p)
             for c, m in zip((*X.T, y), mean, strict=True)
         ]
         reach = sum(abs(float(a)) * s for a, s in zip(own[affine:], norms, strict=True))
@@ -102,7 +107,9 @@ def test_the_claim_at_a_query_is_rational(p, affine):
 @pytest.mark.parametrize("p", [2, 4, 6])
 @pytest.mark.parametrize("kind", ["plain", "collinear", "units", "offset"])
 def test_all_weights_too_large(p, kind):
-    """Then the error is the same share of every loss, and the constant is the query at which nothing else is allowed."""
+    """Then the error is the same share of every loss, and the constant is the query at which
+    nothing else is allowed.
+    """
     X, y, _ = table(np.random.default_rng(3), 200, kind)
     claim = Claim(X, y, None, p, True)
     w = np.full(200, 1 + 2.0**-30)
@@ -114,13 +121,19 @@ def test_all_weights_too_large(p, kind):
 def test_one_column_too_large_is_the_bound_itself(p):
     """A column that grows by rho: the bound is met, at that column alone, and never passed."""
     rng = np.random.default_rng(4)
-    X, y, rho = rng.integers(-50, 51, (100, 3)).astype(float), rng.integers(-50, 51, 100).astype(float), 2.0**-40
+    X, y, rho = (
+        rng.integers(-50, 51, (100, 3)).astype(float),
+        rng.integers(-50, 51, 100).astype(float),
+        2.0**-40,
+    )
     claim = Claim(X, y, None, p, affine=False)
     larger = X.copy()
     larger[:, 1] *= 1 + rho
     worst = claim.worst(claim.kept(larger, y, np.ones(100)), 0.0, rho)
     assert worst.ratio == pytest.approx(1.0, rel=1e-9)
-    assert max(abs(v) for v in np.delete(np.array(worst.query, dtype=object), 1)) < 1e-2 * abs(worst.query[1])
+    assert max(abs(v) for v in np.delete(np.array(worst.query, dtype=object), 1)) < 1e-2 * abs(
+        worst.query[1]
+    )
 
 
 @pytest.mark.parametrize("p", [2, 4])
@@ -145,7 +158,9 @@ def test_columns_that_move_by_rho_keep_the_claim(p, affine, seed):
 @pytest.mark.parametrize("affine", [True, False])
 @pytest.mark.parametrize("p", [2, 4])
 def test_no_random_query_is_worse(p, affine, kind):
-    """Spoilt weights, a row left out, a row replaced: thousands of exact ratios are all below the one that was found."""
+    """Spoilt weights, a row left out, a row replaced: thousands of exact ratios are all below the
+    one that was found.
+    """
     rng = np.random.default_rng([p, affine])
     X, y, u = table(rng, 80, kind)
     claim, count = Claim(X, y, u, p, affine), 300 if p == 2 else 15
@@ -165,7 +180,9 @@ def test_no_random_query_is_worse(p, affine, kind):
                     a = rng.standard_normal(len(pair.used))
                     a = a * 10.0 ** rng.uniform(-12, 12, len(a)) if i % 3 == 0 else a
                     a = a / np.sqrt(np.maximum(pair.d, 1e-40)) if i % 3 == 1 else a
-                    assert pair.ratio(pair.query(a, 60), Decimal(delta), Decimal(rho)).ratio <= worst.ratio * (1 + 1e-4)
+                    assert pair.ratio(
+                        pair.query(a, 60), Decimal(delta), Decimal(rho)
+                    ).ratio <= worst.ratio * (1 + 1e-4)
 
 
 def test_one_case_against_ten_thousand_queries():
@@ -182,7 +199,9 @@ def test_one_case_against_ten_thousand_queries():
 
 
 def test_rows_kept_verbatim_are_left_out():
-    """With a row of 1e20 nearly everything is within rounding; without it, on both sides, nothing is."""
+    """With a row of 1e20 nearly everything is within rounding; without it, on both sides, nothing
+    is.
+    """
     rng = np.random.default_rng(5)
     X, y, u = table(rng, 100, "plain")
     X[13] = 1e20
@@ -211,9 +230,13 @@ def test_a_constant_column_must_stay_constant():
 TABLES = sorted(set(GENERATORS) - {"documents", "real", "sparse_table"})
 
 
-@pytest.mark.parametrize(("name", "p"), [*((name, 2) for name in TABLES), *((name, 4) for name in TABLES[::4])])
+@pytest.mark.parametrize(
+    ("name", "p"), [*((name, 2) for name in TABLES), *((name, 4) for name in TABLES[::4])]
+)
 def test_no_false_alarm(name, p):
-    """All rows, some of them in two parts: exact by definition, so the error is 0 whatever is allowed."""
+    """All rows, some of them in two parts: exact by definition, so the error is 0 whatever is
+    allowed.
+    """
     rng = np.random.default_rng(6)
     X = np.asarray(alone(GENERATORS[name](rng, 50, 3))[0])
     order = np.r_[np.arange(50), np.arange(25)]
@@ -244,7 +267,9 @@ def test_fitted_values_and_coefficients():
     w = u.copy()
     w[4] *= 1.5
     claim = Claim(X, y, u, 2, True)
-    b, bc = (np.linalg.lstsq(np.sqrt(v)[:, None] * A, np.sqrt(v) * y, rcond=None)[0] for v in (u, w))
+    b, bc = (
+        np.linalg.lstsq(np.sqrt(v)[:, None] * A, np.sqrt(v) * y, rcond=None)[0] for v in (u, w)
+    )
     inverse, rss = np.linalg.inv(A.T * u @ A), u @ (y - A @ b) ** 2
     expected = (np.abs(bc - b) / np.sqrt(rss / 56 * np.diag(inverse)))[1:].max()
     assert moved(claim.pair(claim.kept(X, y, w)), 60) >= expected * (1 - 1e-9)

@@ -25,9 +25,10 @@ pytestmark = pytest.mark.skipif(not extended(), reason="the oracles need a long 
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 QUICK = (
-    "1-pareto", "1-lognormal", "2-offset-box", "2-collinear-3", "2-small-alpha", "2-weight-units", "3-sketch-late-column",
-    "5-sketch-saved", "5-long-integers", "5-nanoseconds", "6-forward", "7-targets", "7-epil", "7-midwest-power",
-    "8-equal-at-first", "8-wide-sparse", "8-groups-not-a-time", "8-groups-of-tuples", "8-groups-of-nan", "8-flat-sparse",
+    "1-pareto", "1-lognormal", "2-offset-box", "2-collinear-3", "2-small-alpha", "2-weight-units",
+    "3-sketch-late-column", "5-sketch-saved", "5-long-integers", "5-nanoseconds", "6-forward",
+    "7-targets", "7-epil", "7-midwest-power", "8-equal-at-first", "8-wide-sparse",
+    "8-groups-not-a-time", "8-groups-of-tuples", "8-groups-of-nan", "8-flat-sparse",
     "8-update-none",
 )  # fmt: skip
 SLOW = ("large", "large-rare", "hidden", "huge", "kernel-smooth")
@@ -38,27 +39,52 @@ KNOWN = {"rare-rows/0"}  # refused though an exact coreset exists; docs/trust.md
 @pytest.mark.nightly
 def test_a_fast_part_of_the_campaign():
     chosen = [family for family in families.FAMILIES if family not in SLOW]
-    names = [f"{family}/{i}" for family in chosen for i in range(1 if family in families.NEWER else OF_EACH)]
+    names = [
+        f"{family}/{i}"
+        for family in chosen
+        for i in range(1 if family in families.NEWER else OF_EACH)
+    ]
     names += ["hidden/1", "hidden/2", "large-rare/0", "large/1", "kernel-smooth/0"]
-    results = list(pool.run(names + [f"reported/{name}" for name in QUICK], SOURCE, processes=1, patience=600.0))[1:]
+    results = list(
+        pool.run(
+            names + [f"reported/{name}" for name in QUICK], SOURCE, processes=1, patience=600.0
+        )
+    )[1:]
     bad = [line(result, 0) for result in results if result["verdict"] in BAD]
-    refused = {result["name"]: line(result, 0) for result in results if result["verdict"] == "refused" and result["harmless"]}
+    refused = {
+        result["name"]: line(result, 0)
+        for result in results
+        if result["verdict"] == "refused" and result["harmless"]
+    }
     assert not bad, "\n".join(bad)
     assert set(refused) <= KNOWN, "\n".join(refused.values())
 
 
-MERGED = ["two-rows/140", "drift/145", "hidden/62", "long-integers/45", "drift/96"]  # claimed too little, or spent too much
-RESUMED = ["tiny/110", "units/63", "two-rows/71", "two-rows/29 2"]  # checkpoints that were taken for damaged
-VERIFIED = ["rare-column/71", "absorb-units/80", "zero-inflated/121 161803", "zero-inflated/19 424243",
-            "drift/346 602214", "large/2 137035", "student/120 137035", "pareto/66 991101"]  # verify disagreed  # fmt: skip
+# claimed too little, or spent too much
+MERGED = ["two-rows/140", "drift/145", "hidden/62", "long-integers/45", "drift/96"]
+# checkpoints that were taken for damaged
+RESUMED = ["tiny/110", "units/63", "two-rows/71", "two-rows/29 2"]
+VERIFIED = [
+    "rare-column/71",
+    "absorb-units/80",
+    "zero-inflated/121 161803",
+    "zero-inflated/19 424243",
+    "drift/346 602214",
+    "large/2 137035",
+    "student/120 137035",
+    "pareto/66 991101",
+]  # verify disagreed
 REFUSED = ["harmless-twins/85 314159"]  # by a bound on rounding that was larger than need be
 STANDARD_ERRORS = ["harmless-twins/53 137035"]  # of levels of rows, by the columns of one level
 OVERFLOWING = ["absorb-units/162"]  # bounds of a linear programme
-CRASHED = ["sparse/60 991101"]  # sparse rows that wait in several batches, with a column that vanishes
+# sparse rows that wait in several batches, with a column that vanishes
+CRASHED = ["sparse/60 991101"]
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of oracles; those of karat are errors still
-@pytest.mark.parametrize("name", [*MERGED, *RESUMED, *VERIFIED, *REFUSED, *STANDARD_ERRORS, *OVERFLOWING, *CRASHED])
+@pytest.mark.parametrize(
+    "name", [*MERGED, *RESUMED, *VERIFIED, *REFUSED, *STANDARD_ERRORS, *OVERFLOWING, *CRASHED]
+)
 def test_what_once_went_wrong(name):
     name, _, seed = name.partition(" ")
     verdict = judge(draw(name, int(seed or 0)))
@@ -81,13 +107,21 @@ def close(value, exact: Fraction, size: Fraction, times: float = 1.0) -> bool:
     return abs(whole - exact) <= Fraction(times * OWN) * size
 
 
-@pytest.mark.parametrize("name", ["benign", "pareto", "offset", "collinear", "constant", "two_rows"])
+@pytest.mark.parametrize(
+    "name", ["benign", "pareto", "offset", "collinear", "constant", "two_rows"]
+)
 @pytest.mark.parametrize("affine", [True, False])
 def test_linear_oracle_is_right(name, affine):
     rng = np.random.default_rng(3)
     X, u = GENERATORS[name](rng, 25, 2), rng.uniform(0.5, 2.0, 25)
     oracle = Linear(Monomials(X, u.astype(wide), 3, affine), X, u.astype(wide))
-    moved = [[Fraction(float(v)) - Fraction(float(s)) for v, s in zip(row, oracle.features.shift, strict=True)] for row in X]
+    moved = [
+        [
+            Fraction(float(v)) - Fraction(float(s))
+            for v, s in zip(row, oracle.features.shift, strict=True)
+        ]
+        for row in X
+    ]
     for t, exponent in enumerate(oracle.features.powers):
         terms = [
             Fraction(float(w)) * row[0] ** int(exponent[0]) * row[1] ** int(exponent[1])
@@ -103,9 +137,13 @@ def test_raw_monomials_are_expanded_right():
     H = expansion(powers, shift)
     v = np.array([0.5, 1.75])
     for a, row in zip(powers, H, strict=True):
-        exact = Fraction(float(v[0]) + 3) ** int(a[0]) * (Fraction(float(v[1])) - Fraction(1, 4)) ** int(a[1])
+        exact = Fraction(float(v[0]) + 3) ** int(a[0]) * (
+            Fraction(float(v[1])) - Fraction(1, 4)
+        ) ** int(a[1])
         value = sum(
-            Fraction(float(h)) * Fraction(float(v[0])) ** int(b[0]) * Fraction(float(v[1])) ** int(b[1])
+            Fraction(float(h))
+            * Fraction(float(v[0])) ** int(b[0])
+            * Fraction(float(v[1])) ** int(b[1])
             for h, b in zip(row, powers, strict=True)
         )
         assert value == exact
@@ -130,7 +168,12 @@ def test_power_oracle_is_right(name, p):
             ]
             form = sum(a * b for a, b in zip(z, d, strict=True))
             value += Fraction(float(u[i])) * form**p
-            size += p * Fraction(float(u[i])) * abs(form) ** (p - 1) * sum(abs(a * b) for a, b in zip(z, d, strict=True))
+            size += (
+                p
+                * Fraction(float(u[i]))
+                * abs(form) ** (p - 1)
+                * sum(abs(a * b) for a, b in zip(z, d, strict=True))
+            )
         assert close(oracle.value[q], value, size)
         assert not size or abs(float(oracle.rounding[q]) / float(size) - 1) < 1e-6
 
@@ -149,7 +192,10 @@ def test_oracles_raise_no_false_alarm(name, turned):
     u = rng.uniform(0.5, 2.0, 60).astype(wide)
     order = np.concatenate([np.arange(60), np.arange(30)])
     w = np.concatenate([u[:30] / 4, u[30:], u[:30] * 3 / 4])
-    judges = [Linear(Monomials(X, u, degree, affine), X, u) for degree, affine in ((1, True), (4, True), (3, False))]
+    judges = [
+        Linear(Monomials(X, u, degree, affine), X, u)
+        for degree, affine in ((1, True), (4, True), (3, False))
+    ]
     for oracle in (*judges, Power(X, u, 2, True), Power(X, u, 4, False), Mean(X, u)):
         assert oracle.error(oracle.kept(X[order]), w, 64 * EPS)[0] == 0.0
 
@@ -160,7 +206,12 @@ def test_oracles_see_a_wrong_weight(name):
     X, u = GENERATORS[name](rng, 100, 2), np.ones(100, dtype=wide)
     w = u.copy()
     w[np.argmax(np.abs(X).sum(axis=1))] *= 1 + 1e-6
-    for oracle in (Linear(Monomials(X, u, 2, True), X, u), Power(X, u, 2, True), Power(X, u, 4, True), Mean(X, u)):
+    for oracle in (
+        Linear(Monomials(X, u, 2, True), X, u),
+        Power(X, u, 2, True),
+        Power(X, u, 4, True),
+        Mean(X, u),
+    ):
         assert 1e-9 < oracle.error(oracle.kept(X), w, 64 * EPS)[0] < 1.1e-6
 
 

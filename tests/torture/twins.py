@@ -1,6 +1,8 @@
-"""Generators that came with the claim by columns: columns that are others but for a few bits or rows, and ends of the range.
+"""Generators that came with the claim by columns: columns that are others but for a few bits or
+rows, and ends of the range.
 
-A generator may return a table alone, or with what goes with it: weights, the noise of the target, the target.
+A generator may return a table alone, or with what goes with it: weights, the noise of the target,
+the target.
 """
 
 from __future__ import annotations
@@ -64,7 +66,9 @@ def cosines(rng: Rng, n: int, d: int) -> np.ndarray:
     """Cosines of quarter turns beside their rounded values."""
     turn = np.pi / 2 * rng.integers(0, 4, n) + rng.choice([0.0, 2 * np.pi * 1000])
     own = [np.cos(turn), np.rint(np.cos(turn))]
-    return beside(rng, n, d, *own, *([np.sin(turn), np.rint(np.sin(turn))] if rng.random() < 0.5 else []))
+    return beside(
+        rng, n, d, *own, *([np.sin(turn), np.rint(np.sin(turn))] if rng.random() < 0.5 else [])
+    )
 
 
 @generator
@@ -78,7 +82,9 @@ def sigmoids(rng: Rng, n: int, d: int) -> np.ndarray:
 
 @generator
 def underflow(rng: Rng, n: int, d: int) -> np.ndarray:
-    """Columns that are equal but for rows whose squares (or fourth powers) are below the range of doubles."""
+    """Columns that are equal but for rows whose squares (or fourth powers) are below the range of
+    doubles.
+    """
     size = 10.0 ** rng.choice([-80, -100, -155, -160, -200, -300])
     a = np.zeros(n)
     rare = rng.choice(n, max(2, n // int(rng.choice([10, 100]))), replace=False)
@@ -100,8 +106,12 @@ def rare_twins(rng: Rng, n: int, d: int) -> np.ndarray:
 
 @generator
 def equal_products(rng: Rng, n: int, d: int) -> tuple[np.ndarray, dict[str, Any]]:
-    """A constant column, whose products all round the same way, beside columns near it: condition 1 to 50."""
-    c = rng.choice([0.1, 1 / 3, 0.7, np.nextafter(np.sqrt(1 + 2.0 ** -float(rng.integers(36, 53))), 0)])
+    """A constant column, whose products all round the same way, beside columns near it: condition 1
+    to 50.
+    """
+    c = rng.choice(
+        [0.1, 1 / 3, 0.7, np.nextafter(np.sqrt(1 + 2.0 ** -float(rng.integers(36, 53))), 0)]
+    )
     c *= 1 + int(rng.integers(0, 64)) * EPS
     near = 1 / rng.uniform(1, 50)
     rest = rng.choice([-1.0, 1.0], (n, d)) if rng.random() < 0.3 else normal(rng, n, d)
@@ -115,7 +125,9 @@ def good_fit(rng: Rng, n: int, d: int) -> tuple[np.ndarray, dict[str, Any]]:
     X = normal(rng, n, d) + rng.choice([0.0, 3.0, 1000.0])
     if d > 1 and rng.random() < 0.4:
         X[:, -1] = X[:, 0] + 10.0 ** rng.uniform(-6, 0) * X[:, -1]
-    return X, {"noise": 10.0 ** (rng.uniform(-8, -3) if rng.random() < 0.75 else rng.uniform(-13, -8))}
+    return X, {
+        "noise": 10.0 ** (rng.uniform(-8, -3) if rng.random() < 0.75 else rng.uniform(-13, -8))
+    }
 
 
 @generator
@@ -159,7 +171,9 @@ def light_rows(rng: Rng, n: int, d: int) -> tuple[np.ndarray, dict[str, Any]]:
 def wild_row(rng: Rng, n: int, d: int) -> np.ndarray:
     """One row of 1e20, whole or in one column."""
     X, row = normal(rng, n, d), int(rng.integers(n))
-    X[row, slice(None) if rng.random() < 0.5 else int(rng.integers(d))] = rng.choice([1e20, -1e20, 1e15, 1e30])
+    X[row, slice(None) if rng.random() < 0.5 else int(rng.integers(d))] = rng.choice(
+        [1e20, -1e20, 1e15, 1e30]
+    )
     return X
 
 
@@ -186,6 +200,8 @@ def uneven_groups(rng: Rng, n: int, d: int) -> tuple[np.ndarray, dict[str, Any]]
     """Groups in which a column has other sizes: its squares underflow in one of them."""
     groups = rng.integers(0, int(rng.integers(2, 5)), n)
     X = normal(rng, n, d) + rng.choice([0.0, 5.0])
-    size = np.array([10.0 ** rng.choice([-300, -200, -160, -80, 0, 80]) for _ in range(groups.max() + 1)])
+    size = np.array(
+        [10.0 ** rng.choice([-300, -200, -160, -80, 0, 80]) for _ in range(groups.max() + 1)]
+    )
     X[:, int(rng.integers(d))] *= size[groups]
     return X, {"groups": groups}

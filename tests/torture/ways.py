@@ -1,4 +1,6 @@
-"""The doors: a case becomes a coreset through karat's public functions, and is verified through them."""
+"""The doors: a case becomes a coreset through karat's public functions, and is verified through
+them.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def build(case: Case):
         return parts[0].merge(*parts[1:]).coreset()
     if kind == "merge":
         cores = [
-            karat.coreset(*chosen(case, part), problem=problem, **options(case, part), **rows_of(case, number))
+            karat.coreset(
+                *chosen(case, part), problem=problem, **options(case, part), **rows_of(case, number)
+            )
             for number, part in enumerate(cuts(case))
         ]
         merged = cores[0]
@@ -50,8 +54,12 @@ def build(case: Case):
         with tempfile.TemporaryDirectory() as folder:
             return from_files(case, problem, Path(folder))
     if case.rows != "real":
-        return karat.coreset(case.X, case.y, problem=problem, **options(case, slice(None)), **rows_of(case))
-    return karat.coreset(case.X, case.y, problem=problem, method=case.method, **options(case, slice(None)))
+        return karat.coreset(
+            case.X, case.y, problem=problem, **options(case, slice(None)), **rows_of(case)
+        )
+    return karat.coreset(
+        case.X, case.y, problem=problem, method=case.method, **options(case, slice(None))
+    )
 
 
 def cuts(case: Case) -> list[slice]:
@@ -69,7 +77,9 @@ def options(case: Case, part: slice) -> dict[str, Any]:
 
 
 def rows_of(case: Case, part: int = 0) -> dict[str, Any]:
-    """The argument of synthetic rows; of three and more parts to be merged, the last has real ones, if these keep enough."""
+    """The argument of synthetic rows; of three and more parts to be merged, the last has real ones,
+    if these keep enough.
+    """
     affine = case.y is not None and case.y.ndim == 1 and case.spec.get("fit_intercept", True)
     real = case.rows == "real" or (affine and part > 1 and part == case.way["parts"] - 1)
     return {} if real else {"rows": case.rows}
@@ -93,7 +103,9 @@ def resumed(case: Case, problem):
     """A sketch that was saved and loaded in the middle of its stream."""
     half = case.count // 2
     sketch = sketched(case, problem, slice(0, half))
-    return sketched(case, problem, slice(half, case.count), copied(sketch, problem) if half else sketch)
+    return sketched(
+        case, problem, slice(half, case.count), copied(sketch, problem) if half else sketch
+    )
 
 
 def copied(sketch, problem):
@@ -134,11 +146,15 @@ def from_files(case: Case, problem, folder: Path):
             pyarrow.csv.write_csv(table, path)
         else:
             pyarrow.parquet.write_table(table, path)
-    target = None if case.y is None else [f"y{j}" for j in range(1 if case.y.ndim == 1 else case.y.shape[1])]
+    target = (
+        None
+        if case.y is None
+        else [f"y{j}" for j in range(1 if case.y.ndim == 1 else case.y.shape[1])]
+    )
     core = karat.coreset_files(
-        folder, target, problem, columns=[f"x{j}" for j in range(case.X.shape[1])], batch_rows=case.way["batch_rows"],
-        sample_weight=None if case.weights is None else "weight", groups=None if case.groups is None else "group",
-        **rows_of(case),
+        folder, target, problem, columns=[f"x{j}" for j in range(case.X.shape[1])],
+        batch_rows=case.way["batch_rows"], sample_weight=None if case.weights is None else "weight",
+        groups=None if case.groups is None else "group", **rows_of(case),
     )  # fmt: skip
     if case.rows != "real":
         case.way["verify_files"] = karat.verify_files(core, folder).ok
@@ -146,7 +162,9 @@ def from_files(case: Case, problem, folder: Path):
 
 
 def again(core, case: Case):
-    """The same coreset after a trip through a file, of itself or of its sketch; None where the case does not ask for it."""
+    """The same coreset after a trip through a file, of itself or of its sketch; None where the case
+    does not ask for it.
+    """
     import karat
 
     if case.way["kind"] == "resumed":

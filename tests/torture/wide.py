@@ -1,8 +1,10 @@
-"""``python -m tests.torture.wide``: synthetic rows of wide tables, judged by their claim (:mod:`.claim`, p = 2).
+"""``python -m tests.torture.wide``: synthetic rows of wide tables, judged by their claim
+(:mod:`.claim`, p = 2).
 
-Second moments are sums of products of slices: every number is cut into pieces of so few bits that BLAS adds their products
-without rounding.  The sums are whole numbers then, and nothing is lost.  Where the error of the made rows is largest beside the
-claim is sought in doubles, by eigenvectors as in :class:`.claim.Pair`; at what is found, both losses are exact.
+Second moments are sums of products of slices: every number is cut into pieces of so few bits that
+BLAS adds their products without rounding.  The sums are whole numbers then, and nothing is lost.
+Where the error of the made rows is largest beside the claim is sought in doubles, by eigenvectors
+as in :class:`.claim.Pair`; at what is found, both losses are exact.
 """
 
 from __future__ import annotations
@@ -37,7 +39,10 @@ def exact_gram(table: np.ndarray, lows: list[int]) -> np.ndarray:
     slices = []
     for k in range(-(-length // bits)):
         mask = (1 << bits) - 1
-        cut = [[((abs(int(v)) >> (k * bits)) & mask) * (1 if v >= 0 else -1) for v in column] for column in numbers]
+        cut = [
+            [((abs(int(v)) >> (k * bits)) & mask) * (1 if v >= 0 else -1) for v in column]
+            for column in numbers
+        ]
         slices.append(np.array(cut, dtype=float).T)
     total = np.full((table.shape[1], table.shape[1]), 0, dtype=object)
     for a, left in enumerate(slices):
@@ -60,7 +65,9 @@ class Wide:
         C = np.column_stack([np.ones(len(made)), made])
         lows = [min(lowest(a), lowest(b)) for a, b in zip(self.D.T, C.T, strict=True)]
         low = min(lowest(self.u), lowest(weights))
-        M, G = (self._weighted(rows, own, lows, low) for rows, own in ((self.D, self.u), (C, weights)))
+        M, G = (
+            self._weighted(rows, own, lows, low) for rows, own in ((self.D, self.u), (C, weights))
+        )
         E = G - M
         # about the means, in doubles of exact numbers
         total = M[0, 0]
@@ -78,9 +85,15 @@ class Wide:
             return Worst(np.inf, np.inf)
         for a in used:
             for b in used:
-                value = M[a, b] * total - M[0, a] * M[0, b] if a and b else (total * total if a == b else 0)
+                value = (
+                    M[a, b] * total - M[0, a] * M[0, b]
+                    if a and b
+                    else (total * total if a == b else 0)
+                )
                 centred[a, b] = float(Fraction(int(value), int(total))) / scale[a] / scale[b]
-                change[a, b] = float(E[a, b] - move[a] * E[0, b] - move[b] * E[0, a] + move[a] * move[b] * E[0, 0])
+                change[a, b] = float(
+                    E[a, b] - move[a] * E[0, b] - move[b] * E[0, a] + move[a] * move[b] * E[0, 0]
+                )
                 change[a, b] /= scale[a] * scale[b]
         found = queries(centred[np.ix_(used, used)], change[np.ix_(used, used)], delta, rho)
         best = Worst(0.0)
@@ -90,10 +103,14 @@ class Wide:
                 best = seen if seen.ratio > best.ratio else best
         return best
 
-    def _weighted(self, rows: np.ndarray, weights: np.ndarray, lows: list[int], low: int) -> np.ndarray:
+    def _weighted(
+        self, rows: np.ndarray, weights: np.ndarray, lows: list[int], low: int
+    ) -> np.ndarray:
         total = np.full((rows.shape[1], rows.shape[1]), 0, dtype=object)
         for value in np.unique(weights):
-            total += exact_gram(rows[weights == value], lows) * int(whole(np.array([value]), low)[0])
+            total += exact_gram(rows[weights == value], lows) * int(
+                whole(np.array([value]), low)[0]
+            )
         return total
 
     def _ratio(self, scaled, used, scale, mean, M, E, delta, rho) -> Worst:
@@ -112,7 +129,11 @@ class Wide:
             square = Decimal(int(M[j, j] * total - M[0, j] ** 2)) / Decimal(total)
             reach += abs(Decimal(int(q[j]))) * square.sqrt()
         value, change = CONTEXT.create_decimal(f), abs(CONTEXT.create_decimal(error))
-        allowed = Decimal(delta) * value + 2 * Decimal(rho) * reach * value.sqrt() + (Decimal(rho) * reach) ** 2
+        allowed = (
+            Decimal(delta) * value
+            + 2 * Decimal(rho) * reach * value.sqrt()
+            + (Decimal(rho) * reach) ** 2
+        )
         if not change:
             return Worst(0.0)
         share = (float(v / value) if f else np.inf for v in (change, allowed))
@@ -120,12 +141,18 @@ class Wide:
 
 
 def queries(G: np.ndarray, E: np.ndarray, delta: float, rho: float) -> list[np.ndarray]:
-    """Both ends of the spectrum of the error relative to what the claim allows at several t, and single columns."""
+    """Both ends of the spectrum of the error relative to what the claim allows at several t, and
+    single columns.
+    """
     size, found = len(G), [np.eye(len(G))[0]]
     free = np.eye(size)
     free[0, 0] = 0.0
     for t in GRID:
-        B = (delta + t) * G + rho**2 * (1 + 1 / t) * (size - 1) * free + 1e-14 * max(delta, t) * np.eye(size)
+        B = (
+            (delta + t) * G
+            + rho**2 * (1 + 1 / t) * (size - 1) * free
+            + 1e-14 * max(delta, t) * np.eye(size)
+        )
         try:
             _, vectors = sla.eigh(E, B, check_finite=False)
         except (np.linalg.LinAlgError, ValueError):
@@ -174,8 +201,14 @@ def levels(rng, n, d):
 
 @kind
 def combinations(rng, n, d):
-    """Columns that are combinations of others: of whole numbers exactly, of others up to rounding."""
-    base = rng.integers(-9, 10, (n, d // 2)).astype(float) if rng.random() < 0.5 else normal(rng, n, d // 2)
+    """Columns that are combinations of others: of whole numbers exactly, of others up to
+    rounding.
+    """
+    base = (
+        rng.integers(-9, 10, (n, d // 2)).astype(float)
+        if rng.random() < 0.5
+        else normal(rng, n, d // 2)
+    )
     mix = rng.integers(-3, 4, (d // 2, d - d // 2)) * (rng.random((d // 2, d - d // 2)) < 3 / d)
     return np.hstack([base, base @ mix])
 
@@ -207,13 +240,17 @@ def tails(rng, n, d):
 @kind
 def sentinels(rng, n, d):
     X, some = normal(rng, n, d), rng.choice(d, 3, replace=False)
-    X[np.ix_(rng.choice(n, int(rng.integers(1, 4)), replace=False), some)] = rng.choice([-999.0, 1e9, 1e20])
+    X[np.ix_(rng.choice(n, int(rng.integers(1, 4)), replace=False), some)] = rng.choice(
+        [-999.0, 1e9, 1e20]
+    )
     return X
 
 
 @kind
 def units(rng, n, d):
-    return (normal(rng, n, d) + rng.choice([0.0, 3.0])) * 10.0 ** rng.uniform(*rng.choice([[-8, 8], [-150, 140]]), d)
+    return (normal(rng, n, d) + rng.choice([0.0, 3.0])) * 10.0 ** rng.uniform(
+        *rng.choice([[-8, 8], [-150, 140]]), d
+    )
 
 
 @kind
@@ -250,11 +287,21 @@ class Table:
 def draw(number: int, seed: int, only: str | None = None) -> Table:
     rng = np.random.default_rng([seed, number])
     name = only or list(KINDS)[number % len(KINDS)]
-    d = int(rng.choice([rng.integers(30, 64), rng.integers(64, 130), rng.integers(256, 290)], p=[0.3, 0.45, 0.25]))
+    d = int(
+        rng.choice(
+            [rng.integers(30, 64), rng.integers(64, 130), rng.integers(256, 290)],
+            p=[0.3, 0.45, 0.25],
+        )
+    )
     n = int(rng.choice([d - 3, d + 2, d + 20, 3 * d, 6 * d], p=[0.1, 0.1, 0.15, 0.35, 0.3]))
     table = KINDS[name](rng, n, d)
     weights = rng.choice(10.0 ** rng.uniform(-12, 12, 3), n) if rng.random() < 0.2 else None
-    way = str(rng.choice(["memory", "sparse", "sketch", "merge", "sketches", "groups"], p=[0.45, 0.15, 0.15, 0.1, 0.05, 0.1]))
+    way = str(
+        rng.choice(
+            ["memory", "sparse", "sketch", "merge", "sketches", "groups"],
+            p=[0.45, 0.15, 0.15, 0.1, 0.05, 0.1],
+        )
+    )
     about = f"{name} {number}, {n} x {d}, {way}" + ("" if weights is None else ", weights")
     return Table(table, weights, way, about)
 
@@ -273,16 +320,27 @@ def build(case: Table):
     if case.way == "sparse":
         return karat.coreset(sparse.csr_array(X), problem=problem, **own(slice(None)), **kind)
     if case.way == "merge":
-        first, second = (karat.coreset(X[part], problem=problem, **own(part), **kind) for part in halves)
+        first, second = (
+            karat.coreset(X[part], problem=problem, **own(part), **kind) for part in halves
+        )
         return first.merge(second)
     if case.way in ("sketch", "sketches"):
-        sketches = [karat.Sketch(problem, buffer_rows=max(50, n // 4), **kind) for _ in range(1 + (case.way == "sketches"))]
+        sketches = [
+            karat.Sketch(problem, buffer_rows=max(50, n // 4), **kind)
+            for _ in range(1 + (case.way == "sketches"))
+        ]
         for start in range(0, n, 40):
             part = slice(start, min(start + 40, n))
             sketches[(start // 40) % len(sketches)].update(X[part], **own(part))
-        return sketches[0].merge(*sketches[1:]).coreset() if len(sketches) > 1 else sketches[0].coreset()
+        return (
+            sketches[0].merge(*sketches[1:]).coreset()
+            if len(sketches) > 1
+            else sketches[0].coreset()
+        )
     if case.way == "groups":
-        return karat.coreset(X, problem=problem, groups=np.arange(n) % 2, **own(slice(None)), **kind)
+        return karat.coreset(
+            X, problem=problem, groups=np.arange(n) % 2, **own(slice(None)), **kind
+        )
     return karat.coreset(X, problem=problem, **own(slice(None)), **kind)
 
 
@@ -300,17 +358,30 @@ def judged(case: Table) -> tuple[str, str]:
         except Exception as error:
             return "crashed", f"{type(error).__name__}: {str(error)[:150]}"
         made, claim = core.arrays()[0], core.certificate
-        parity = np.arange(len(case.table)) % 2 if case.way == "groups" else np.zeros(len(case.table), dtype=int)
+        parity = (
+            np.arange(len(case.table)) % 2
+            if case.way == "groups"
+            else np.zeros(len(case.table), dtype=int)
+        )
         for label in np.unique(parity):
             rows = np.flatnonzero(parity == label)
-            some = np.flatnonzero(core.groups == label) if case.way == "groups" else np.arange(len(made))
+            some = (
+                np.flatnonzero(core.groups == label)
+                if case.way == "groups"
+                else np.arange(len(made))
+            )
             alone = core.verbatim[some]
-            apart = places(np.column_stack([case.table, u])[rows], np.column_stack([made, core.weights])[some[alone]])
+            apart = places(
+                np.column_stack([case.table, u])[rows],
+                np.column_stack([made, core.weights])[some[alone]],
+            )
             if apart is None:
                 return "wrong", "a row that is called verbatim is no row of the data"
             rest = np.setdiff1d(np.arange(len(rows)), apart)
             judge = Wide(case.table[rows[rest]], u[rows[rest]])
-            worst = judge.worst(made[some[~alone]], core.weights[some[~alone]], claim.loss_error, claim.rounding)
+            worst = judge.worst(
+                made[some[~alone]], core.weights[some[~alone]], claim.loss_error, claim.rounding
+            )
             if worst.ratio > 1:
                 return "wrong", str(worst)
         own = {} if case.weights is None else {"sample_weight": u}
@@ -320,13 +391,18 @@ def judged(case: Table) -> tuple[str, str]:
         seen = core.verify(X, **own)
     if not seen.ok:
         return "verify", str(seen)[:200]
-    said = f"{len(core)} rows, claims {claim.loss_error:.1e} and {claim.rounding / 2**-52:.0f} eps, ratio {worst.ratio:.1e}"
+    said = (
+        f"{len(core)} rows, claims {claim.loss_error:.1e} and {claim.rounding / 2**-52:.0f} eps,"
+        f" ratio {worst.ratio:.1e}"
+    )
     return "exact", said
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.torture.wide", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m tests.torture.wide",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--count", type=int, default=120)
     parser.add_argument("--seed", type=int, default=0)
@@ -340,7 +416,10 @@ def main() -> int:
         verdict, said = judged(case)
         counted[case.about.split()[0], verdict] += 1
         if verdict not in ("exact",) or options.verbose or options.only is not None:
-            print(f"{verdict:8} {said}  [{case.about}]  --seed {options.seed} --only {number}", flush=True)
+            print(
+                f"{verdict:8} {said}  [{case.about}]  --seed {options.seed} --only {number}",
+                flush=True,
+            )
     words = ("exact", "refused", "wrong", "verify", "crashed")
     print(f"\n{'kind':16}" + "".join(f"{word:>10}" for word in words))
     for name in KINDS:

@@ -1,4 +1,5 @@
-"""One process of the campaign: names of cases come in on stdin, verdicts go out on stdout, one JSON line each.
+"""One process of the campaign: names of cases come in on stdin, verdicts go out on stdout, one JSON
+line each.
 
 Whatever karat or a library below prints goes to a file, where the judge looks for it.
 """
@@ -35,17 +36,29 @@ def main() -> None:
     from .reported import REPORTED, report
 
     karat.coreset_files, pyarrow.csv, pyarrow.parquet  # noqa: B018  (imported now, so that a case is not charged for it)
-    out.write(json.dumps({"ready": str(Path(karat.__file__).parent), "version": karat.__version__}) + "\n")
+    out.write(
+        json.dumps({"ready": str(Path(karat.__file__).parent), "version": karat.__version__}) + "\n"
+    )
     for line in sys.stdin:
         name = line.strip()
         if not name:
             break
         try:
             known = name.removeprefix("reported/")
-            verdict = report(known, printed) if known in REPORTED else judge(draw(name, seed, rows), printed, keep)
+            verdict = (
+                report(known, printed)
+                if known in REPORTED
+                else judge(draw(name, seed, rows), printed, keep)
+            )
         except Exception as error:  # the campaign's own fault: say so, and go on
-            where = "; ".join(f"{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)[-4:])
-            out.write(json.dumps({"name": name, "verdict": "oracle", "detail": f"{error!r} ({where})"}) + "\n")
+            where = "; ".join(
+                f"{Path(f.filename).name}:{f.lineno}"
+                for f in traceback.extract_tb(error.__traceback__)[-4:]
+            )
+            out.write(
+                json.dumps({"name": name, "verdict": "oracle", "detail": f"{error!r} ({where})"})
+                + "\n"
+            )
             continue
         out.write(json.dumps(verdict.to_dict()) + "\n")
 

@@ -1,4 +1,6 @@
-"""Partitions that come as arrays: the same checks of their values as in memory, and hashes of their rows."""
+"""Partitions that come as arrays: the same checks of their values as in memory, and hashes of their
+rows.
+"""
 
 from __future__ import annotations
 
@@ -48,11 +50,15 @@ def views_batch(number: int, problem: Problem, arrays: dict[str, Any]) -> Batch:
         parts = [read_input(view, None, problem, None, None).parts[0] for view in views]
         others = [part.shape[0] for part in parts if part.shape[0] != count]
         if others:
-            raise InputError(f"The views have {count} and {others[0]} rows; the numbers must be equal.")
+            raise InputError(
+                f"The views have {count} and {others[0]} rows; the numbers must be equal."
+            )
         own = None if weights is None else _weights(weights, count)
         labels = None if sequence is None else check_groups(sequence, count)
     except InputError as error:
-        raise InputError(f"Partition {number}: {str(error).replace('groups', 'sequence')}") from error
+        raise InputError(
+            f"Partition {number}: {str(error).replace('groups', 'sequence')}"
+        ) from error
     for part in parts:
         _refuse_non_finite(part, place(number))
     return Batch(parts, np.arange(count), own, labels)
@@ -61,7 +67,11 @@ def views_batch(number: int, problem: Problem, arrays: dict[str, Any]) -> Batch:
 def _weights(weights: Any, count: int) -> Array | None:
     """Checked weights; those of a single partition may all be zero."""
     table = containers.as_table(weights, "sample_weight")
-    return np.zeros(count) if table.shape == (count, 1) and not table.any() else check_weights(weights, count)
+    return (
+        np.zeros(count)
+        if table.shape == (count, 1) and not table.any()
+        else check_weights(weights, count)
+    )
 
 
 def _refuse_non_finite(part: Any, where: Callable[[int], str]) -> None:
@@ -70,14 +80,19 @@ def _refuse_non_finite(part: Any, where: Callable[[int], str]) -> None:
         return
     if sparse.issparse(part):
         entry = int(np.flatnonzero(~np.isfinite(values))[0])
-        row, column = int(np.searchsorted(part.indptr, entry, side="right")) - 1, int(part.indices[entry])
+        row, column = (
+            int(np.searchsorted(part.indptr, entry, side="right")) - 1,
+            int(part.indices[entry]),
+        )
     else:
         row, column = map(int, np.argwhere(~np.isfinite(values))[0])
     raise InputError(f"{where(row)}: column {column} is not finite; drop or fix the row.")
 
 
 def array_hashes(arrays: dict[str, Any]) -> dict[str, Any]:
-    """The hashes of the rows of some arrays, whose columns are numbered; a sparse array counts as one column."""
+    """The hashes of the rows of some arrays, whose columns are numbered; a sparse array counts as
+    one column.
+    """
     columns: dict[str, Any] = {}
     for name, array in arrays.items():
         if sparse.issparse(array):
@@ -85,18 +100,24 @@ def array_hashes(arrays: dict[str, Any]) -> dict[str, Any]:
         elif array is not None:
             values = np.asarray(array)
             values = values if values.dtype.kind in "biufU" else as_text(values)
-            columns |= {f"{name}{i}": column for i, column in enumerate(values.reshape(len(values), -1).T)}
+            columns |= {
+                f"{name}{i}": column for i, column in enumerate(values.reshape(len(values), -1).T)
+            }
     hashes = RowHashes(list(columns))
     hashes.add(pa.table({name: np.ascontiguousarray(column) for name, column in columns.items()}))
     return hashes.to_dict()
 
 
 def _sparse_words(table: Any) -> np.ndarray:
-    """A whole number per row of a CSR matrix, made of the places and values of its entries that are not zero."""
+    """A whole number per row of a CSR matrix, made of the places and values of its entries that are
+    not zero.
+    """
     table = table.copy()
     table.sum_duplicates()
     table.eliminate_zeros()
-    entries = table.data.astype(np.float64).view(np.uint64) * MIXED + table.indices.astype(np.uint64)
+    entries = table.data.astype(np.float64).view(np.uint64) * MIXED + table.indices.astype(
+        np.uint64
+    )
     for _ in range(2):
         entries = (entries ^ (entries >> np.uint64(32))) * MIXED
     sums = np.concatenate([[np.uint64(0)], np.cumsum(entries, dtype=np.uint64)])

@@ -1,13 +1,15 @@
-"""Latent-variable problems on a cluster: sums where the rows lie, added in a tree; and sequences, which must stay whole.
+"""Latent-variable problems on a cluster: sums where the rows lie, added in a tree; and sequences,
+which must stay whole.
 
 first pass     message = the sums of a partition               # a few matrices
 lowered        where the last sums meet; sent to every worker
 second pass    as for every other problem (:mod:`karat._cluster.sketches`)
 
-Each sequence of a hidden Markov model must lie in one partition, its rows one after the other: a window of three steps that two
-partitions share would be lost without a word.  So every partition sends the names of its sequences, and where the same name
-comes twice the rows are refused.  Two passes may find the sequences in other partitions; what must agree are the rows and their
-places in their sequences.
+Each sequence of a hidden Markov model must lie in one partition, its rows one after the other: a
+window of three steps that two partitions share would be lost without a word.  So every partition
+sends the names of its sequences, and where the same name comes twice the rows are refused.  Two
+passes may find the sequences in other partitions; what must agree are the rows and their places in
+their sequences.
 """
 
 from __future__ import annotations
@@ -28,13 +30,18 @@ from karat.io.source import Chunk, decoded
 from karat.problems.latent import HiddenMarkov, Latent
 
 COUNTS = ("rows", "inputs", "dropped")
-UNNAMED = ""  # the one sequence of rows that name none; names are written as Python would, so none is empty
+# the one sequence of rows that name none; names are written as Python would, so none is empty
+UNNAMED = ""
 
 
 class PartitionSums(LatentSums):
-    """The sums of a partition, and the names of its sequences where the places of rows in these count."""
+    """The sums of a partition, and the names of its sequences where the places of rows in these
+    count.
+    """
 
-    def __init__(self, problem: Latent, layout: Layout | None, widths: tuple[int, ...] | None) -> None:
+    def __init__(
+        self, problem: Latent, layout: Layout | None, widths: tuple[int, ...] | None
+    ) -> None:
         super().__init__(problem, layout, widths)
         self.partition = 0
         self.names: list[str] = []  # of the sequences, in their order
@@ -53,17 +60,24 @@ class PartitionSums(LatentSums):
             self.add_batch(batch, len(batch), place(self.partition))
 
     def _note_sequences(self, batch: Batch) -> None:
-        """Go on with the names; each comes once while the rows of its sequence follow each other."""
+        """Go on with the names; each comes once while the rows of its sequence follow each
+        other.
+        """
         if isinstance(self.problem, HiddenMarkov) and len(batch):
-            names = [UNNAMED] if batch.groups is None else [_written(name) for name in _runs(batch.groups).tolist()]
+            names = (
+                [UNNAMED]
+                if batch.groups is None
+                else [_written(name) for name in _runs(batch.groups).tolist()]
+            )
             self.names += names[1:] if self.names[-1:] == names[:1] else names
 
     def pack(self) -> bytes:
         repeated = _repeated(self.names)
         if repeated is not None:
             raise InputError(
-                f"Partition {self.partition}: sequence {repeated} is interrupted by the rows of another, so windows of three "
-                "steps would be lost; sort the rows of the partition by sequence and time."
+                f"Partition {self.partition}: sequence {repeated} is interrupted by the rows of"
+                " another, so windows of three steps would be lost; sort the rows of the partition"
+                " by sequence and time."
             )
         return super().pack()
 
@@ -76,13 +90,14 @@ class PartitionSums(LatentSums):
         repeated = _repeated(self.names)
         if repeated == UNNAMED:
             raise InputError(
-                "Without sequence= all rows are one sequence, and here they lie in several partitions; name the column that "
-                "tells sequences apart, or put all rows into one partition."
+                "Without sequence= all rows are one sequence, and here they lie in several"
+                " partitions; name the column that tells sequences apart, or put all rows into one"
+                " partition."
             )
         if repeated is not None:
             raise InputError(
-                f"Sequence {repeated} lies in several partitions, so windows of three steps would be lost; partition the rows "
-                "such that each sequence lies in one partition."
+                f"Sequence {repeated} lies in several partitions, so windows of three steps would"
+                " be lost; partition the rows such that each sequence lies in one partition."
             )
 
 
@@ -101,7 +116,9 @@ class StepHashes(Consumer):
     def add(self, chunk: Chunk, batch: Batch) -> None:
         table = pa.table({name: chunk.table.column(name) for name in self.columns})
         labels = None if self.sequence is None else decoded(table.column(self.sequence)).to_numpy()
-        self.rows.add(table.append_column(self.step_name, [pa.array(self.steps(labels, table.num_rows))]))
+        self.rows.add(
+            table.append_column(self.step_name, [pa.array(self.steps(labels, table.num_rows))])
+        )
 
     def steps(self, labels: np.ndarray | None, count: int) -> np.ndarray:
         """The places of the next rows in their sequences."""

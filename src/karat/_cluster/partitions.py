@@ -1,8 +1,10 @@
-"""One pass over the partitions of a Dask or Spark frame: a consumer where each of them lies, and all of these merged.
+"""One pass over the partitions of a Dask or Spark frame: a consumer where each of them lies, and
+all of these merged.
 
-    part      a worker scans a partition as it would a file (:mod:`karat.io.scan`), and packs its consumer into a message
-    join      FAN messages become one, in the order of their partitions
-    merged    the consumer of all rows, and what is known of these rows (:class:`Facts`)
+    part    a worker scans a partition as it would a file (:mod:`karat.io.scan`), and packs its
+            consumer into a message
+    join    FAN messages become one, in the order of their partitions
+    merged  the consumer of all rows, and what is known of these rows (:class:`Facts`)
 
 Messages are all that travels.  Rows are numbered through the partitions in order.
 """
@@ -28,7 +30,8 @@ from karat.io.scan import scan
 from karat.io.source import Chunk, ResumePoint, Source
 
 WHOLE = 2**62  # rows between pauses of a scan: a partition has none
-LIBRARIES = {"dask": "dask", "dask_expr": "dask", "pyspark": "spark"}  # the module of karat that knows each
+# the module of karat that knows each
+LIBRARIES = {"dask": "dask", "dask_expr": "dask", "pyspark": "spark"}
 
 
 def cluster_of(data: Any) -> Any:
@@ -46,8 +49,11 @@ def cluster_of(data: Any) -> Any:
     return None
 
 
-def scan_partitions(data: Any, layout: Layout, make: Callable[[], Consumer], hashed: Sequence[str] = ()) -> tuple[Any, Facts]:
-    """Read a frame of Dask or Spark once: the merged consumers of its partitions, and what is known of the rows.
+def scan_partitions(
+    data: Any, layout: Layout, make: Callable[[], Consumer], hashed: Sequence[str] = ()
+) -> tuple[Any, Facts]:
+    """Read a frame of Dask or Spark once: the merged consumers of its partitions, and what is known
+    of the rows.
 
     Parameters
     ----------
@@ -73,8 +79,8 @@ class Facts:
     missing : int
         Rows with missing values, which were left out.
     content, steps : dict or None
-        Hashes of the rows, and of the rows with their places in their sequences; None where they were not hashed, or where
-        partitions have different columns.
+        Hashes of the rows, and of the rows with their places in their sequences; None where they
+        were not hashed, or where partitions have different columns.
     partitions : int
     sent : int
         Bytes of the messages.
@@ -91,15 +97,25 @@ class Facts:
     def joined(several: Sequence[Facts], sent: int) -> Facts:
         """Those of several messages of ``sent`` bytes."""
         rows, missing, partitions, before = (
-            sum(getattr(facts, name) for facts in several) for name in ("rows", "missing", "partitions", "sent")
+            sum(getattr(facts, name) for facts in several)
+            for name in ("rows", "missing", "partitions", "sent")
         )
-        content, steps = (joined_hashes([getattr(facts, name) for facts in several]) for name in ("content", "steps"))
+        content, steps = (
+            joined_hashes([getattr(facts, name) for facts in several])
+            for name in ("content", "steps")
+        )
         return Facts(rows, missing, content, steps, partitions, before + sent)
 
     def same_rows(self, other: Facts) -> bool:
-        """Whether both are of the same rows, each at its place in its sequence, in any partitions."""
+        """Whether both are of the same rows, each at its place in its sequence, in any
+        partitions.
+        """
         mine, theirs = self.steps or self.content, other.steps or other.content
-        return mine is not None and theirs is not None and all(mine[name] == theirs[name] for name in ("rows", "sums"))
+        return (
+            mine is not None
+            and theirs is not None
+            and all(mine[name] == theirs[name] for name in ("rows", "sums"))
+        )
 
 
 @dataclass(frozen=True)
@@ -130,16 +146,24 @@ class PartitionPass:
         steps = [StepHashes(self.hashed, self.layout.roles.sequence)] if self.ordered else []
         position = scan(Partition(number, tables), self.layout, [*hashes, *steps, consumer], WHOLE)
         content, places = (some[0].rows.to_dict() if some else None for some in (hashes, steps))
-        return pickle.dumps((Facts(position.rows, position.dropped, content, places), consumer.pack()))
+        return pickle.dumps(
+            (Facts(position.rows, position.dropped, content, places), consumer.pack())
+        )
 
     def part_of_arrays(self, number: int, arrays: dict[str, Any]) -> bytes:
-        """The message of one partition, given as arrays by what they are; None where there is none."""
+        """The message of one partition, given as arrays by what they are; None where there is
+        none.
+        """
         consumer = self.make()
         consumer.begin(number)
         arrays = {name: local(array) for name, array in arrays.items()}
         consumer.add_arrays(arrays)
         count = containers.row_count(next(iter(arrays.values())))
-        steps = array_hashes(arrays | {"step": steps_of(arrays["sequence"], count)}) if self.ordered else None
+        steps = (
+            array_hashes(arrays | {"step": steps_of(arrays["sequence"], count)})
+            if self.ordered
+            else None
+        )
         return pickle.dumps((Facts(count, 0, array_hashes(arrays), steps), consumer.pack()))
 
     def join(self, messages: Sequence[bytes]) -> bytes:
@@ -150,7 +174,9 @@ class PartitionPass:
     def merged(self, messages: Sequence[bytes]) -> tuple[Any, Facts]:
         """The consumer of the rows of several messages, and what is known of these rows."""
         empty = self.make()
-        received = [pickle.loads(message) for message in messages] or [(Facts(partitions=0), empty.pack())]
+        received = [pickle.loads(message) for message in messages] or [
+            (Facts(partitions=0), empty.pack())
+        ]
         first, *others = (empty.unpack(packed) for _, packed in received)
         first.merge_all(others)
         return first, Facts.joined([facts for facts, _ in received], sum(map(len, messages)))
@@ -173,7 +199,12 @@ class Partition(Source):
         raise NotImplementedError  # columns are checked before they are sent
 
     def chunks(
-        self, columns: Sequence[str], numeric: Sequence[str] | None, rows: int, start: ResumePoint, strict: bool
+        self,
+        columns: Sequence[str],
+        numeric: Sequence[str] | None,
+        rows: int,
+        start: ResumePoint,
+        strict: bool,
     ) -> Iterator[Chunk]:
         done = 0
         for table in self.tables:
@@ -182,9 +213,9 @@ class Partition(Source):
             done += table.num_rows
 
 
-# Any name may stand for a column, but only for one.  Dask has labels that are no text (0, 1, ... of a frame without names), and
-# Spark reads dots, backticks and stars in a name as something else.  So columns are chosen by label or by position, and workers
-# call them by the text that the roles use.
+# Any name may stand for a column, but only for one.  Dask has labels that are no text (0, 1, ... of
+# a frame without names), and Spark reads dots, backticks and stars in a name as something else.  So
+# columns are chosen by label or by position, and workers call them by the text that the roles use.
 
 
 def labels_as_text(value: Any, labels: Sequence[Any]) -> Any:
@@ -207,5 +238,8 @@ def positions(wanted: Sequence[str], labels: Sequence[Any]) -> list[int]:
         same = [labels[i] for i, other in enumerate(names) if other == name]
         if len(same) > 1:
             said = "are called" if len(set(map(type, same))) == 1 else "would be called"
-            raise InputError(f"{len(same)} columns of the data {said} {name!r}; rename them, or leave them out by columns=.")
+            raise InputError(
+                f"{len(same)} columns of the data {said} {name!r}; rename them, or leave them out"
+                " by columns=."
+            )
     return [names.index(name) for name in wanted]

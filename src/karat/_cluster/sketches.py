@@ -1,11 +1,13 @@
 """Coresets of partitions: a sketch of each, where it lies, and few rows that travel.
 
-    message   a sketch: at most rank rows per group, and peeled ones; the rows of small groups as they are
-    merge     rows of groups that have grown are folded into the merged sketch
-    coreset   all that wait are folded
+    message  a sketch: at most rank rows per group, and peeled ones; the rows of small groups as
+    they are
+    merge    rows of groups that have grown are folded into the merged sketch
+    coreset  all that wait are folded
 
-A group with no more rows than features is reduced once, at the end, instead of in every partition and at every join; a message
-has no more rows for it.  Unless a key column identifies rows, their keys are ``partition:offset``.
+A group with no more rows than features is reduced once, at the end, instead of in every partition
+and at every join; a message has no more rows for it.  Unless a key column identifies rows, their
+keys are ``partition:offset``.
 """
 
 from __future__ import annotations
@@ -56,15 +58,21 @@ class PartitionSketch(Reduce):
         Of synthetic rows, sums travel and nothing waits.
     """
 
-    def __init__(self, problem: Problem, layout: Layout | None, seed: int, choice: RowChoice = REAL_ROWS) -> None:
+    def __init__(
+        self, problem: Problem, layout: Layout | None, seed: int, choice: RowChoice = REAL_ROWS
+    ) -> None:
         self.problem, self.seed, self.partition, self.choice = problem, seed, 0, choice
         self.has_keys = layout is not None and layout.roles.key is not None
-        self.samples = Samples(problem.problem, problem.widths) if isinstance(problem, KnownMaps) else None
+        self.samples = (
+            Samples(problem.problem, problem.widths) if isinstance(problem, KnownMaps) else None
+        )
         self.waiting: list[Batch] = []
         super().__init__(self._empty(), layout)
 
     def _empty(self) -> Sketch:
-        """An empty sketch, with keys in any case; offsets cannot come twice, so they need no fingerprint."""
+        """An empty sketch, with keys in any case; offsets cannot come twice, so they need no
+        fingerprint.
+        """
         sketch = Sketch(self.problem, "key", **self.choice._asdict(), random_state=self.seed)
         sketch.checks_keys = self.has_keys
         return sketch
@@ -104,7 +112,9 @@ class PartitionSketch(Reduce):
     def unpack(self, message: bytes) -> PartitionSketch:
         other = PartitionSketch(self.problem, self.layout, self.seed, self.choice)
         packed, other.waiting = pickle.loads(message)
-        other.sketch = Sketch.restore(*unpack(packed, "The message", "a sketch"), "The message", self.problem)
+        other.sketch = Sketch.restore(
+            *unpack(packed, "The message", "a sketch"), "The message", self.problem
+        )
         return other
 
     def merge_all(self, others: Sequence[Any]) -> None:
@@ -125,11 +135,15 @@ class PartitionSketch(Reduce):
         core = self.sketch.coreset()
         if self.has_keys or core.keys is None:
             return core
-        return replace(core, keys=np.array([f"{k >> SHIFT}:{k % 2**SHIFT}" for k in core.keys.tolist()]))
+        return replace(
+            core, keys=np.array([f"{k >> SHIFT}:{k % 2**SHIFT}" for k in core.keys.tolist()])
+        )
 
 
 class FirstPass(NamedTuple):
-    """What the first of two passes found: the problem lowered, what the certificate says of the samples, and the rows."""
+    """What the first of two passes found: the problem lowered, what the certificate says of the
+    samples, and the rows.
+    """
 
     problem: Problem
     notes: tuple[str, ...]
@@ -140,32 +154,47 @@ def two_passes(
     run: Callable[[PartitionPass], Sequence[bytes]], problem: Latent, layout: Layout | None,
     widths: tuple[int, ...] | None, seed: int, name: str,
 ) -> Coreset:  # fmt: skip
-    """The coreset of a latent-variable problem; ``run`` gives the messages of a pass over the partitions."""
-    ordered, hashed = isinstance(problem, HiddenMarkov), () if layout is None else tuple(layout.columns)
+    """The coreset of a latent-variable problem; ``run`` gives the messages of a pass over the
+    partitions.
+    """
+    ordered, hashed = (
+        isinstance(problem, HiddenMarkov),
+        () if layout is None else tuple(layout.columns),
+    )
     work = PartitionPass(layout, partial(PartitionSums, problem, layout, widths), hashed, ordered)
     sums, facts = work.merged(run(work))
     if facts.content is None:
-        raise InputError("Some chunks are sparse and others are not, or their columns differ; give all of them one kind.")
+        raise InputError(
+            "Some chunks are sparse and others are not, or their columns differ; give all of them"
+            " one kind."
+        )
     first = FirstPass(problem.lower(sums.total(), widths), sums.notes, facts)
     work = last_pass(first.problem, layout, seed)
     return finish(work, run(work), name, first)
 
 
-def last_pass(problem: Problem, layout: Layout | None, seed: int, choice: RowChoice = REAL_ROWS) -> PartitionPass:
+def last_pass(
+    problem: Problem, layout: Layout | None, seed: int, choice: RowChoice = REAL_ROWS
+) -> PartitionPass:
     """The pass that keeps rows, or makes them; ``problem`` has been lowered."""
     check_rows_argument(choice.rows, problem, "auto", choice.verbatim)
     ordered = isinstance(problem, KnownMaps) and isinstance(problem.problem, HiddenMarkov)
     hashed = () if layout is None else tuple(layout.columns)
-    return PartitionPass(layout, partial(PartitionSketch, problem, layout, int(seed), choice), hashed, ordered)
+    return PartitionPass(
+        layout, partial(PartitionSketch, problem, layout, int(seed), choice), hashed, ordered
+    )
 
 
-def finish(work: PartitionPass, messages: Sequence[bytes], name: str, first: FirstPass | None = None) -> Coreset:
+def finish(
+    work: PartitionPass, messages: Sequence[bytes], name: str, first: FirstPass | None = None
+) -> Coreset:
     """The coreset, from the messages of :func:`last_pass`; ``name`` is that of the cluster."""
     sketch, facts = work.merged(messages)
     if first is not None and not facts.same_rows(first.facts):
         raise InputError(
-            f"The second pass read other rows than the first, or read them in another order: {first.facts.rows:,} rows in the "
-            "first pass. The source must give the same rows both times; write it to files, or persist it, first."
+            "The second pass read other rows than the first, or read them in another order:"
+            f" {first.facts.rows:,} rows in the first pass. The source must give the same rows both"
+            " times; write it to files, or persist it, first."
         )
     core: Coreset = sketch.coreset()
     sent = facts.sent + (0 if first is None else first.facts.sent)
@@ -179,11 +208,15 @@ def finish(work: PartitionPass, messages: Sequence[bytes], name: str, first: Fir
     layout = Layout(ColumnRoles()) if work.layout is None else work.layout
     source: dict[str, Any] = {"given": [], "files": []}
     dropped = {"missing": facts.missing, "broken": 0}
-    return replace(core, provenance=layout.provenance(core.problem, sketch.seed, source, dropped, facts.content))
+    return replace(
+        core,
+        provenance=layout.provenance(core.problem, sketch.seed, source, dropped, facts.content),
+    )
 
 
 def _set_aside(sketch: Sketch, empty: Callable[[], Sketch]) -> tuple[Sketch, list[Batch]]:
-    """A sketch of the rows of large groups, and the rows of small ones; ``empty`` makes a new sketch.
+    """A sketch of the rows of large groups, and the rows of small ones; ``empty`` makes a new
+    sketch.
 
     A sketch that has folded rows already stays as it is.
     """
@@ -204,7 +237,9 @@ def _set_aside(sketch: Sketch, empty: Callable[[], Sketch]) -> tuple[Sketch, lis
 
 
 def _take_large(sketch: Sketch, waiting: Sequence[Batch]) -> list[Batch]:
-    """Let a sketch take the rows of groups that have grown, or that it holds; the others are returned."""
+    """Let a sketch take the rows of groups that have grown, or that it holds; the others are
+    returned.
+    """
     if not waiting:
         return []
     small, large = _divided(waiting, sketch.summary.kernel.width, list(sketch.summary.running))
@@ -217,14 +252,24 @@ def _compact(waiting: Sequence[Batch]) -> list[Batch]:
     """The same rows in few batches: those of equal types become one."""
     if not waiting:
         return []
-    ends = [i for i, (a, b) in enumerate(pairwise(waiting), start=1) if _block_types(a) != _block_types(b)]
+    ends = [
+        i
+        for i, (a, b) in enumerate(pairwise(waiting), start=1)
+        if _block_types(a) != _block_types(b)
+    ]
     return [joined(waiting[a:b]) for a, b in pairwise([0, *ends, len(waiting)])]
 
 
-def _divided(waiting: Sequence[Batch], most: int, apart: Sequence[Any]) -> tuple[list[Batch], list[Batch]]:
+def _divided(
+    waiting: Sequence[Batch], most: int, apart: Sequence[Any]
+) -> tuple[list[Batch], list[Batch]]:
     """The rows of groups with at most ``most`` rows and not ``apart``, and the others."""
     if waiting[0].groups is None:
-        return (list(waiting), []) if sum(map(len, waiting)) <= most and not apart else ([], list(waiting))
+        return (
+            (list(waiting), [])
+            if sum(map(len, waiting)) <= most and not apart
+            else ([], list(waiting))
+        )
     labels, inverse, counts = np.unique(
         np.concatenate([batch.groups for batch in waiting]), return_inverse=True, return_counts=True
     )
@@ -242,5 +287,8 @@ def _divided(waiting: Sequence[Batch], most: int, apart: Sequence[Any]) -> tuple
 
 
 def _block_types(batch: Batch) -> list[Any]:
-    carried = [None if value is None else value.dtype.kind for value in (batch.weights, batch.groups, batch.keys)]
+    carried = [
+        None if value is None else value.dtype.kind
+        for value in (batch.weights, batch.groups, batch.keys)
+    ]
     return [*((part.shape[1], part.dtype, sparse.issparse(part)) for part in batch.parts), *carried]

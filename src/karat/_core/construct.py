@@ -1,4 +1,6 @@
-"""Construction of a coreset: checked inputs, one reduction per group, and a certificate.  Merging takes the same steps.
+"""Construction of a coreset: checked inputs, one reduction per group, and a certificate.
+
+Merging takes the same steps.
 
 data        = read_rows(X, y, ...)               # a Table; a latent problem is lowered first
 reductions  = build(data.rows(), data.kernel)    # few rows, the same moments, a proof
@@ -28,10 +30,14 @@ from karat.problems.absorb.correction import Correction
 from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
 
-NOTHING_ABSORBED = "Nothing could be absorbed: the rows carry the loss by themselves, and the correction is zero."
+NOTHING_ABSORBED = (
+    "Nothing could be absorbed: the rows carry the loss by themselves, and the correction is zero."
+)
 
 
-def reduced(data: Table, kernel: Kernel, method: str, seed: int, progress: Progress | None = None) -> list[Reduction]:
+def reduced(
+    data: Table, kernel: Kernel, method: str, seed: int, progress: Progress | None = None
+) -> list[Reduction]:
     """One reduction per group, in the order of ``data.labels``."""
     if len(data.labels) == 1:
         return [build(data.rows(label), kernel, method, seed, progress) for label in data.labels]
@@ -39,9 +45,17 @@ def reduced(data: Table, kernel: Kernel, method: str, seed: int, progress: Progr
 
 
 def read_rows(
-    X: Any, y: Any, problem: Problem, sample_weight: Any, groups: Any, lengths: Any, maps: Maps | None = None
+    X: Any,
+    y: Any,
+    problem: Problem,
+    sample_weight: Any,
+    groups: Any,
+    lengths: Any,
+    maps: Maps | None = None,
 ) -> Table:
-    """Check the inputs; latent-variable problems are lowered by ``maps``, or by the maps of these rows."""
+    """Check the inputs; latent-variable problems are lowered by ``maps``, or by the maps of these
+    rows.
+    """
     check_taken(problem, y=y, groups=groups, lengths=lengths)
     if isinstance(problem, Latent):
         return lowered_table(X, problem, sample_weight, lengths, maps)
@@ -49,15 +63,17 @@ def read_rows(
 
 
 def assembled(
-    problem: Problem, table: Table, X: Any, y: Any, reductions: list[Reduction], correction: Correction | None,
-    start: float,
+    problem: Problem, table: Table, X: Any, y: Any, reductions: list[Reduction],
+    correction: Correction | None, start: float,
 ) -> dict[str, Any]:  # fmt: skip
     """The fields of one coreset of the reductions of the groups; raise if it is not exact."""
     origins, heavy = [], []
     for reduction, label in zip(reductions, table.labels, strict=True):
         numbers = table.numbers_of(label)
         origins.append(reduction.positions if numbers is None else numbers[reduction.positions])
-        heavy += (reduction.in_the_way if numbers is None else numbers[reduction.in_the_way]).tolist()
+        heavy += (
+            reduction.in_the_way if numbers is None else numbers[reduction.in_the_way]
+        ).tolist()
     indices = np.concatenate(origins)
     order = np.argsort(indices, kind="stable")
     weights = stored_weights(np.concatenate([r.weights for r in reductions])[order], table.unit)
@@ -70,9 +86,13 @@ def assembled(
         why = "Nothing smaller was exact" if fewer else "There were no more rows than the rank"
         notes.append(f"{why}: all are kept, with their own weights.")
     seconds = time.perf_counter() - start
-    more = any(len(r.positions) > r.levels * r.fitted.kernel.width + r.peeled.sum() for r in reductions)
+    more = any(
+        len(r.positions) > r.levels * r.fitted.kernel.width + r.peeled.sum() for r in reductions
+    )
     if more and len(indices) < len(table):
-        notes.append("More rows than features are kept: a further elimination would have cost accuracy.")
+        notes.append(
+            "More rows than features are kept: a further elimination would have cost accuracy."
+        )
     certificate = certify(problem, reductions, table.total, table.n_rows, seconds, notes)
     require_proven(certificate, reductions, table.names, heavy)
     return {
@@ -91,7 +111,9 @@ def assembled(
 
 
 def _taken(X: Any, indices: Indices, problem: Problem) -> Any:
-    """Rows of the input in a container of its type; the rows of a window side by side, as numbers."""
+    """Rows of the input in a container of its type; the rows of a window side by side, as
+    numbers.
+    """
     if problem.input_tables > 1:
         return tuple(containers.take_rows(view, indices) for view in X)
     if problem.rows_per_sample == 1:

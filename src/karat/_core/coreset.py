@@ -1,4 +1,6 @@
-"""The Coreset, a few rows of the input with positive weights and the same loss at every query, and how it is made or loaded."""
+"""The Coreset, a few rows of the input with positive weights and the same loss at every query, and
+how it is made or loaded.
+"""
 
 from __future__ import annotations
 
@@ -54,9 +56,11 @@ class Coreset:
     Attributes
     ----------
     indices : int64 array or None
-        Rows of the input that are kept, increasing; None for synthetic rows, which are no rows of the input.
+        Rows of the input that are kept, increasing; None for synthetic rows, which are no rows of
+        the input.
     weights : float64 array
-        Their weights, all positive; they sum to the total weight of the input (unless the problem says otherwise).
+        Their weights, all positive; they sum to the total weight of the input (unless the problem
+        says otherwise).
     X, y
         Those rows, in a container of the input's type.
     groups : array or None
@@ -68,20 +72,25 @@ class Coreset:
     keys : array or None
         Values of a key column, which identify rows across sources.
     maps : dict of arrays or None
-        Latent-variable problems: the maps of the full data, without which the rows do not give its parameters.
+        Latent-variable problems: the maps of the full data, without which the rows do not give its
+        parameters.
     provenance : dict or None
-        Where the rows came from (files, columns, seed, version, content hashes), as :func:`karat.coreset_files` writes it.
+        Where the rows came from (files, columns, seed, version, content hashes), as
+        :func:`karat.coreset_files` writes it.
     absorbed : Correction or None
         What an absorbing regulariser carries.
     regression : Regression or None
         The formula and the robust sums of a regression table (:func:`karat.inference.ols`).
     verbatim : bool array or None
-        Which kept rows are kept unchanged, with their own weights, because they are far larger than others; the claim of the
-        certificate is about the other rows.  None if that is not known (merged or loaded coresets): then it is about all rows.
+        Which kept rows are kept unchanged, with their own weights, because they are far larger than
+        others; the claim of the certificate is about the other rows.  None if that is not known
+        (merged or loaded coresets): then it is about all rows.
     rows : str
-        "real" for rows of the input, "synthetic" for rows that were made with the same second moments.
+        "real" for rows of the input, "synthetic" for rows that were made with the same second
+        moments.
     strata : array of int or None
-        What each synthetic row was made of: 0 for ordinary rows, 1 for wild ones; 2 for a wild row kept as it is.
+        What each synthetic row was made of: 0 for ordinary rows, 1 for wild ones; 2 for a wild row
+        kept as it is.
     """
 
     indices: np.ndarray | None
@@ -111,15 +120,17 @@ class Coreset:
 
     @property
     def n_represented(self) -> int:
-        """Rows of the input that the kept ones stand for: all but those that were left out for a missing value."""
+        """Rows of the input that the kept ones stand for: all but those that were left out for a
+        missing value.
+        """
         return self.n_rows - Provenance.read(self.provenance).left_out
 
     @property
     def correction(self) -> tuple[np.ndarray, np.ndarray] | None:
         """What an absorbing regulariser carries.
 
-        For power 2 the pair (G, b) = (X'X - Xc'Xc, X'y - Xc'yc); for higher powers the pair (monomials, differences of
-        moments).  None if the rows carry everything.
+        For power 2 the pair (G, b) = (X'X - Xc'Xc, X'y - Xc'yc); for higher powers the pair
+        (monomials, differences of moments).  None if the rows carry everything.
         """
         if self.absorbed is None:
             return None
@@ -128,7 +139,9 @@ class Coreset:
         return self.absorbed.sets, self.absorbed.delta
 
     def arrays(self) -> tuple[Array, Array | None]:
-        """X and y of the kept rows as the problem reads them, in double precision; y has as many dimensions as the input."""
+        """X and y of the kept rows as the problem reads them, in double precision; y has as many
+        dimensions as the input.
+        """
         X = features_of(self.X, self.problem)
         X = X.toarray() if hasattr(X, "toarray") else X
         if self.y is None:
@@ -138,10 +151,15 @@ class Coreset:
 
     def tables(self) -> tuple[Any, ...]:
         """The tables of X as arrays or CSR matrices: one, or one per view."""
-        return tuple(containers.as_table(view, "X") for view in (self.X if isinstance(self.X, tuple) else (self.X,)))
+        return tuple(
+            containers.as_table(view, "X")
+            for view in (self.X if isinstance(self.X, tuple) else (self.X,))
+        )
 
     def lowered(self) -> tuple[Array, Array | None, list[int]]:
-        """X and y minus an offset per column, and the offsets: not 0 where whole numbers are too large for doubles."""
+        """X and y minus an offset per column, and the offsets: not 0 where whole numbers are too
+        large for doubles.
+        """
         X, y = self.arrays()
         columns = X.shape[1]
         if not self.problem.shifts:
@@ -154,11 +172,16 @@ class Coreset:
         return X, y, away
 
     def loss(self, query: Any) -> float:
-        """The preserved loss at a query, equal to that of the full data; the problem says what a query is."""
+        """The preserved loss at a query, equal to that of the full data; the problem says what a
+        query is.
+        """
         with np.errstate(over="ignore", invalid="ignore"):
             value = self.problem.loss_on(self, query)
         if np.isnan(value):
-            raise InputError("The loss at this query has terms beyond the largest double; rescale the columns, or the query.")
+            raise InputError(
+                "The loss at this query has terms beyond the largest double; rescale the columns,"
+                " or the query."
+            )
         return value
 
     def fit(self, estimator: Any) -> Any:
@@ -175,8 +198,8 @@ class Coreset:
     def scaled(self, p: int | None = None) -> tuple[Array, Array | None]:
         """Rows times ``w^(1/p)``, for solvers without weights (the paper's form).
 
-        Exact for losses that are homogeneous of degree p in the row, so without an intercept (which would need its own scaled
-        column of ``w^(1/p)``).
+        Exact for losses that are homogeneous of degree p in the row, so without an intercept (which
+        would need its own scaled column of ``w^(1/p)``).
 
         Parameters
         ----------
@@ -193,7 +216,14 @@ class Coreset:
         return factor[:, None] * X, None if y is None else (factor * y.T).T
 
     def verify(
-        self, X: Any, y: Any = None, *, sample_weight: Any = None, groups: Any = None, lengths: Any = None, **unknown: Never
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sample_weight: Any = None,
+        groups: Any = None,
+        lengths: Any = None,
+        **unknown: Never,
     ) -> Certificate:
         """Measure the coreset against full data.
 
@@ -207,8 +237,8 @@ class Coreset:
         Returns
         -------
         Certificate
-            Not ``ok`` if a moment differs or if the kept rows are not the rows of X at ``indices`` (of synthetic rows: if those
-            that are kept as they are, are not among the rows of X).
+            Not ``ok`` if a moment differs or if the kept rows are not the rows of X at ``indices``
+            (of synthetic rows: if those that are kept as they are, are not among the rows of X).
         """
         if unknown:
             raise unknown_argument(Coreset.verify, unknown)
@@ -218,14 +248,16 @@ class Coreset:
     def merge(self, other: Coreset, *, random_state: int = 0) -> Coreset:
         """The exact coreset of the union of both inputs.
 
-        Indices run through the rows of ``self``, then those of ``other``.  If one of both has synthetic rows, so has the union.
+        Indices run through the rows of ``self``, then those of ``other``.  If one of both has
+        synthetic rows, so has the union.
         """
         return merge(self, other, random_state)
 
     def contains(self, keys: Any) -> np.ndarray:
         """Which of some keys are those of kept rows.
 
-        A row that is not kept has still taken part in the weights of its cell or coreset: to delete it, build that again.
+        A row that is not kept has still taken part in the weights of its cell or coreset: to delete
+        it, build that again.
 
         Parameters
         ----------
@@ -237,37 +269,57 @@ class Coreset:
         array of bool
         """
         if self.rows == SYNTHETIC:
-            raise InputError("The rows are made, not rows of the data: no key is that of one of them.", argument="keys")
+            raise InputError(
+                "The rows are made, not rows of the data: no key is that of one of them.",
+                argument="keys",
+            )
         if self.keys is None:
-            raise InputError("The coreset has no keys; build it with key=, the column that identifies rows.", argument="key")
+            raise InputError(
+                "The coreset has no keys; build it with key=, the column that identifies rows.",
+                argument="key",
+            )
         wanted = np.atleast_1d(as_objects(keys))
         if wanted.dtype.kind == "O":
             wanted = as_text(wanted)
         if len(wanted) and (wanted.dtype.kind in "US") != (self.keys.dtype.kind in "US"):
-            raise InputError(f"Keys are like {self.keys[0].item()!r}, not like {wanted[0].item()!r}.", argument="keys")
+            raise InputError(
+                f"Keys are like {self.keys[0].item()!r}, not like {wanted[0].item()!r}.",
+                argument="keys",
+            )
         return np.isin(wanted, self.keys)
 
     def to_pandas(self) -> Any:
-        """The kept rows as a pandas frame: features and target under their own names, then ``weight`` (``group``, ``key``).
+        """The kept rows as a pandas frame: features and target under their own names, then
+        ``weight`` (``group``, ``key``).
 
-        The index is that of the rows in X, if X is a pandas frame, else the number of each row in the input.
+        The index is that of the rows in X, if X is a pandas frame, else the number of each row in
+        the input.
         """
         return to_pandas(self)
 
     def to_polars(self) -> Any:
-        """The kept rows as a polars frame: ``row``, features and target under their own names, then ``weight``."""
+        """The kept rows as a polars frame:
+
+        ``row``, features and target under their own names, then ``weight``.
+        """
         return to_polars(self)
 
     def to_arrow(self) -> Any:
-        """The kept rows as an Arrow table: ``row``, features and target under their own names, then ``weight``."""
+        """The kept rows as an Arrow table:
+
+        ``row``, features and target under their own names, then ``weight``.
+        """
         return to_arrow(self)
 
     def summary(self) -> CoresetSummary:
-        """What the coreset keeps and how exactly; it prints as text, and as a table in a notebook."""
+        """What the coreset keeps and how exactly; it prints as text, and as a table in a
+        notebook.
+        """
         return CoresetSummary(self)
 
     def plot(self, X: Any = None, y: Any = None, *, ax: Any = None) -> Any:
-        """Draw the kept rows, sized by their weights, over a sample of the data; needs the extra ``report``.
+        """Draw the kept rows, sized by their weights, over a sample of the data; needs the extra
+        ``report``.
 
         Parameters
         ----------
@@ -282,7 +334,8 @@ class Coreset:
             With ``ax_`` and ``figure_``.
         """
         X, y, *_ = named_columns(X, y)
-        report = import_module("karat.report")  # found by its name, as karat.report is: pictures know coresets, not the reverse
+        # found by its name, as karat.report is: pictures know coresets, not the reverse
+        report = import_module("karat.report")
         return report.ProjectionDisplay.from_coreset(self, X, y).plot(ax)
 
     def save(self, path: str | Path) -> None:
@@ -291,8 +344,9 @@ class Coreset:
         Parameters
         ----------
         path : path
-            ``.npz`` (arrays and JSON), or ``.parquet`` (extra ``io``): the kept rows with columns ``weight`` and ``row`` (and
-            ``group``, ``key``), which any tool can open, and everything else in the metadata of its schema.
+            ``.npz`` (arrays and JSON), or ``.parquet`` (extra ``io``): the kept rows with columns
+            ``weight`` and ``row`` (and ``group``, ``key``), which any tool can open, and everything
+            else in the metadata of its schema.
         """
         save(self, Path(path))
 
@@ -354,7 +408,8 @@ def coreset(
     y : array or frame of shape (n,) or (n, T), or the name of a column, optional
         A name, or a list of names, takes these columns out of the frame X.
     problem : Problem, optional
-        What must not change; :class:`~karat.problems.LeastSquares` if y is given, else ``Moments(2)``.
+        What must not change; :class:`~karat.problems.LeastSquares` if y is given, else
+        ``Moments(2)``.
     sample_weight : array of shape (n,), optional
         Non-negative weights of the rows.
     groups : array of shape (n,), optional
@@ -362,17 +417,21 @@ def coreset(
     lengths : array of int, optional
         Lengths of sequences, for sequence models only.
     method : {"auto", "onepass", "tree", "caratheodory"}
-        The reducer; all give the same guarantee.  :func:`karat.plan` says what "auto" would do and why.
+        The reducer; all give the same guarantee.  :func:`karat.plan` says what "auto" would do and
+        why.
     rows : {"real", "synthetic"}
-        Rows of the input; or rows that are made, rank + 1 of them (d + 2 at most, as a rule), with the same second moments.
-        These serve every squared loss, at any number of columns, and hold no record of the data but those of ``verbatim``.
-        What is fitted on them may only be linear in the columns.
+        Rows of the input; or rows that are made, rank + 1 of them (d + 2 at most, as a rule), with
+        the same second moments. These serve every squared loss, at any number of columns, and hold
+        no record of the data but those of ``verbatim``. What is fitted on them may only be linear
+        in the columns.
     verbatim : {"keep", "error"}
-        Synthetic rows: what to do about single rows that are far larger than all others, and would be kept as they are.
+        Synthetic rows: what to do about single rows that are far larger than all others, and would
+        be kept as they are.
     random_state : int
         The choice of rows depends on it, the exactness does not.
     progress : True or callable, optional
-        True shows a bar by tqdm (extra ``progress``).  A callable is called with (rows done, rows in all).
+        True shows a bar by tqdm (extra ``progress``).  A callable is called with (rows done, rows
+        in all).
     **unknown
         Refused; the error names the argument that was probably meant.
 
@@ -404,15 +463,18 @@ def coreset(
     if progress is not None and not callable(progress):
         with progress_bar(progress, "rows") as advance:
             return coreset(
-                X, y, problem, sample_weight=sample_weight, groups=groups, lengths=lengths, method=method,
-                rows=rows, verbatim=verbatim, random_state=random_state, progress=advance,
+                X, y, problem, sample_weight=sample_weight, groups=groups, lengths=lengths,
+                method=method, rows=rows, verbatim=verbatim, random_state=random_state,
+                progress=advance,
             )  # fmt: skip
     target = None
     if isinstance(y, str | list) or isinstance(sample_weight, str) or isinstance(groups, str):
         X, y, sample_weight, groups, target = named_columns(X, y, sample_weight, groups)
     problem = chosen_problem(problem, y is not None)
     if not isinstance(method, str) or method not in METHODS:
-        raise InputError(f"method must be one of {', '.join(METHODS)}, not {method!r}.", argument="method")
+        raise InputError(
+            f"method must be one of {', '.join(METHODS)}, not {method!r}.", argument="method"
+        )
     if rows != REAL or verbatim != KEEP:
         check_rows_argument(rows, problem, method, verbatim)
     if type(random_state) is not int or random_state < 0:  # a NumPy integer will do, True will not
@@ -426,13 +488,19 @@ def coreset(
         if rows == SYNTHETIC:
             data = readable_by_doubles(data)
             made = synthesised(data, seed, progress)
-            return Coreset(**made_fields(problem, data, X, y, made, start, verbatim), provenance=provenance)
+            return Coreset(
+                **made_fields(problem, data, X, y, made, start, verbatim), provenance=provenance
+            )
         reductions = reduced(data, data.kernel, method, seed, progress)
         if problem.absorb is not None:
-            reductions[0], correction = problem.absorb_rows(data.rows(), reductions[0], seed, progress, unit=data.unit)
+            reductions[0], correction = problem.absorb_rows(
+                data.rows(), reductions[0], seed, progress, unit=data.unit
+            )
     except NonFiniteError:
         raise data.explain_non_finite() from None
-    return Coreset(**assembled(problem, data, X, y, reductions, correction, start), provenance=provenance)
+    return Coreset(
+        **assembled(problem, data, X, y, reductions, correction, start), provenance=provenance
+    )
 
 
 def load(path: str | Path, problem: Problem | None = None) -> Coreset:

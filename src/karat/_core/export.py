@@ -1,7 +1,7 @@
 """The kept rows as one table of another library, and the summary of a coreset.
 
-Columns keep their names and types: whole numbers stay whole numbers.  A name that the data uses already gets an underscore:
-``weight_`` beside a feature ``weight``.
+Columns keep their names and types: whole numbers stay whole numbers.  A name that the data uses
+already gets an underscore: ``weight_`` beside a feature ``weight``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from karat.errors import MissingExtraError
 if TYPE_CHECKING:
     from karat._core.coreset import Coreset
 
-OWN = ("index", "weight", "group", "key")  # roles that karat names, after those whose names come from the data
+# roles that karat names, after those whose names come from the data
+OWN = ("index", "weight", "group", "key")
 
 LINE = 88  # characters of a printed line
 STYLE = "border-collapse:collapse;font-size:90%"
@@ -37,8 +38,12 @@ def to_pandas(core: Coreset) -> Any:
     labels = pandas.RangeIndex(len(core)) if row is None else pandas.Index(columns[row], name=row)
     labels = core.X.index if hasattr(core.X, "iloc") else labels
     rest = {name: values for name, values in columns.items() if name != row}
-    types = {name: None if values.dtype.kind in "OUS" else values.dtype for name, values in rest.items()}
-    return pandas.DataFrame({name: pandas.Series(rest[name], index=labels, dtype=kind) for name, kind in types.items()})
+    types = {
+        name: None if values.dtype.kind in "OUS" else values.dtype for name, values in rest.items()
+    }
+    return pandas.DataFrame(
+        {name: pandas.Series(rest[name], index=labels, dtype=kind) for name, kind in types.items()}
+    )
 
 
 def to_polars(core: Coreset) -> Any:
@@ -52,7 +57,9 @@ def to_arrow(core: Coreset) -> Any:
 
 
 def _columns_by_unique_name(core: Coreset) -> dict[str, np.ndarray]:
-    """Every column of the kept rows under a name of its own: the row number first, the weight (group, key) last."""
+    """Every column of the kept rows under a name of its own: the row number first, the weight
+    (group, key) last.
+    """
     found = kept_columns(core)
     given = [column for column in found if column.role not in OWN]
     data = dict(zip(distinct([column.name for column in given]), given, strict=True))
@@ -92,11 +99,17 @@ class CoresetSummary:
 
     def __str__(self) -> str:
         known = coreset_facts(self.core)
-        rows = wording.summary_rows(known, wording.TERMINAL) | wording.details(known, wording.TERMINAL)
+        rows = wording.summary_rows(known, wording.TERMINAL) | wording.details(
+            known, wording.TERMINAL
+        )
         indent = max(map(len, rows)) + 2
-        lines = (fill(value, LINE - indent, break_long_words=False, break_on_hyphens=False) for value in rows.values())
+        lines = (
+            fill(value, LINE - indent, break_long_words=False, break_on_hyphens=False)
+            for value in rows.values()
+        )
         return "\n".join(
-            f"{name:<{indent}}" + text.replace("\n", "\n" + " " * indent) for name, text in zip(rows, lines, strict=True)
+            f"{name:<{indent}}" + text.replace("\n", "\n" + " " * indent)
+            for name, text in zip(rows, lines, strict=True)
         )
 
     __repr__ = __str__
@@ -106,13 +119,23 @@ class CoresetSummary:
 
 
 def coreset_html(core: Coreset) -> str:
-    """Write the headline and the summary of a coreset for a notebook; everything that comes from the data is escaped."""
+    """Write the headline and the summary of a coreset for a notebook; everything that comes from
+    the data is escaped.
+    """
     known, page = coreset_facts(core), wording.PAGE
     rows = "".join(
         f'<tr><th style="{CELL}">{escape(name)}</th><td style="{CELL}">{escape(value)}</td></tr>'
-        for name, value in (wording.summary_rows(known, page) | wording.details(known, page)).items()
+        for name, value in (
+            wording.summary_rows(known, page) | wording.details(known, page)
+        ).items()
     )
     mark = "&#10003;" if known["exact"] else "&#10007;"
     kind = "made rows" if known["made"] else "rows"
-    head = f"<b>{page.count(known['rows'])} &rarr; {page.count(known['kept'])} {kind}</b> &nbsp; {mark} "
-    return f'<div style="{HEAD}">{head}{wording.verdict(known["exact"])}<table style="{STYLE}">{rows}</table></div>'
+    head = (
+        f"<b>{page.count(known['rows'])} &rarr; {page.count(known['kept'])} {kind}</b> &nbsp;"
+        f" {mark} "
+    )
+    return (
+        f'<div style="{HEAD}">{head}{wording.verdict(known["exact"])}<table'
+        f' style="{STYLE}">{rows}</table></div>'
+    )

@@ -39,7 +39,9 @@ def coreset_facts(core: Coreset) -> dict[str, Any]:
 
 
 def weight_facts(weights: np.ndarray) -> dict[str, float]:
-    """Extremes, quartiles and sum of the weights, and Kish's effective sample size ``(sum w)^2 / sum w^2``."""
+    """Extremes, quartiles and sum of the weights, and Kish's effective sample size ``(sum w)^2 /
+    sum w^2``.
+    """
     low, median, high = np.quantile(weights, [0.25, 0.5, 0.75])
     unit = float(weights.max())  # squares of weights of 1e200 would overflow
     scaled = weights / unit
@@ -63,16 +65,28 @@ class Column(NamedTuple):
 
 
 def kept_columns(core: Coreset) -> list[Column]:
-    """The columns of the kept rows: index, weight, key, group, features, targets; x0, x1, ... and y if they have no names."""
+    """The columns of the kept rows: index, weight, key, group, features, targets; x0, x1, ... and y
+    if they have no names.
+    """
     found = [] if core.indices is None else [Column("row", "index", core.indices)]
     found += [Column("weight", "weight", core.weights)]
-    found += [Column(role, role, values) for role, values in (("key", core.keys), ("group", core.groups)) if values is not None]
+    found += [
+        Column(role, role, values)
+        for role, values in (("key", core.keys), ("group", core.groups))
+        if values is not None
+    ]
     views = core.X if isinstance(core.X, tuple) else (core.X,)
     for i, view in enumerate(views):
         prefix = f"view{i}." if len(views) > 1 else ""
-        found += [Column(prefix + name, "feature", values) for name, values in columns_by_name(view, "x").items()]
+        found += [
+            Column(prefix + name, "feature", values)
+            for name, values in columns_by_name(view, "x").items()
+        ]
     if core.y is not None:
         targets = columns_by_name(core.y, "y")
         names = Provenance.read(core.provenance).targets or list(targets)
-        found += [Column(name, "target", values) for name, values in zip(names, targets.values(), strict=True)]
+        found += [
+            Column(name, "target", values)
+            for name, values in zip(names, targets.values(), strict=True)
+        ]
     return found

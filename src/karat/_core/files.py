@@ -1,4 +1,6 @@
-"""Coresets in files: what the header and the arrays of a stored coreset are (:mod:`karat._storage` writes them)."""
+"""Coresets in files: what the header and the arrays of a stored coreset are (:mod:`karat._storage`
+writes them).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,12 @@ from karat import problems
 from karat._core.certify import Certificate
 from karat._core.provenance import Provenance
 from karat._core.regression import Regression
-from karat._core.stored import check_certificate, check_provenance, check_values, validate_coreset_arrays
+from karat._core.stored import (
+    check_certificate,
+    check_provenance,
+    check_values,
+    validate_coreset_arrays,
+)
 from karat._core.synthetic import REAL, SYNTHETIC
 from karat._data import containers
 from karat._storage.archive import NEWEST_FORMAT, ZIP, plain, read_bytes, unpack, write_archive
@@ -28,8 +35,18 @@ if TYPE_CHECKING:
 
 WHAT = "a coreset file"
 PARQUET = b"PAR1"  # with which a Parquet file begins
-ROLES = {"weights": "weight", "indices": "row", "groups": "group", "keys": "key", "strata": "stratum"}
-MADE = {"rows": SYNTHETIC, "format_version": NEWEST_FORMAT, "about": "The rows are made, not rows of the data."}
+ROLES = {
+    "weights": "weight",
+    "indices": "row",
+    "groups": "group",
+    "keys": "key",
+    "strata": "stratum",
+}
+MADE = {
+    "rows": SYNTHETIC,
+    "format_version": NEWEST_FORMAT,
+    "about": "The rows are made, not rows of the data.",
+}
 DATA = {
     ".csv": "CSV",
     ".tsv": "CSV",
@@ -47,11 +64,19 @@ def save(core: Coreset, path: Path) -> None:
     if path.suffix == ".parquet":
         header, arrays = described(core)
         arrays = plain(arrays)
-        write_atomically(path, lambda file: file.write(_parquet().pack_table(header, arrays, shown_columns(header, arrays))))
+        write_atomically(
+            path,
+            lambda file: file.write(
+                _parquet().pack_table(header, arrays, shown_columns(header, arrays))
+            ),
+        )
     elif path.suffix == ".npz":
         write_archive(path, *described(core))
     else:
-        raise InputError(f"A coreset is saved as .npz or .parquet, not {path.suffix or 'without a suffix'!r}: {path}.")
+        raise InputError(
+            f"A coreset is saved as .npz or .parquet, not {path.suffix or 'without a suffix'!r}:"
+            f" {path}."
+        )
 
 
 def loaded_fields(path: Path, problem: Problem | None) -> dict[str, Any]:
@@ -59,11 +84,13 @@ def loaded_fields(path: Path, problem: Problem | None) -> dict[str, Any]:
     data = read_bytes(path)
     if path.suffix.lower() in DATA and not data.startswith((PARQUET, ZIP)):
         raise InputError(
-            f"{path} is a data file ({DATA[path.suffix.lower()]}), not a coreset; make one with karat build {path} ..., or "
-            "karat.coreset_files."
+            f"{path} is a data file ({DATA[path.suffix.lower()]}), not a coreset; make one with"
+            f" karat build {path} ..., or karat.coreset_files."
         )
     parquet = path.suffix == ".parquet" or data.startswith(PARQUET)
-    header, arrays = (_parquet().unpack_table if parquet else unpack)(data, str(path), WHAT, _validate_coreset)
+    header, arrays = (_parquet().unpack_table if parquet else unpack)(
+        data, str(path), WHAT, _validate_coreset
+    )
     with reading(str(path), WHAT):
         check_values(header, arrays)
         fields = _coreset_fields(header, arrays, saved_problem(header, str(path), problem))
@@ -74,7 +101,9 @@ def loaded_fields(path: Path, problem: Problem | None) -> dict[str, Any]:
 
 def _validate_coreset(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
     if header.get("sketch"):
-        raise DamagedFileError("This is the checkpoint of a sketch, not a coreset; it is read by karat.Sketch.load.")
+        raise DamagedFileError(
+            "This is the checkpoint of a sketch, not a coreset; it is read by karat.Sketch.load."
+        )
     validate_coreset_arrays(header, specs)
 
 
@@ -90,14 +119,26 @@ def _parquet() -> Any:
 
 def described(core: Coreset) -> tuple[dict[str, Any], dict[str, Any]]:
     """A coreset as a header for JSON and named arrays, among them those of its containers."""
-    arrays: dict[str, Any] = {"indices": core.indices, "weights": core.weights, "groups": core.groups, "keys": core.keys}
+    arrays: dict[str, Any] = {
+        "indices": core.indices,
+        "weights": core.weights,
+        "groups": core.groups,
+        "keys": core.keys,
+    }
     if core.strata is not None:
         arrays["strata"] = core.strata.astype(np.int8)
-    stored = {name: containers.store(table, name, arrays) for name, table in (("X", core.X), ("y", core.y))}
+    stored = {
+        name: containers.store(table, name, arrays)
+        for name, table in (("X", core.X), ("y", core.y))
+    }
     arrays |= {f"map_{name}": value for name, value in (core.maps or {}).items()}
     if core.absorbed is not None:
         arrays |= {"correction_sets": core.absorbed.sets, "correction_delta": core.absorbed.delta}
-    header = {"certificate": core.certificate.to_dict(), "n_rows": core.n_rows, "containers": stored}
+    header = {
+        "certificate": core.certificate.to_dict(),
+        "n_rows": core.n_rows,
+        "containers": stored,
+    }
     if core.regression is not None:
         arrays |= core.regression.arrays()
         header["regression"] = core.regression.facts
@@ -105,12 +146,18 @@ def described(core: Coreset) -> tuple[dict[str, Any], dict[str, Any]]:
     return problem_header(core.problem) | header | {"provenance": core.provenance} | made, arrays
 
 
-def _coreset_fields(header: dict[str, Any], arrays: dict[str, Any], problem: Problem) -> dict[str, Any]:
+def _coreset_fields(
+    header: dict[str, Any], arrays: dict[str, Any], problem: Problem
+) -> dict[str, Any]:
     correction = None
     if "correction_sets" in arrays:
         correction = Correction(arrays["correction_sets"], arrays["correction_delta"])
     strata = arrays["strata"].astype(np.intp) if "strata" in arrays else None
-    maps = {name.removeprefix("map_"): value for name, value in arrays.items() if name.startswith("map_")}
+    maps = {
+        name.removeprefix("map_"): value
+        for name, value in arrays.items()
+        if name.startswith("map_")
+    }
     return {
         "indices": arrays.get("indices"),
         "weights": arrays["weights"],
@@ -133,7 +180,10 @@ def _coreset_fields(header: dict[str, Any], arrays: dict[str, Any], problem: Pro
 
 def problem_header(problem: Problem) -> dict[str, Any]:
     """What :func:`saved_problem` reads."""
-    return {"problem": type(problem).__name__, "params": problem.params() if problem.storable else None}
+    return {
+        "problem": type(problem).__name__,
+        "params": problem.params() if problem.storable else None,
+    }
 
 
 def saved_problem(header: dict[str, Any], name: str, problem: Problem | None) -> Problem:
@@ -141,11 +191,15 @@ def saved_problem(header: dict[str, Any], name: str, problem: Problem | None) ->
     if problem is None:
         if header["params"] is None:
             raise InputError(
-                f"{name} keeps a user's function, which is not saved: load it with problem=Kernel(...).", argument="problem"
+                f"{name} keeps a user's function, which is not saved: load it with"
+                " problem=Kernel(...).",
+                argument="problem",
             )
         return _problem(header["problem"], header["params"], name)
     if type(problem).__name__ != header["problem"]:
-        raise InputError(f"{name} was saved for a {header['problem']}, not a {type(problem).__name__}.")
+        raise InputError(
+            f"{name} was saved for a {header['problem']}, not a {type(problem).__name__}."
+        )
     return problem
 
 
@@ -160,15 +214,22 @@ def _problem(kind: Any, params: Any, name: str) -> Problem:
     """One of the problems whose parameters are saved."""
     known = {each: getattr(problems, each) for each in problems.__all__ if each != "Problem"}
     with reading(name, WHAT):
-        require(kind in known and known[kind].storable, f"no problem {str(kind)[:40]!r} is saved in files")
+        require(
+            kind in known and known[kind].storable,
+            f"no problem {str(kind)[:40]!r} is saved in files",
+        )
         require(isinstance(params, dict), "the parameters of its problem are missing")
         try:
             return known[kind].from_params(_tuples(params))  # type: ignore[no-any-return]
         except InputError as error:
-            raise DamagedFileError(f"{name} is damaged: its problem is impossible ({error})") from error
+            raise DamagedFileError(
+                f"{name} is damaged: its problem is impossible ({error})"
+            ) from error
 
 
-def shown_columns(header: dict[str, Any], arrays: dict[str, Any]) -> Iterator[tuple[str, str, list[str]]]:
+def shown_columns(
+    header: dict[str, Any], arrays: dict[str, Any]
+) -> Iterator[tuple[str, str, list[str]]]:
     """The arrays of the rows, the kind of each, and the names that their columns should have."""
     targets = Provenance.read(header.get("provenance")).targets
     yield from _shown_container(header["containers"]["X"], "X", arrays, "x", None)
@@ -177,7 +238,11 @@ def shown_columns(header: dict[str, Any], arrays: dict[str, Any]) -> Iterator[tu
 
 
 def _shown_container(
-    kind: dict[str, Any] | None, name: str, arrays: dict[str, Any], stem: str, known: list[str] | None
+    kind: dict[str, Any] | None,
+    name: str,
+    arrays: dict[str, Any],
+    stem: str,
+    known: list[str] | None,
 ) -> Iterator[tuple[str, str, list[str]]]:
     if kind is None:
         return
@@ -191,6 +256,7 @@ def _shown_container(
         numbered = [stem] if arrays[name].ndim == 1 else [f"{stem}{i}" for i in range(count)]
         yield name, "array", known if known is not None and len(known) == count else numbered
     else:
-        nameless = kind["series"] and kind["columns"][0] in ("", "None")  # an Arrow array does not know its column
+        # an Arrow array does not know its column
+        nameless = kind["series"] and kind["columns"][0] in ("", "None")
         labels = (known or [stem]) if nameless else kind["columns"]
         yield from ((f"{name}/{i}", "array", [label]) for i, label in enumerate(labels))

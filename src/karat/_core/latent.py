@@ -1,8 +1,9 @@
 """Latent-variable problems in memory, lowered as in files.
 
-sample   = what the problem looks at: rows, documents, windows of three steps, triples of views
-maps     = problem.maps(sample)    # one pass: whitening and what else makes the statistics linear
-table    = the views of the sample, as KnownMaps(problem, maps) reads them: an ordinary problem from here on
+sample  = what the problem looks at: rows, documents, windows of three steps, triples of views
+maps    = problem.maps(sample)    # one pass: whitening and what else makes the statistics linear
+table   = the views of the sample, as KnownMaps(problem, maps) reads them: an ordinary problem from
+        here on
 """
 
 from __future__ import annotations
@@ -22,8 +23,12 @@ from karat.problems.latent.sample import Sample, sequence_steps
 Result = TypeVar("Result")
 
 
-def lowered_table(X: Any, problem: Latent, sample_weight: Any, lengths: Any, stored: Maps | None = None) -> Table:
-    """Samples for the problem lowered by stored maps, or by their own maps, which are found in one pass."""
+def lowered_table(
+    X: Any, problem: Latent, sample_weight: Any, lengths: Any, stored: Maps | None = None
+) -> Table:
+    """Samples for the problem lowered by stored maps, or by their own maps, which are found in one
+    pass.
+    """
     sample, tables = read_sample(X, problem, sample_weight, lengths)
     maps = guarded(tables, lambda: problem.maps(sample))
     return Table(
@@ -46,14 +51,22 @@ def read_tables(X: Any, problem: Latent) -> tuple[Table, ...]:
             raise InputError(f"{problem.describe()} takes one table, not a tuple of {len(X)}.")
         return (read_input(X, None, problem, None, None),)
     if not isinstance(X, tuple | list) or len(X) != problem.input_tables:
-        raise InputError("MultiView takes X as a tuple of three tables, one per view, with the same number of rows.")
+        raise InputError(
+            "MultiView takes X as a tuple of three tables, one per view, with the same number of"
+            " rows."
+        )
     tables = tuple(read_input(view, None, problem, None, None) for view in X)
     if len({len(table) for table in tables}) > 1:
-        raise InputError(f"The three views have {', '.join(str(len(t)) for t in tables)} rows; the numbers must be equal.")
+        raise InputError(
+            f"The three views have {', '.join(str(len(t)) for t in tables)} rows; the numbers must"
+            " be equal."
+        )
     return tables
 
 
-def read_sample(X: Any, problem: Latent, sample_weight: Any, lengths: Any) -> tuple[Sample, tuple[Table, ...]]:
+def read_sample(
+    X: Any, problem: Latent, sample_weight: Any, lengths: Any
+) -> tuple[Sample, tuple[Table, ...]]:
     """X as the samples that the problem looks at, and its checked tables."""
     check_taken(problem, lengths=lengths)
     tables = read_tables(X, problem)

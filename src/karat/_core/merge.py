@@ -1,4 +1,7 @@
-"""Merging: the coreset of a union, from the coresets of its parts.  It is exact because moments add up."""
+"""Merging: the coreset of a union, from the coresets of its parts.
+
+It is exact because moments add up.
+"""
 
 from __future__ import annotations
 
@@ -31,26 +34,37 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
         raise InputError(f"merge takes another Coreset, not {type(second).__name__}.")
     if first.problem != second.problem:
         raise InputError(
-            f"These coresets keep different things, {first.problem.describe()} and {second.problem.describe()}; build both "
-            "for one problem."
+            f"These coresets keep different things, {first.problem.describe()} and"
+            f" {second.problem.describe()}; build both for one problem."
         )
     if not first.problem.mergeable:
         raise NotExactError(
-            f"Coresets of {first.problem.describe()} do not merge: their features depend on the full data. "
-            "Build one coreset in two passes over all of it: karat.coreset(X, problem=...) or "
-            "karat.coreset_files(source, problem=...). Coresets of Moments(3) merge, and keep enough for mixtures and views."
+            f"Coresets of {first.problem.describe()} do not merge: their features depend on the"
+            " full data. Build one coreset in two passes over all of it: karat.coreset(X,"
+            " problem=...) or karat.coreset_files(source, problem=...). Coresets of Moments(3)"
+            " merge, and keep enough for mixtures and views."
         )
     if same_source(first.provenance, second.provenance):
-        raise InputError("Both coresets are of the same data: merged, every row would count twice. Merge each source once.")
+        raise InputError(
+            "Both coresets are of the same data: merged, every row would count twice. Merge each"
+            " source once."
+        )
     made = SYNTHETIC in (first.rows, second.rows)
     if made:
         first, second = in_doubles(first), in_doubles(second)
     if type(first.X) is not type(second.X):
-        raise InputError(f"The rows are a {type(first.X).__name__} and a {type(second.X).__name__}; convert one of them.")
+        raise InputError(
+            f"The rows are a {type(first.X).__name__} and a {type(second.X).__name__}; convert one"
+            " of them."
+        )
     keyed = (first.keys is None) != (second.keys is None) and not made
     if (first.groups is None) != (second.groups is None) or keyed:
         raise InputError("One of the coresets has groups or keys and the other has not.")
-    if first.keys is not None and second.keys is not None and np.isin(first.keys, second.keys).any():
+    if (
+        first.keys is not None
+        and second.keys is not None
+        and np.isin(first.keys, second.keys).any()
+    ):
         twice = first.keys[np.isin(first.keys, second.keys)][0]
         raise InputError(f"Key {twice!r} is in both coresets: the same source was merged twice.")
     X, y = stack_rows(first.X, second.X), stack_rows(first.y, second.y)
@@ -61,18 +75,29 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     table = read_input(X, y, first.problem, weights, groups)
     if made:
         try:
-            return replace(first, **merge_made(first, second, table, X, y, seed, start), keys=None, regression=None)
+            return replace(
+                first,
+                **merge_made(first, second, table, X, y, seed, start),
+                keys=None,
+                regression=None,
+            )
         except NonFiniteError:
             raise table.explain_non_finite() from None
     kernel = table.kernel.sharper()
     inherited = Claim.union([first.certificate, second.certificate])
-    if first.absorbed or second.absorbed:  # each error is relative to a loss that has the regulariser in it: they add up
-        inherited = replace(inherited, loss_error=first.certificate.loss_error + second.certificate.loss_error)
+    # each error is relative to a loss that has the regulariser in it: they add up
+    if first.absorbed or second.absorbed:
+        inherited = replace(
+            inherited, loss_error=first.certificate.loss_error + second.certificate.loss_error
+        )
     try:
         found = reduced(table, kernel, "auto", seed)
     except NonFiniteError:
         raise table.explain_non_finite() from None
-    reductions = [_with_inherited_claim(table, label, one, inherited) for label, one in zip(table.labels, found, strict=True)]
+    reductions = [
+        _with_inherited_claim(table, label, one, inherited)
+        for label, one in zip(table.labels, found, strict=True)
+    ]
     correction = None
     if first.absorbed is not None and second.absorbed is not None:
         carried = first.absorbed + second.absorbed
@@ -97,8 +122,12 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     return merged.renumbered(origin[merged.indices], first.n_rows + second.n_rows, keys)
 
 
-def _with_inherited_claim(table: Table, label: Any, found: Reduction, inherited: Claim) -> Reduction:
-    """A reduction of the rows of both parts; all of them, which adds nothing to what they claim, if it is not exact enough."""
+def _with_inherited_claim(
+    table: Table, label: Any, found: Reduction, inherited: Claim
+) -> Reduction:
+    """A reduction of the rows of both parts; all of them, which adds nothing to what they claim, if
+    it is not exact enough.
+    """
     found = replace(found, inherited=inherited)
     within = found.claim.loss_error <= EXACT and found.claim.remainder <= 1.0
     return found if found.proof.ok and within else whole(table.rows(label), found)

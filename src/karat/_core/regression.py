@@ -1,8 +1,9 @@
-"""What a coreset knows about a regression: how its columns were made, and sums over all rows that no few rows carry.
+"""What a coreset knows about a regression: how its columns were made, and sums over all rows that
+no few rows carry.
 
-``facts`` is JSON: the formula, the encoding of its terms, the number of observations, and which covariances were summed.
-``sums`` holds one matrix per covariance (:mod:`karat.inference.scores`).  This module only carries them: they are made and
-read by :mod:`karat.inference`.
+``facts`` is JSON: the formula, the encoding of its terms, the number of observations, and which
+covariances were summed. ``sums`` holds one matrix per covariance (:mod:`karat.inference.scores`).
+This module only carries them: they are made and read by :mod:`karat.inference`.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ ADDED = ("observations", "log_weights")  # facts that add up where coresets are 
 OWN = (*ADDED, "covariances", "residual_quantiles", "row")  # facts in which the parts may differ
 PREFIX = "regression_"  # of the arrays in a file
 FACTS: dict[str, type] = {  # that every regression has
-    "formula": str, "response": str, "columns": list, "intercept": bool, "observations": int, "covariances": dict,
-    "levels": dict, "states": dict, "row": dict, "terms": list,
+    "formula": str, "response": str, "columns": list, "intercept": bool, "observations": int,
+    "covariances": dict, "levels": dict, "states": dict, "row": dict, "terms": list,
 }  # fmt: skip
 
 
@@ -36,20 +37,39 @@ class Regression:
     @staticmethod
     def restored(facts: Any, arrays: dict[str, Any]) -> Regression | None:
         """From the header and the arrays of a file."""
-        sums = {name.removeprefix(PREFIX): value for name, value in arrays.items() if name.startswith(PREFIX)}
+        sums = {
+            name.removeprefix(PREFIX): value
+            for name, value in arrays.items()
+            if name.startswith(PREFIX)
+        }
         if facts is None:
             return None
         require(isinstance(facts, dict), "its regression is no object")
         for name, kind in FACTS.items():
             require(isinstance(facts.get(name), kind), f"its regression has no {name}")
-        require(all(isinstance(name, str) for name in facts["columns"]), "the columns of its regression have no names")
-        require(all(isinstance(told, dict) for told in facts["covariances"].values()), "covariances that are not described")
+        require(
+            all(isinstance(name, str) for name in facts["columns"]),
+            "the columns of its regression have no names",
+        )
+        require(
+            all(isinstance(told, dict) for told in facts["covariances"].values()),
+            "covariances that are not described",
+        )
         quantiles = facts.get("residual_quantiles") or {}
         require(isinstance(quantiles, dict), "quantiles of residuals that are no object")
-        require(all(isinstance(value, float) for value in quantiles.values()), "quantiles of residuals that are no numbers")
+        require(
+            all(isinstance(value, float) for value in quantiles.values()),
+            "quantiles of residuals that are no numbers",
+        )
         width = len(facts["columns"]) + facts["intercept"]
-        require(all(value.shape == (width, width) for value in sums.values()), "sums of another number of columns")
-        require(set(sums) == set(facts.get("covariances", {})), "sums of a regression that its header does not name")
+        require(
+            all(value.shape == (width, width) for value in sums.values()),
+            "sums of another number of columns",
+        )
+        require(
+            set(sums) == set(facts.get("covariances", {})),
+            "sums of a regression that its header does not name",
+        )
         return Regression(facts, sums)
 
 
@@ -57,14 +77,22 @@ def merged_regression(first: Regression | None, second: Regression | None) -> Re
     """The facts of a union: robust sums are of one solution each, so they are not carried on."""
     if first is None or second is None:
         return None
-    own, other = ({name: value for name, value in one.facts.items() if name not in OWN} for one in (first, second))
+    own, other = (
+        {name: value for name, value in one.facts.items() if name not in OWN}
+        for one in (first, second)
+    )
     if own != other:
         raise InputError(
-            "These coresets encode their formulas differently (levels, means or knots), so columns of one name mean different "
-            "things. Fit one formula over both sources: karat.inference.ols(formula, [first, second])."
+            "These coresets encode their formulas differently (levels, means or knots), so columns"
+            " of one name mean different things. Fit one formula over both sources:"
+            " karat.inference.ols(formula, [first, second])."
         )
     own["row"] = first.facts["row"]
-    added = {name: first.facts[name] + second.facts[name] for name in ADDED if first.facts.get(name) is not None}
+    added = {
+        name: first.facts[name] + second.facts[name]
+        for name in ADDED
+        if first.facts.get(name) is not None
+    }
     return Regression(own | added | {"covariances": {}})
 
 
@@ -76,13 +104,19 @@ def answers(stored: Regression | None) -> dict[str, Any]:
     for kind in sorted(stored.sums):
         told = stored.facts["covariances"][kind]
         kinds += (
-            ["HC0", "HC1"] if kind == "HC0" else [kind] if not told else [f"cluster:{told['column']} ({told['clusters']:,})"]
+            ["HC0", "HC1"]
+            if kind == "HC0"
+            else [kind]
+            if not told
+            else [f"cluster:{told['column']} ({told['clusters']:,})"]
         )
     return {
         "formula": stored.facts["formula"],
         "observations": stored.facts["observations"],
         "weights": stored.facts.get("weights"),
-        "columns": (["Intercept"] if stored.facts["intercept"] else []) + list(stored.facts["columns"]),
+        "columns": (
+            (["Intercept"] if stored.facts["intercept"] else []) + list(stored.facts["columns"])
+        ),
         "tables": kinds,
         "residual_quantiles": bool(stored.facts.get("residual_quantiles")),
         "submodels": "any choice of these columns, with classical errors",

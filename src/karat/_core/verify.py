@@ -30,8 +30,11 @@ if TYPE_CHECKING:
 SAME_WEIGHT = 1e-6  # relative difference of total weights up to which a level was reduced by itself
 
 
-@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # what is not finite is noticed, and explained
-def verify(core: Coreset, X: Any, y: Any, sample_weight: Any, groups: Any, lengths: Any) -> Certificate:
+# what is not finite is noticed, and explained
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
+def verify(
+    core: Coreset, X: Any, y: Any, sample_weight: Any, groups: Any, lengths: Any
+) -> Certificate:
     """See :meth:`karat.Coreset.verify`."""
     start = time.perf_counter()
     data = read_rows(aligned(X, core.X), y, core.problem, sample_weight, groups, lengths, core.maps)
@@ -39,7 +42,9 @@ def verify(core: Coreset, X: Any, y: Any, sample_weight: Any, groups: Any, lengt
         data = synthetic.readable_by_doubles(data)
     if (core.groups is None) != (groups is None):
         raise InputError(
-            "The coreset " + ("has no groups" if core.groups is None else "was built with groups") + "; verify it likewise."
+            "The coreset "
+            + ("has no groups" if core.groups is None else "was built with groups")
+            + "; verify it likewise."
         )
     own = data.kept(core)
     if own.shape != data.shape:
@@ -49,17 +54,25 @@ def verify(core: Coreset, X: Any, y: Any, sample_weight: Any, groups: Any, lengt
         reductions, wrong = synthetic.measured_again(core, data, own, known)
         refutations += [*wrong, *data.other_size(core)]
         seconds = time.perf_counter() - start
-        return synthetic.verified(core, reductions, data.total, data.n_rows, seconds, refutations, data.notes)
+        return synthetic.verified(
+            core, reductions, data.total, data.n_rows, seconds, refutations, data.notes
+        )
     reductions = measured(core, data, own, known)
     refutations += data.differences(core, own)
     seconds = time.perf_counter() - start
-    return certify_again(core, reductions, data.total, data.n_rows, seconds, refutations, data.notes)
+    return certify_again(
+        core, reductions, data.total, data.n_rows, seconds, refutations, data.notes
+    )
 
 
 def measured(core: Coreset, data: Table, own: Table, labels: list[Any]) -> list[Reduction]:
-    """The kept rows of every group, which are ``own`` as ``data`` reads them, against all rows of the group."""
+    """The kept rows of every group, which are ``own`` as ``data`` reads them, against all rows of
+    the group.
+    """
     stacked = _in_stacks(core, data, own, labels)
-    return [stacked.get(place) or _group(core, data, own, label) for place, label in enumerate(labels)]
+    return [
+        stacked.get(place) or _group(core, data, own, label) for place, label in enumerate(labels)
+    ]
 
 
 def shared_groups(core: Coreset, labels: list[Any]) -> tuple[list[Any], list[str]]:
@@ -70,7 +83,11 @@ def shared_groups(core: Coreset, labels: list[Any]) -> tuple[list[Any], list[str
     known = [label for label in labels if label in own]
     if not known:
         raise InputError("None of the groups of this data is a group of the coreset.")
-    return known, [] if len(known) == len(labels) == len(own) else ["The groups are not those of the coreset."]
+    return known, (
+        []
+        if len(known) == len(labels) == len(own)
+        else ["The groups are not those of the coreset."]
+    )
 
 
 def _in_stacks(core: Coreset, data: Table, own: Table, labels: list[Any]) -> dict[int, Reduction]:
@@ -81,9 +98,14 @@ def _in_stacks(core: Coreset, data: Table, own: Table, labels: list[Any]) -> dic
     places, kept_places = data.grouping.places(labels), own.grouping.places(labels)
     counts, kept_counts = np.diff(starts)[places], np.diff(kept_starts)[kept_places]
     kernel = data.kernel
-    found = measure_many(rows, starts[places], counts, kept, kept_starts[kept_places], kept_counts, kernel)
+    found = measure_many(
+        rows, starts[places], counts, kept, kept_starts[kept_places], kept_counts, kernel
+    )
     rank = core.certificate.rank
-    return {place: replace(one, rank=rank, method="verified on the full data") for place, one in found.items()}
+    return {
+        place: replace(one, rank=rank, method="verified on the full data")
+        for place, one in found.items()
+    }
 
 
 def _group(core: Coreset, table: Table, own: Table, label: Any) -> Reduction:
@@ -92,7 +114,9 @@ def _group(core: Coreset, table: Table, own: Table, label: Any) -> Reduction:
     among, index = own.index(label), table.numbers_of(label)
     assert core.indices is not None
     numbers = core.indices if among is None else core.indices[among]
-    places = np.clip(numbers if index is None else np.searchsorted(index, numbers), 0, len(rows) - 1)
+    places = np.clip(
+        numbers if index is None else np.searchsorted(index, numbers), 0, len(rows) - 1
+    )
     if core.absorbed:
         return _against(core, table, rows, kept, *_fit_all_rows(table, rows, table.kernel))
     verbatim = core.verbatim if core.verbatim is None or among is None else core.verbatim[among]
@@ -102,17 +126,21 @@ def _group(core: Coreset, table: Table, own: Table, label: Any) -> Reduction:
 
 
 def _measure_by_levels(
-    core: Coreset, table: Table, rows: Rows, kept: Rows, places: Indices, peeled: int, verbatim: Flags | None
+    core: Coreset, table: Table, rows: Rows, kept: Rows, places: Indices, peeled: int,
+    verbatim: Flags | None
 ) -> Reduction:  # fmt: skip
-    """Kept rows, at ``places`` of all rows, measured level by level if they were made so; the worst of what is found.
+    """Kept rows, at ``places`` of all rows, measured level by level if they were made so; the worst
+    of what is found.
 
-    All rows together would be a weaker claim: their size is that of the largest.  ``peeled``: how many are kept as they are,
-    and ``verbatim``, where that is known, which.
+    All rows together would be a weaker claim: their size is that of the largest.  ``peeled``: how
+    many are kept as they are, and ``verbatim``, where that is known, which.
     """
     fitted, passes = _fit_all_rows(table, rows, table.kernel)
     _, wild = wild_rows(rows, fitted)
     beyond, weights = np.isin(places, wild), own_weights(kept, np.arange(len(kept)))
-    together = partial(_one_level, core, table, rows, kept, places, fitted, passes, peeled > 0, verbatim)
+    together = partial(
+        _one_level, core, table, rows, kept, places, fitted, passes, peeled > 0, verbatim
+    )
     if not core.certificate.levels:  # the levels of merged coresets are not those of all rows
         found = _against(core, table, rows, kept, fitted, passes)
         if found.proof.ok:
@@ -123,29 +151,45 @@ def _measure_by_levels(
     if few:  # were they kept as they are?
         apart = np.array_equal(places[beyond], wild) and np.array_equal(weights[beyond], own)
     else:  # in some group; a level keeps its total weight
-        apart = core.certificate.levels != 1 and bool(abs(weights[beyond].sum() / own.sum() - 1.0) <= SAME_WEIGHT)
+        apart = core.certificate.levels != 1 and bool(
+            abs(weights[beyond].sum() / own.sum() - 1.0) <= SAME_WEIGHT
+        )
     if not apart:
         return together()
     worst: Reduction | None = None
-    for some, among in ((np.setdiff1d(np.arange(len(rows)), wild), ~beyond), *(() if few else ((wild, beyond),))):
+    for some, among in (
+        (np.setdiff1d(np.arange(len(rows)), wild), ~beyond),
+        *(() if few else ((wild, beyond),)),
+    ):
         part, mine = rows.subset(some), kept.subset(np.flatnonzero(among))
         fitted, passes = _fit_all_rows(table, part, table.kernel)
         others = peeled > (len(wild) if few else 0)  # peeled as well
         flags = None if verbatim is None else verbatim[among]
-        found = _one_level(core, table, part, mine, np.searchsorted(some, places[among]), fitted, passes, others, flags)
+        found = _one_level(
+            core,
+            table,
+            part,
+            mine,
+            np.searchsorted(some, places[among]),
+            fitted,
+            passes,
+            others,
+            flags,
+        )
         worst = found if worst is None else min(worst, found, key=lambda one: one.proof.merit)
     assert worst is not None
     return replace(worst, positions=np.arange(len(kept)), weights=weights, levels=1 if few else 2)
 
 
 def _one_level(
-    core: Coreset, table: Table, rows: Rows, kept: Rows, places: Indices, fitted: FittedMoments, passes: int,
-    peeled: bool, verbatim: Flags | None,
+    core: Coreset, table: Table, rows: Rows, kept: Rows, places: Indices, fitted: FittedMoments,
+    passes: int, peeled: bool, verbatim: Flags | None,
 ) -> Reduction:  # fmt: skip
-    """Kept rows against all rows; without those that have their own values and weights, if some were kept so or it must be.
+    """Kept rows against all rows; without those that have their own values and weights, if some
+    were kept so or it must be.
 
-    First without those that were kept so on purpose: others may have their own weights by chance, and errors are relative to
-    what is left.
+    First without those that were kept so on purpose: others may have their own weights by chance,
+    and errors are relative to what is left.
     """
     found = None if peeled else _against(core, table, rows, kept, fitted, passes)
     if found is not None and found.proof.ok:
@@ -160,11 +204,16 @@ def _one_level(
         if not left_out.any() or left_out.all() != (not len(others)):
             continue
         if left_out.all():  # all rows, as they are
-            measured = replace(_against(core, table, rows, kept, fitted, passes), proof=Proof.trivial(core.certificate.power))
+            measured = replace(
+                _against(core, table, rows, kept, fitted, passes),
+                proof=Proof.trivial(core.certificate.power),
+            )
         else:
             rest = rows.subset(others), kept.subset(np.flatnonzero(~left_out))
             measured = _against(core, table, *rest, *_fit_all_rows(table, rest[0], table.kernel))
-        found = better(found, replace(measured, positions=everything, weights=own_weights(kept, everything)))
+        found = better(
+            found, replace(measured, positions=everything, weights=own_weights(kept, everything))
+        )
         if found.proof.ok:
             return found
     return _against(core, table, rows, kept, fitted, passes) if found is None else found
@@ -192,5 +241,8 @@ def _against(
     plain = table.kernel
     if not found.proof.ok and found.proof.excluded and isinstance(plain, Powers):
         restored, more = _fit_all_rows(table, rows, plain.keeping_all())
-        found, passes = better(found, measure_again(core, rows, restored, kept, passes + more)), passes + more
+        found, passes = (
+            better(found, measure_again(core, rows, restored, kept, passes + more)),
+            passes + more,
+        )
     return found

@@ -1,8 +1,8 @@
 """The words and number formats that people read: on a terminal, on the HTML page and in a notebook.
 
-The functions below turn the dictionary of :func:`karat._core.facts.coreset_facts` into rows of text.  A :class:`Style` formats
-the numbers: ``PAGE`` uses typographic signs, ``TERMINAL`` plain ASCII.  Programs read the facts (JSON, files), never these
-texts.
+The functions below turn the dictionary of :func:`karat._core.facts.coreset_facts` into rows of
+text.  A :class:`Style` formats the numbers: ``PAGE`` uses typographic signs, ``TERMINAL`` plain
+ASCII.  Programs read the facts (JSON, files), never these texts.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ THIN = "\u202f"  # narrow no-break space
 TIMES = "\u00d7"
 MINUS = "\u2212"
 MISSING = "\u2013"
-WHOLE, WRITTEN = 15, 7  # digits before the point, of whole and of other numbers that are written out
+# digits before the point, of whole and of other numbers that are written out
+WHOLE, WRITTEN = 15, 7
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 PLAIN = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 GROUPED = pattern(r"(?<![\w.,])\d{1,3}(,\d{3})+(?![\w]|,\d)")
 POWERS = pattern(r"(?<![\w.,])-?\d(\.\d+)?e[+-]?\d+(?!\w)")
 MADE = "They are made, not rows of the data."
-CORRECTION = "the regulariser has absorbed a part of the data; use the rows with the stored correction"
+CORRECTION = (
+    "the regulariser has absorbed a part of the data; use the rows with the stored correction"
+)
 
 
 def grouped_digits(value: int) -> str:
@@ -32,10 +35,12 @@ def grouped_digits(value: int) -> str:
 
 
 def number(value: float, digits: int = 3, longest: int | None = None) -> str:
-    """Format a number to some significant digits; the script of the page (``page.js``) does the same.
+    """Format a number to some significant digits; the script of the page (``page.js``) does the
+    same.
 
-    Whole numbers below 1e15 are written out in full.  Other numbers from 1e-3 to 1e7 are written out to the digits asked for.
-    The rest is in scientific notation, as is everything of more than ``longest`` digits before the point.
+    Whole numbers below 1e15 are written out in full.  Other numbers from 1e-3 to 1e7 are written
+    out to the digits asked for. The rest is in scientific notation, as is everything of more than
+    ``longest`` digits before the point.
 
     >>> number(3.04e-15, 2), number(0.25), number(2.5e6), number(2.5e7), number(float("nan"))
     ('3 × 10⁻¹⁵', '0.25', '2\u202f500\u202f000', '25\u202f000\u202f000', '–')
@@ -74,7 +79,8 @@ def plain_number(value: float, digits: int = 3) -> str:
 
 
 def typeset(text: str) -> str:
-    """The numbers of a text as the page writes them: thin spaces between thousands, and powers of ten.
+    """The numbers of a text as the page writes them: thin spaces between thousands, and powers of
+    ten.
 
     >>> typeset("12,345 rows, off by 1.5e-13 (a,b.csv row 7)")
     '12\u202f345 rows, off by 1.5 × 10⁻¹³ (a,b.csv row 7)'
@@ -85,7 +91,9 @@ def typeset(text: str) -> str:
 
 @dataclass(frozen=True)
 class Style:
-    """How numbers are written: functions for whole numbers, and for numbers to some significant digits."""
+    """How numbers are written: functions for whole numbers, and for numbers to some significant
+    digits.
+    """
 
     count: Callable[[int], str]
     number: Callable[[float, int], str]
@@ -135,7 +143,11 @@ def several(number: int, noun: str) -> str:
 
 def claim(known: Mapping[str, Any]) -> str:
     """Say what the kept rows have in common with all rows: what the problem keeps, and no more."""
-    subject = "This row, with its weight, keeps" if known["kept"] == 1 else "These rows, with their weights, keep"
+    subject = (
+        "This row, with its weight, keeps"
+        if known["kept"] == 1
+        else "These rows, with their weights, keep"
+    )
     made = f" {MADE}" if known.get("made") else ""
     return f"{subject} {known['keeps']}.{made}"
 
@@ -151,7 +163,9 @@ def check_verdict(ok: bool) -> str:
 
 
 def data_verdict(data: str, columns: int) -> str:
-    """Say how data compares with the hashes of the rows that a coreset was made from, of which ``columns`` were read."""
+    """Say how data compares with the hashes of the rows that a coreset was made from, of which
+    ``columns`` were read.
+    """
     used = f"{columns:,} columns" if columns > 1 else "column"
     return {
         "identical": f"identical in the {used} used to what the coreset was made from",
@@ -177,10 +191,13 @@ def summary_rows(known: Mapping[str, Any], style: Style) -> dict[str, str]:
         beside += f", of which {style.several(verbatim, 'row')} of the data as they are"
     rows = {
         "problem": known["problem"],
-        "rows in": style.count(known["rows"]) + (f" ({style.count(known['left_out'])} left out)" if known["left_out"] else ""),
-        ("rows made" if known.get("made") else "rows kept"): (
-            f"{style.count(known['kept'])} (rank {rank}, bound {bound}{beside})"
+        "rows in": (
+            style.count(known["rows"])
+            + (f" ({style.count(known['left_out'])} left out)" if known["left_out"] else "")
         ),
+        (
+            "rows made" if known.get("made") else "rows kept"
+        ): f"{style.count(known['kept'])} (rank {rank}, bound {bound}{beside})",
         "worst error": f"{worst_error(certificate, style)}: {verdict(known['exact'])}",
         "kept": known["keeps"],
         "not kept": "; ".join(known["excludes"]),
@@ -191,10 +208,17 @@ def summary_rows(known: Mapping[str, Any], style: Style) -> dict[str, str]:
 def details(known: Mapping[str, Any], style: Style) -> dict[str, str]:
     """Further rows: weights, construction, groups and correction."""
     certificate, weights = known["certificate"], known["weights"]
-    low, high, total = style.number(weights["min"], 3), style.number(weights["max"], 3), style.number(weights["sum"], 10)
+    low, high, total = (
+        style.number(weights["min"], 3),
+        style.number(weights["max"], 3),
+        style.number(weights["sum"], 10),
+    )
     rows = {
         "weights": f"{low} to {high}, sum {total}",
-        "made by": f"{certificate['method']}, {style.duration(certificate['seconds'])}, passes: {certificate['passes']}",
+        "made by": (
+            f"{certificate['method']}, {style.duration(certificate['seconds'])}, passes:"
+            f" {certificate['passes']}"
+        ),
     }
     rows |= {} if known["groups"] is None else {"groups": style.count(known["groups"])}
     return rows | ({"correction": CORRECTION} if known["absorbed"] else {})

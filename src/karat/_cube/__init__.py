@@ -1,4 +1,6 @@
-"""Cubes: one exact coreset per cell, in one file; any slice, window or refit is a union of a few rows."""
+"""Cubes: one exact coreset per cell, in one file; any slice, window or refit is a union of a few
+rows.
+"""
 
 from karat.errors import MissingExtraError
 

@@ -1,4 +1,6 @@
-"""karat.cube and its Cube: an exact coreset for every cell, and from these any slice, window or refit."""
+"""karat.cube and its Cube: an exact coreset for every cell, and from these any slice, window or
+refit.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,15 @@ from karat._core.export import distinct
 from karat._cube.build import gather_cells, new_reducer
 from karat._cube.cells import Cells, Reducer, joined_cells
 from karat._cube.compare import Comparison, chow
-from karat._cube.file import cube_path, identity, locked, output_path, pack_cube, unpack_cube, write_cube
+from karat._cube.file import (
+    cube_path,
+    identity,
+    locked,
+    output_path,
+    pack_cube,
+    unpack_cube,
+    write_cube,
+)
 from karat._cube.fits import Fits, check_estimator, fit_cells
 from karat._cube.history import alive, contents_of, refuse_again, unlabelled
 from karat._cube.layout import CellLayout
@@ -42,8 +52,9 @@ Selection = Mapping[str, Any]
 class Cube:
     """One exact coreset per cell: any slice, window or refit is a union of a few rows.
 
-    Made by :func:`karat.cube`, or read by :meth:`load`.  A cube that has a ``path`` writes every change to its file, in one
-    step, before the change shows here; a process that is killed leaves the old file or the new one.
+    Made by :func:`karat.cube`, or read by :meth:`load`.  A cube that has a ``path`` writes every
+    change to its file, in one step, before the change shows here; a process that is killed leaves
+    the old file or the new one.
 
     Attributes
     ----------
@@ -60,8 +71,8 @@ class Cube:
     """
 
     def __init__(
-        self, cells: Cells, problem: Problem, layout: CellLayout, history: Sequence[dict[str, Any]], path: Path | None = None,
-        seed: int = 0,
+        self, cells: Cells, problem: Problem, layout: CellLayout, history: Sequence[dict[str, Any]],
+        path: Path | None = None, seed: int = 0,
     ) -> None:  # fmt: skip
         self.cells, self.problem, self.layout, self.seed = cells, problem, layout, seed
         self.history, self.path = tuple(history), path
@@ -82,7 +93,10 @@ class Cube:
 
     def __repr__(self) -> str:
         kept, rows = int(self.cells.starts[-1]), int(self.cells.counts.sum())
-        return f"Cube({len(self):,} cells by {', '.join(self.by)}, {kept:,} of {rows:,} rows, {self.problem.describe()})"
+        return (
+            f"Cube({len(self):,} cells by {', '.join(self.by)}, {kept:,} of {rows:,} rows,"
+            f" {self.problem.describe()})"
+        )
 
     @property
     def reducer(self) -> Reducer:
@@ -102,13 +116,21 @@ class Cube:
         return Certificate.union([self.cells.certificates[i] for i in which])
 
     def to_frame(self) -> Any:
-        """One line per cell: labels, rows, kept rows, total weight, error, and the changes that it came by."""
+        """One line per cell: labels, rows, kept rows, total weight, error, and the changes that it
+        came by.
+        """
         return native_frame(self.table())
 
     def table(self) -> dict[str, np.ndarray]:
         """The columns of :meth:`to_frame`."""
         facts = self.facts()
-        return dict(zip((*self.by, *distinct(list(facts), self.by)), (*self.cells.labels, *facts.values()), strict=True))
+        return dict(
+            zip(
+                (*self.by, *distinct(list(facts), self.by)),
+                (*self.cells.labels, *facts.values()),
+                strict=True,
+            )
+        )
 
     def facts(self) -> dict[str, np.ndarray]:
         """Of every cell what :meth:`to_frame` says beside its labels."""
@@ -124,7 +146,9 @@ class Cube:
 
     # What they are good for
 
-    def select(self, selection: Selection | None = None, /, *, reduce: bool = False, **labels: Any) -> Coreset:
+    def select(
+        self, selection: Selection | None = None, /, *, reduce: bool = False, **labels: Any
+    ) -> Coreset:
         """The coreset of a slice: the union of its cells.
 
         Parameters
@@ -134,12 +158,18 @@ class Cube:
         reduce : bool
             Keep the fewest rows; by default all kept rows of the cells.
         **labels
-            For each name a label, a list of labels, or a slice (both ends included; dates may be text, and "2026-03" means
-            every day of that month).
+            For each name a label, a list of labels, or a slice (both ends included; dates may be
+            text, and "2026-03" means every day of that month).
         """
         which = matching(self.cells, self.by, asked(selection, labels))
-        core = self.coreset_of(self._coarser(which, ()), np.arange(1)) if reduce else self.coreset_of(self.cells, which)
-        return replace(core, provenance=(core.provenance or {}) | {"cells": self.cells.identifiers(which)})
+        core = (
+            self.coreset_of(self._coarser(which, ()), np.arange(1))
+            if reduce
+            else self.coreset_of(self.cells, which)
+        )
+        return replace(
+            core, provenance=(core.provenance or {}) | {"cells": self.cells.identifiers(which)}
+        )
 
     def coreset_of(self, cells: Cells, which: Indices) -> Coreset:
         """The rows of some cells as a coreset, numbered one cell after the other."""
@@ -147,12 +177,19 @@ class Cube:
         numbers = cells.numbers[rows] + np.repeat(np.cumsum(counts) - counts, cells.sizes[which])
         certificate = Certificate.union([cells.certificates[i] for i in which])
         if len(which) > 1:
-            certificate = replace(certificate, notes=(*certificate.notes, UNION.format(f"{len(which):,}")))
+            certificate = replace(
+                certificate, notes=(*certificate.notes, UNION.format(f"{len(which):,}"))
+            )
         columns, d = [column[rows] for column in cells.columns], len(self.columns)
         X = frame_of("pyarrow", dict(zip(self.columns, columns[:d], strict=True)), False, None)
         y = None
         if self.targets:
-            y = frame_of("pyarrow", dict(zip(self.targets, columns[d:], strict=True)), len(self.targets) == 1, None)
+            y = frame_of(
+                "pyarrow",
+                dict(zip(self.targets, columns[d:], strict=True)),
+                len(self.targets) == 1,
+                None,
+            )
         return Coreset(
             indices=numbers,
             weights=cells.weights[rows],
@@ -168,23 +205,36 @@ class Cube:
 
     def _provenance(self, cells: Cells, which: Indices) -> dict[str, Any]:
         changes = sorted({origin for i in which for origin in cells.origins[i]})
-        known = self.layout.provenance(self.problem, self.seed, {"given": [], "files": []}, {}, None)
+        known = self.layout.provenance(
+            self.problem, self.seed, {"given": [], "files": []}, {}, None
+        )
         return known | {"changes": [self.history[i] for i in changes]}
 
     def rollup(self, by: str | Sequence[str] = ()) -> Cube:
         """A cube of fewer labels: cells that agree in ``by`` become one."""
         names = label_names(by, self.by)
         cells = self._coarser(np.arange(len(self.cells)), names)
-        history = self.history if names == self.by else [unlabelled(change) for change in self.history]
+        history = (
+            self.history if names == self.by else [unlabelled(change) for change in self.history]
+        )
         return Cube(cells, self.problem, replace(self.layout, by=names), history, seed=self.seed)
 
     def _coarser(self, which: Indices, by: tuple[str, ...]) -> Cells:
         """Some cells, made one where they agree in ``by``."""
         cells = self.cells if len(which) == len(self.cells) else self.cells.chosen(which)
-        return self.reducer.merged(replace(cells, labels=tuple(cells.labels[self.by.index(name)] for name in by)))
+        return self.reducer.merged(
+            replace(cells, labels=tuple(cells.labels[self.by.index(name)] for name in by))
+        )
 
-    def fit(self, estimator: Any, by: str | Sequence[str] = (), selection: Selection | None = None, **labels: Any) -> Fits:
-        """Fit a scikit-learn estimator on the rows of every label; each is the model of all rows of that label.
+    def fit(
+        self,
+        estimator: Any,
+        by: str | Sequence[str] = (),
+        selection: Selection | None = None,
+        **labels: Any,
+    ) -> Fits:
+        """Fit a scikit-learn estimator on the rows of every label; each is the model of all rows of
+        that label.
 
         Parameters
         ----------
@@ -198,7 +248,8 @@ class Cube:
         Returns
         -------
         Fits
-            ``fits[label]`` is a fitted model, ``fits.coefficients`` a frame with one line per label and term.
+            ``fits[label]`` is a fitted model, ``fits.coefficients`` a frame with one line per label
+            and term.
         """
         check_estimator(estimator)
         which = matching(self.cells, self.by, asked(selection, labels))
@@ -215,12 +266,14 @@ class Cube:
         both = np.intersect1d(one, two)
         if len(both):
             raise InputError(
-                f"The slices share {len(both):,} cells; compare slices that have no rows in common, such as one region against "
-                "the others."
+                f"The slices share {len(both):,} cells; compare slices that have no rows in common,"
+                " such as one region against the others."
             )
         return chow(self.coreset_of(self.cells, one), self.coreset_of(self.cells, two))
 
-    def verify(self, data: Any, *, memory: int = MEMORY, progress: Progress | None = None) -> CubeVerification:
+    def verify(
+        self, data: Any, *, memory: int = MEMORY, progress: Progress | None = None
+    ) -> CubeVerification:
         """Measure every cell against the data that the cube was made of, which is read once.
 
         Parameters
@@ -235,8 +288,8 @@ class Cube:
         Returns
         -------
         CubeVerification
-            Not ``ok`` if the loss of a cell differs, if kept rows are not in the data, or if rows or cells are missing; its
-            ``cube`` has the fresh certificates.
+            Not ``ok`` if the loss of a cell differs, if kept rows are not in the data, or if rows
+            or cells are missing; its ``cube`` has the fresh certificates.
         """
         check_memory(memory)
         return verify_cube(self, data, memory, progress)
@@ -258,7 +311,8 @@ class Cube:
         return self._with_rows("update", rows, memory, content, self.reducer.added)
 
     def replace(self, rows: Any, *, memory: int = MEMORY, content: bool = True) -> Cube:
-        """Rebuild the cells that occur in ``rows``, which has all their rows; other cells stay as they are.
+        """Rebuild the cells that occur in ``rows``, which has all their rows; other cells stay as
+        they are.
 
         For late or corrected data, for deleted, relabelled and re-weighted rows.
         """
@@ -271,12 +325,16 @@ class Cube:
         if not wanted:
             raise InputError("Say which cells to remove: cube.drop(day='2024-01-01').")
 
-        def dropped(cells: Cells, history: tuple[dict[str, Any], ...]) -> tuple[Cells, dict[str, Any]]:
+        def dropped(
+            cells: Cells, history: tuple[dict[str, Any], ...]
+        ) -> tuple[Cells, dict[str, Any]]:
             which = matching(cells, self.by, wanted)
             rows = int(cells.counts[which].sum())
             rest = np.setdiff1d(np.arange(len(cells)), which)
             if not len(rest):
-                raise InputError("These are all cells, so no cell would be left; delete the cube instead.")
+                raise InputError(
+                    "These are all cells, so no cell would be left; delete the cube instead."
+                )
             return cells.chosen(rest), {"change": "drop", "cells": len(which), "rows": rows}
 
         return self._change(dropped)
@@ -286,36 +344,55 @@ class Cube:
         if not isinstance(other, Cube):
             raise InputError(f"merge takes another Cube, not {type(other).__name__}.")
         if (other.problem, other.layout) != (self.problem, self.layout):
-            raise InputError("The cubes keep different things, or of other columns; build both by the same call.")
+            raise InputError(
+                "The cubes keep different things, or of other columns; build both by the same call."
+            )
 
-        def merged(cells: Cells, history: tuple[dict[str, Any], ...]) -> tuple[Cells, dict[str, Any]]:
+        def merged(
+            cells: Cells, history: tuple[dict[str, Any], ...]
+        ) -> tuple[Cells, dict[str, Any]]:
             first = len(history)
             living = alive(other.cells)
-            refuse_again(cells, history, [one for i in living for one in contents_of(other.history[i])])
+            refuse_again(
+                cells, history, [one for i in living for one in contents_of(other.history[i])]
+            )
             moved = tuple((first,) for _ in other.cells.origins)
             both = self.reducer.merged(joined_cells([cells, replace(other.cells, origins=moved)]))
-            record = {"change": "merge", "rows": int(other.cells.counts.sum()), "history": list(other.history)}
+            record = {
+                "change": "merge",
+                "rows": int(other.cells.counts.sum()),
+                "history": list(other.history),
+            }
             return both, record | {"alive": living}
 
         return self._change(merged)
 
-    def _with_rows(self, kind: str, rows: Any, memory: int, content: bool, put: Callable[[Cells, Cells], Cells]) -> Cube:
+    def _with_rows(
+        self, kind: str, rows: Any, memory: int, content: bool, put: Callable[[Cells, Cells], Cells]
+    ) -> Cube:
         check_memory(memory)
 
-        def changed(cells: Cells, history: tuple[dict[str, Any], ...]) -> tuple[Cells, dict[str, Any]]:
-            new, found, _ = gather_cells(rows, self.layout, self.problem, self.seed, len(history), memory, content)
+        def changed(
+            cells: Cells, history: tuple[dict[str, Any], ...]
+        ) -> tuple[Cells, dict[str, Any]]:
+            new, found, _ = gather_cells(
+                rows, self.layout, self.problem, self.seed, len(history), memory, content
+            )
             if kind == "update" and found["content"]:
                 refuse_again(cells, history, [found["content"]])
             return put(cells, new), {"change": kind} | found
 
         return self._change(changed)
 
-    def _change(self, change: Callable[[Cells, tuple[dict[str, Any], ...]], tuple[Cells, dict[str, Any]]]) -> Cube:
+    def _change(
+        self, change: Callable[[Cells, tuple[dict[str, Any], ...]], tuple[Cells, dict[str, Any]]]
+    ) -> Cube:
         """Make a change: of the file first, in one step, then here."""
         with self._lock, nullcontext() if self.path is None else locked(self.path):
             if self.path is not None and identity(self.path) != self._identity:
                 raise StorageError(
-                    f"{self.path} was changed by another process since it was read; load it again, then make the change."
+                    f"{self.path} was changed by another process since it was read; load it again,"
+                    " then make the change."
                 )
             cells, record = change(self.cells, self.history)
             history = (*self.history, stamped(record))
@@ -392,7 +469,8 @@ def cube(
     by : str or list of str
         The columns that label cells: text, numbers, dates or times.
     problem : Problem, optional
-        What must not change; :class:`~karat.problems.LeastSquares` if there is a target, else ``Moments(2)``.
+        What must not change; :class:`~karat.problems.LeastSquares` if there is a target, else
+        ``Moments(2)``.
     columns : list of str, optional
         The features; by default all columns that have no other role.
     sample_weight, key : str, optional
@@ -430,10 +508,14 @@ def cube(
     problem = check_mergeable(column_problem(problem, target))
     check_whole("random_state", random_state, 0)
     if problem.absorb is not None:
-        raise InputError("absorb and cells do not go together: an absorbed coreset serves one fit of one alpha.")
+        raise InputError(
+            "absorb and cells do not go together: an absorbed coreset serves one fit of one alpha."
+        )
     check_memory(memory)
     if progress is not None and not callable(progress):
-        raise InputError(f"progress must be a function of two numbers, not {progress!r}.", argument="progress")
+        raise InputError(
+            f"progress must be a function of two numbers, not {progress!r}.", argument="progress"
+        )
     if path is not None:
         output_path(path)
     layout = CellLayout.for_cells(problem, target, by, columns, sample_weight, key, on_missing)

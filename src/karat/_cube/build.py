@@ -1,12 +1,14 @@
-"""The cells of anything that holds rows: frames, files, queries and streams, and frames of Dask and Spark.
+"""The cells of anything that holds rows: frames, files, queries and streams, and frames of Dask and
+Spark.
 
-    rows of a batch   -> the number of the cell of each, and its number within the cell
-    wait              -> until they fill the memory that they may take
-    fold              -> every cell that has many rows keeps a few (:class:`karat._cube.cells.Reducer`)
+    rows of a batch  -> the number of the cell of each, and its number within the cell
+    wait             -> until they fill the memory that they may take
+    fold             -> every cell that has many rows keeps a few
+                     (:class:`karat._cube.cells.Reducer`)
 
-in one pass and bounded memory.  Cells of which all rows come together are reduced once.  Others are reduced again when more
-rows have come, together with the rows that they hold.  On a cluster the cells of a partition are made where it lies, and merged
-in a tree; only kept rows travel.
+in one pass and bounded memory.  Cells of which all rows come together are reduced once.  Others are
+reduced again when more rows have come, together with the rows that they hold.  On a cluster the
+cells of a partition are made where it lies, and merged in a tree; only kept rows travel.
 """
 
 from __future__ import annotations
@@ -23,7 +25,16 @@ import numpy as np
 
 from karat._cluster.partitions import cluster_of, scan_partitions
 from karat._core.certify import Certificate
-from karat._cube.cells import Cells, Reducer, in_order, joined_cells, label_list, no_cells, no_weight, starts_of
+from karat._cube.cells import (
+    Cells,
+    Reducer,
+    in_order,
+    joined_cells,
+    label_list,
+    no_cells,
+    no_weight,
+    starts_of,
+)
 from karat._cube.layout import CellLayout, Labels
 from karat._cube.present import Present
 from karat._data.batch import Batch, joined
@@ -44,18 +55,21 @@ MANY = 4  # rows per feature above which a cell is reduced before the end
 
 
 def gather_cells(
-    data: Any, layout: CellLayout, problem: Problem, seed: int, origin: int, memory: int, content: bool,
-    progress: Progress | None = None, present: Present | None = None,
+    data: Any, layout: CellLayout, problem: Problem, seed: int, origin: int, memory: int,
+    content: bool, progress: Progress | None = None, present: Present | None = None,
 ) -> tuple[Cells, dict[str, Any], CellLayout]:  # fmt: skip
     """The cells of some rows, what is to be remembered of them, and the layout of their columns.
 
-    ``origin`` is the number of the change that they are part of; ``present`` looks for kept rows among them.
+    ``origin`` is the number of the change that they are part of; ``present`` looks for kept rows
+    among them.
     """
     cluster = cluster_of(data)
     if cluster is not None:
         known = layout.named(cluster.frame_schema(data).names)
         make = partial(CollectCells, problem, known, seed, memory, present)
-        collector, facts = scan_partitions(data, known, make, known.roles.columns if content else ())
+        collector, facts = scan_partitions(
+            data, known, make, known.roles.columns if content else ()
+        )
         source: dict[str, Any] = {"given": [], "files": []}
         rows, dropped, hashes = facts.rows, {"missing": facts.missing, "broken": 0}, facts.content
     else:
@@ -75,10 +89,16 @@ def gather_cells(
     if not len(cells):
         raise InputError("The data has no rows that could be used; a cube needs at least one.")
     if not cells.sizes.all():
-        labels = zip(layout.by, (values[int(np.argmin(cells.sizes))] for values in cells.labels), strict=True)
+        labels = zip(
+            layout.by, (values[int(np.argmin(cells.sizes))] for values in cells.labels), strict=True
+        )
         name = ", ".join(f"{column}={value}" for column, value in labels)
-        raise InputError(f"Cell {name} has no row of positive weight; leave its rows out or correct their weights.")
-    # Labels are not hashed with the rows: a digest of them can be left out where a rollup changes them.
+        raise InputError(
+            f"Cell {name} has no row of positive weight; leave its rows out or correct their"
+            " weights."
+        )
+    # Labels are not hashed with the rows: a digest of them can be left out where a rollup changes
+    # them.
     sums = None if hashes is None else [*hashes["sums"], _label_digest(cells)]
     record = {"source": source, "rows": rows, "dropped": dropped, "content": sums}
     return replace(cells, origins=((origin,),) * len(cells)), record, known
@@ -86,7 +106,10 @@ def gather_cells(
 
 def _label_digest(cells: Cells) -> str:
     """A digest of the labels and of how many rows each has: rows of other labels are other rows."""
-    counted = sorted((repr(label), count) for label, count in zip(label_list(cells), cells.counts.tolist(), strict=True))
+    counted = sorted(
+        (repr(label), count)
+        for label, count in zip(label_list(cells), cells.counts.tolist(), strict=True)
+    )
     return sha256(repr(counted).encode()).hexdigest()[:16]
 
 
@@ -105,12 +128,21 @@ class CollectCells(Consumer):
         Looks for kept rows among those that come; this one stays as it is.
     """
 
-    def __init__(self, problem: Problem, layout: CellLayout, seed: int, memory: int, present: Present | None = None) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        layout: CellLayout,
+        seed: int,
+        memory: int,
+        present: Present | None = None,
+    ) -> None:
         self.reducer, self.layout = new_reducer(problem, layout, seed), layout
-        self.most = max(10**5, memory // (SHARE * 8 * (len(layout.columns) + 3)))  # rows that may wait
+        # rows that may wait
+        self.most = max(10**5, memory // (SHARE * 8 * (len(layout.columns) + 3)))
         self.present = None if present is None else present.emptied()
         self.labels = Labels(layout)
-        self.pieces: list[Batch] = []  # rows that wait or are held: their groups are the numbers of cells, their parts flat
+        # rows that wait or are held: their groups are the numbers of cells, their parts flat
+        self.pieces: list[Batch] = []
         self.claims: dict[int, Certificate] = {}  # of the cells that hold rows for others
         self.counts = np.zeros(0, dtype=np.int64)  # rows of each cell so far
         self.seen = self.waiting = 0
@@ -125,7 +157,9 @@ class CollectCells(Consumer):
             columns = [np.asarray(part)[:, 0] for part in batch.parts]
             if self.present is not None:
                 self.present.look(self.labels, codes, columns, batch.keys)
-            self.pieces.append(Batch(columns, self._numbered(codes), batch.weights, codes, batch.keys))
+            self.pieces.append(
+                Batch(columns, self._numbered(codes), batch.weights, codes, batch.keys)
+            )
             self.waiting += len(batch)
             if self.waiting >= self.most:
                 self.fold(MANY * self.reducer.kernel.width)
@@ -153,9 +187,12 @@ class CollectCells(Consumer):
         piece, codes = self._waiting()
         self.pieces = []
         positive = None if piece.weights is None else piece.weights > 0
-        counts = np.bincount(codes if positive is None else codes[positive], minlength=len(self.labels))
+        counts = np.bincount(
+            codes if positive is None else codes[positive], minlength=len(self.labels)
+        )
         many = counts > least
-        many[[c for c, claim in self.claims.items() if claim.n_rows == self.counts[c]]] = False  # nothing has come since
+        # nothing has come since
+        many[[c for c, claim in self.claims.items() if claim.n_rows == self.counts[c]]] = False
         order = _sorted(codes, len(counts))
         chosen = many[codes[order]]
         if positive is not None:
@@ -166,17 +203,30 @@ class CollectCells(Consumer):
         sorted_rows = piece.take(order)
         claims = [[self.claims[c]] if c in self.claims else [] for c in cells.tolist()]
         kept = self.reducer.reduce(
-            sorted_rows.parts, sorted_rows.weights, starts, self.counts[cells], claims, lambda g: self._name(int(cells[g]))
+            sorted_rows.parts,
+            sorted_rows.weights,
+            starts,
+            self.counts[cells],
+            claims,
+            lambda g: self._name(int(cells[g])),
         )
-        held = np.concatenate([start + one.positions for start, one in zip(starts[:-1], kept, strict=True)] or [order[:0]])
-        reduced = sorted_rows.take(held, np.concatenate([one.weights for one in kept] or [np.zeros(0)]))
+        held = np.concatenate(
+            [start + one.positions for start, one in zip(starts[:-1], kept, strict=True)]
+            or [order[:0]]
+        )
+        reduced = sorted_rows.take(
+            held, np.concatenate([one.weights for one in kept] or [np.zeros(0)])
+        )
         self.claims |= {c: one.certificate for c, one in zip(cells.tolist(), kept, strict=True)}
         self.pieces = [reduced] if not len(rest) else [reduced, piece.take(rest)]
         self.waiting = sum(map(len, self.pieces))
-        self.most = max(self.most, 2 * self.waiting)  # many cells: what they hold must not be folded again and again
+        # many cells: what they hold must not be folded again and again
+        self.most = max(self.most, 2 * self.waiting)
 
     def cells(self) -> Cells:
-        """All cells.  A label all of whose rows lack values is none; one whose rows all have weight zero keeps no row."""
+        """All cells.  A label all of whose rows lack values is none; one whose rows all have weight
+        zero keeps no row.
+        """
         if self.merged is not None:
             return self.merged
         if not self.pieces:
@@ -190,10 +240,13 @@ class CollectCells(Consumer):
         labels = self.labels.arrays(there)
         sizes = np.bincount(codes[order], minlength=len(self.labels))[there]
         problem = self.reducer.problem
-        claims = [self.claims.get(cell) or no_weight(problem, int(self.counts[cell])) for cell in there.tolist()]
+        claims = [
+            self.claims.get(cell) or no_weight(problem, int(self.counts[cell]))
+            for cell in there.tolist()
+        ]
         found = Cells(
-            labels, starts_of(sizes), tuple(rows.parts), np.asarray(rows.weights), rows.numbers, rows.keys, tuple(claims),
-            ((0,),) * len(there),
+            labels, starts_of(sizes), tuple(rows.parts), np.asarray(rows.weights), rows.numbers,
+            rows.keys, tuple(claims), ((0,),) * len(there),
         )  # fmt: skip
         return found.chosen(in_order(labels, len(there))[0])
 

@@ -1,16 +1,19 @@
 """Cells: for every label of a cube a few weighted rows, and the certificate that they are exact.
 
-Cells lie one after the other in the order of their labels; the rows of cell g are ``starts[g]:starts[g + 1]`` of every column.
-Rows of a cell are numbered from 0 on in the order in which they came; rows of several cells are numbered one cell after the
-other.  Nothing here changes: every operation gives new cells.
+Cells lie one after the other in the order of their labels; the rows of cell g are
+``starts[g]:starts[g + 1]`` of every column. Rows of a cell are numbered from 0 on in the order in
+which they came; rows of several cells are numbered one cell after the other.  Nothing here changes:
+every operation gives new cells.
 
-The :class:`Reducer` has the one operation, many groups of rows reduced at once, each with a certificate of its own; so cells of
-equal labels become one.  Moments add up, so the coreset of the kept rows of some cells is a coreset of all their rows.  Its
-certificate inherits what the kept rows were off by (:mod:`karat.engine.claim`).  Nothing is ever subtracted.
+The :class:`Reducer` has the one operation, many groups of rows reduced at once, each with a
+certificate of its own; so cells of equal labels become one.  Moments add up, so the coreset of the
+kept rows of some cells is a coreset of all their rows.  Its certificate inherits what the kept rows
+were off by (:mod:`karat.engine.claim`).  Nothing is ever subtracted.
 
-Some rows cannot be reduced with a proof: tails so heavy that hardly a row can be spared, or kept rows whose inherited error is
-all that their tolerance allows.  Such rows stay as they are.  Rows of the data with their own weights are off by nothing, and
-kept rows by what their own certificates say (``Certificate.union``).
+Some rows cannot be reduced with a proof: tails so heavy that hardly a row can be spared, or kept
+rows whose inherited error is all that their tolerance allows.  Such rows stay as they are.  Rows of
+the data with their own weights are off by nothing, and kept rows by what their own certificates say
+(``Certificate.union``).
 """
 
 from __future__ import annotations
@@ -97,9 +100,13 @@ class Cells:
         return ranges(self.starts[:-1][chosen], self.sizes[chosen])
 
     def identifiers(self, which: Indices) -> list[str]:
-        """What tells cells from others, by their kept rows and weights: the same cell must not be merged twice."""
+        """What tells cells from others, by their kept rows and weights: the same cell must not be
+        merged twice.
+        """
         rows, ends = self.rows_of(which), np.cumsum([0, *self.sizes[which]]).tolist()
-        data = np.column_stack([self.weights[rows], self.numbers[rows], self.columns[0][rows]]).astype(float)
+        data = np.column_stack(
+            [self.weights[rows], self.numbers[rows], self.columns[0][rows]]
+        ).astype(float)
         return [sha256(data[a:b].tobytes()).hexdigest()[:32] for a, b in pairwise(ends)]
 
     def chosen(self, which: Indices) -> Cells:
@@ -124,9 +131,13 @@ def joined_cells(parts: Sequence[Cells]) -> Cells:
     if len(parts) == 1:
         return first
     return Cells(
-        tuple(joined_labels(values) for values in zip(*(part.labels for part in parts), strict=True)),
+        tuple(
+            joined_labels(values) for values in zip(*(part.labels for part in parts), strict=True)
+        ),
         starts_of(np.concatenate([part.sizes for part in parts])),
-        tuple(stack_rows(*values) for values in zip(*(part.columns for part in parts), strict=True)),
+        tuple(
+            stack_rows(*values) for values in zip(*(part.columns for part in parts), strict=True)
+        ),
         np.concatenate([part.weights for part in parts]),
         np.concatenate([part.numbers for part in parts]),
         None if first.keys is None else np.concatenate([np.asarray(part.keys) for part in parts]),
@@ -142,14 +153,15 @@ def no_cells(labels: int, columns: int) -> Cells:
 
 
 def no_weight(problem: Problem, count: int) -> Certificate:
-    """That of a cell of ``count`` rows, of which none has a weight: nothing is kept, and nothing is off.
+    """That of a cell of ``count`` rows, of which none has a weight: nothing is kept, and nothing is
+    off.
 
     Rows of the same label may have weights in other partitions of the data.
     """
     return Certificate(
-        loss_error=0.0, rounding=0.0, remainder=0.0, moment_error=0.0, total_error=0.0, rank=0, size=0, bound=0, condition=1.0,
-        excluded_directions=(), method="no row", passes=1, seconds=0.0, keeps=problem.keeps, excludes=problem.excludes,
-        n_rows=count, spent=0.0,
+        loss_error=0.0, rounding=0.0, remainder=0.0, moment_error=0.0, total_error=0.0, rank=0,
+        size=0, bound=0, condition=1.0, excluded_directions=(), method="no row", passes=1,
+        seconds=0.0, keeps=problem.keeps, excludes=problem.excludes, n_rows=count, spent=0.0,
     )  # fmt: skip
 
 
@@ -159,7 +171,9 @@ def starts_of(sizes: Indices) -> Indices:
 
 
 def ranges(starts: Indices, sizes: Indices) -> Indices:
-    """The numbers ``start, start + 1, ..., start + size - 1`` for every start, one after the other."""
+    """The numbers ``start, start + 1, ..., start + size - 1`` for every start, one after the
+    other.
+    """
     ends = np.cumsum(sizes)
     total = int(ends[-1]) if len(ends) else 0
     return np.asarray(np.arange(total) + np.repeat(starts - (ends - sizes), sizes))
@@ -218,8 +232,9 @@ class Reducer:
         return self.problem.kernel(len(self.names) - self.targets, self.targets)
 
     def reduce(
-        self, columns: Sequence[np.ndarray], weights: Array | None, starts: Indices, counts: np.ndarray,
-        claims: Sequence[Sequence[Certificate]], name: Callable[[int], str] | None = None,
+        self, columns: Sequence[np.ndarray], weights: Array | None, starts: Indices,
+        counts: np.ndarray, claims: Sequence[Sequence[Certificate]],
+        name: Callable[[int], str] | None = None,
     ) -> list[Kept]:  # fmt: skip
         """Reduce groups of rows, one after the other in ``columns``.
 
@@ -239,9 +254,18 @@ class Reducer:
         parts = [column[:, None] for column in columns]
         if all(column.dtype == np.float64 for column in columns):
             parts = [np.column_stack(columns)]
-        if weights is not None and len(weights) and not (weights.min() >= 1 / HUGE and weights.max() <= HUGE):
-            raise InputError(f"A cube takes weights from {1 / HUGE:.0e} to {HUGE:.0e}. {RESCALE}", argument="sample_weight")
-        rows = self.problem.view(Rows(parts, weights, offsets=find_offsets(parts, shown, self.problem)))
+        if (
+            weights is not None
+            and len(weights)
+            and not (weights.min() >= 1 / HUGE and weights.max() <= HUGE)
+        ):
+            raise InputError(
+                f"A cube takes weights from {1 / HUGE:.0e} to {HUGE:.0e}. {RESCALE}",
+                argument="sample_weight",
+            )
+        rows = self.problem.view(
+            Rows(parts, weights, offsets=find_offsets(parts, shown, self.problem))
+        )
         try:
             kernel = self.kernel.sharper() if any(claims) else self.kernel
             found = reduce_many(rows, starts, kernel, "auto", self.seed)
@@ -253,10 +277,19 @@ class Reducer:
             try:
                 kept.append(self._certified(some, reduction, claims[g], int(counts[g]), shown))
             except NotExactError as error:
-                raise NotExactError(f"{name(g)}: {error}" if name is not None else str(error)) from None
+                raise NotExactError(
+                    f"{name(g)}: {error}" if name is not None else str(error)
+                ) from None
         return kept
 
-    def _certified(self, rows: Rows, found: Reduction, claims: Sequence[Certificate], count: int, names: list[str]) -> Kept:
+    def _certified(
+        self,
+        rows: Rows,
+        found: Reduction,
+        claims: Sequence[Certificate],
+        count: int,
+        names: list[str],
+    ) -> Kept:
         certificate = self.certificate(found, claims, rows.total, count)
         if not (certificate.proven and found.proof.ok):
             fresh = count > sum(claim.n_rows for claim in claims)  # some are rows of the data
@@ -266,16 +299,27 @@ class Reducer:
         return Kept(found.positions, found.weights, certificate)
 
     def certificate(
-        self, found: Reduction, claims: Sequence[Certificate], total: float, count: int, notes: Sequence[str] = ()
+        self,
+        found: Reduction,
+        claims: Sequence[Certificate],
+        total: float,
+        count: int,
+        notes: Sequence[str] = (),
     ) -> Certificate:
-        """That of kept rows which are off by ``found`` from rows of certificates ``claims``, or else from rows of the data."""
+        """That of kept rows which are off by ``found`` from rows of certificates ``claims``, or
+        else from rows of the data.
+        """
         if not claims:
             return certify(self.problem, [found], total, count, 0.0, notes)
         found = replace(found, inherited=Claim.union(claims))
         return certify(self.problem, [found], total, count, 0.0, notes).of_coresets()
 
-    def _stay(self, rows: Rows, found: Reduction, claims: Sequence[Certificate], count: int, fresh: bool) -> Kept:
-        """All rows as they are; ``claims`` are those of the kept rows, and ``fresh`` says whether there are others."""
+    def _stay(
+        self, rows: Rows, found: Reduction, claims: Sequence[Certificate], count: int, fresh: bool
+    ) -> Kept:
+        """All rows as they are; ``claims`` are those of the kept rows, and ``fresh`` says whether
+        there are others.
+        """
         everything = whole(rows, found)
         own = [certify(self.problem, [everything], rows.total, count, 0.0)] if fresh else []
         united = Certificate.union([*claims, *own])
@@ -305,7 +349,8 @@ class Reducer:
         return self.merged(both.chosen(np.array(kept, dtype=np.intp)))
 
     def merged(self, cells: Cells, loose: bool = False) -> Cells:
-        """Cells of equal labels made one, in the order of their labels; a cell that has its label alone stays as it is.
+        """Cells of equal labels made one, in the order of their labels; a cell that has its label
+        alone stays as it is.
 
         With ``loose``, rows are only put together where there are few of them.
         """
@@ -314,12 +359,18 @@ class Reducer:
             return cells if np.array_equal(order, np.arange(len(cells))) else cells.chosen(order)
         firsts, several = order[edges[:-1]], np.diff(edges) > 1
         members = [order[a:b] for a, b in zip(edges[:-1][several], edges[1:][several], strict=True)]
-        together = self._together(cells, members, tuple(values[firsts[several]] for values in cells.labels), loose)
+        together = self._together(
+            cells, members, tuple(values[firsts[several]] for values in cells.labels), loose
+        )
         alone = cells.chosen(firsts[~several])
         both = joined_cells([alone, together])
-        return both.chosen(np.argsort(np.concatenate([np.flatnonzero(~several), np.flatnonzero(several)])))
+        return both.chosen(
+            np.argsort(np.concatenate([np.flatnonzero(~several), np.flatnonzero(several)]))
+        )
 
-    def _together(self, cells: Cells, members: list[Indices], labels: tuple[np.ndarray, ...], loose: bool) -> Cells:
+    def _together(
+        self, cells: Cells, members: list[Indices], labels: tuple[np.ndarray, ...], loose: bool
+    ) -> Cells:
         """One cell from each list of cells."""
         which = np.concatenate(members)
         counts, sizes = cells.counts, cells.sizes
@@ -328,8 +379,8 @@ class Reducer:
         numbers = cells.numbers[rows] + np.repeat(before, sizes[which])
         lengths = np.array([int(sizes[some].sum()) for some in members])
         united = Cells(
-            labels, starts_of(lengths), tuple(column[rows] for column in cells.columns), cells.weights[rows], numbers,
-            None if cells.keys is None else cells.keys[rows],
+            labels, starts_of(lengths), tuple(column[rows] for column in cells.columns),
+            cells.weights[rows], numbers, None if cells.keys is None else cells.keys[rows],
             tuple(self._united(cells, some) for some in members),
             tuple(tuple(sorted({o for i in some for o in cells.origins[i]})) for some in members),
         )  # fmt: skip
@@ -339,20 +390,31 @@ class Reducer:
         claims = [[cells.certificates[i] for i in members[g]] for g in much]
         reduced = self.reduced(united.chosen(much), claims)
         rest = np.setdiff1d(np.arange(len(united)), much)
-        return joined_cells([united.chosen(rest), reduced]).chosen(np.argsort(np.concatenate([rest, much])))
+        return joined_cells([united.chosen(rest), reduced]).chosen(
+            np.argsort(np.concatenate([rest, much]))
+        )
 
     def _united(self, cells: Cells, some: Indices) -> Certificate:
-        """The certificate of several cells together; one without rows has nothing to say, but its rows count."""
-        claims = [cells.certificates[i] for i in some if cells.certificates[i].size] or [cells.certificates[some[0]]]
-        return replace(Certificate.union(claims), n_rows=sum(cells.certificates[i].n_rows for i in some))
+        """The certificate of several cells together; one without rows has nothing to say, but its
+        rows count.
+        """
+        claims = [cells.certificates[i] for i in some if cells.certificates[i].size] or [
+            cells.certificates[some[0]]
+        ]
+        return replace(
+            Certificate.union(claims), n_rows=sum(cells.certificates[i].n_rows for i in some)
+        )
 
     def reduced(self, cells: Cells, claims: Sequence[Sequence[Certificate]]) -> Cells:
         """Every cell reduced; ``claims`` are those of the rows in it."""
         kept = self.reduce(cells.columns, cells.weights, cells.starts, cells.counts, claims)
         sizes = np.array([len(one.positions) for one in kept])
-        rows = np.concatenate([start + one.positions for start, one in zip(cells.starts[:-1], kept, strict=True)])
+        rows = np.concatenate(
+            [start + one.positions for start, one in zip(cells.starts[:-1], kept, strict=True)]
+        )
         return Cells(
             cells.labels, starts_of(sizes), tuple(column[rows] for column in cells.columns),
             np.concatenate([one.weights for one in kept]), cells.numbers[rows],
-            None if cells.keys is None else cells.keys[rows], tuple(one.certificate for one in kept), cells.origins,
+            None if cells.keys is None else cells.keys[rows],
+            tuple(one.certificate for one in kept), cells.origins,
         )  # fmt: skip

@@ -1,12 +1,14 @@
 """The Chow test: whether two sets of rows follow the same linear model.
 
-With A = Xa'Xa and B = Xb'Xb, coefficients a and b and sums of squared residuals Sa and Sb of k terms and na and nb rows,
+With A = Xa'Xa and B = Xb'Xb, coefficients a and b and sums of squared residuals Sa and Sb of k
+terms and na and nb rows,
 
     F = (a - b)' (A^-1 + B^-1)^-1 (a - b) / k  /  ((Sa + Sb) / (na + nb - 2 k))
 
-is distributed as F(k, na + nb - 2 k) where the models are equal and errors are normal, of one variance.  The numerator is the
-increase of the sum of squares when both share one model; in this form nothing cancels.  Everything is a function of second
-moments, which the kept rows carry exactly.
+is distributed as F(k, na + nb - 2 k) where the models are equal and errors are normal, of one
+variance.  The numerator is the increase of the sum of squares when both share one model; in this
+form nothing cancels.  Everything is a function of second moments, which the kept rows carry
+exactly.
 """
 
 from __future__ import annotations
@@ -56,12 +58,14 @@ class Comparison:
     def coefficients(self) -> Any:
         """One line per term: both coefficients, their difference, and its standard error."""
         columns = {"term": np.array(self.terms), "first": self.first, "second": self.second}
-        return native_frame(columns | {"difference": self.second - self.first, "standard_error": self.errors})
+        return native_frame(
+            columns | {"difference": self.second - self.first, "standard_error": self.errors}
+        )
 
     def __str__(self) -> str:
         return (
-            f"Chow test of {self.n_rows[0]:,} and {self.n_rows[1]:,} rows: F({self.df[0]}, {self.df[1]:,}) = "
-            f"{self.statistic:.6g}, p = {self.pvalue:.3g}"
+            f"Chow test of {self.n_rows[0]:,} and {self.n_rows[1]:,} rows: F({self.df[0]},"
+            f" {self.df[1]:,}) = {self.statistic:.6g}, p = {self.pvalue:.3g}"
         )
 
 
@@ -81,7 +85,14 @@ def chow(first: Coreset, second: Coreset) -> Comparison:
     errors = np.sqrt(variance * np.square(both).sum(axis=0))
     pvalue = float(stats.f.sf(statistic, k, n - 2 * k))
     return Comparison(
-        float(statistic), pvalue, (k, n - 2 * k), names, one.params, two.params, errors, (first.n_rows, second.n_rows)
+        float(statistic),
+        pvalue,
+        (k, n - 2 * k),
+        names,
+        one.params,
+        two.params,
+        errors,
+        (first.n_rows, second.n_rows),
     )
 
 
@@ -90,7 +101,9 @@ def _check(core: Coreset) -> tuple[str, ...]:
     if core.y is None:
         raise InputError("A comparison needs a target; build the cube with target=.")
     if not core.problem.keeps_squares:
-        raise NotExactError(f"A comparison needs second moments, which {core.problem.describe()} does not keep.")
+        raise NotExactError(
+            f"A comparison needs second moments, which {core.problem.describe()} does not keep."
+        )
     if containers.dimensions(core.y) != 1:
         raise InputError("A comparison is of one target; build a cube for each.")
     features = tuple(map(str, core.X.column_names))
@@ -105,7 +118,11 @@ def _model(core: Coreset, names: tuple[str, ...]) -> LeastSquaresSolution:
         raise InputError(f"A slice of {core.n_rows:,} rows is too small for {len(names)} terms.")
     intercept = core.problem.shifts
     try:
-        return solve(np.column_stack([np.ones(len(X)), X]) if intercept else X, y, core.weights, intercept)
+        return solve(
+            np.column_stack([np.ones(len(X)), X]) if intercept else X, y, core.weights, intercept
+        )
     except DependentColumnError as error:
         name = names[error.column]
-        raise InputError(f"The term {name!r} is constant in a slice, or depends on others there; leave it out.") from error
+        raise InputError(
+            f"The term {name!r} is constant in a slice, or depends on others there; leave it out."
+        ) from error

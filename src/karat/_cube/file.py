@@ -1,10 +1,11 @@
 """A cube in one Parquet file that any tool can open and filter.
 
-    labels... | features... | targets... | weight | row | key   kept rows, in the order of the cells
-    metadata["karat"]                                           problem, history, certificates (JSON)
+    labels... | features... | targets... | weight | row | key  kept rows, in the order of the cells
+    metadata["karat"]                                          problem, history, certificates (JSON)
 
-The schema is that of coresets (:mod:`karat._storage.parquet`): a header and named arrays, with a digest.  A file is replaced in
-one step, under a lock, and only if it still is the one that was read: a process that is killed leaves the old file or the new.
+The schema is that of coresets (:mod:`karat._storage.parquet`): a header and named arrays, with a
+digest.  A file is replaced in one step, under a lock, and only if it still is the one that was
+read: a process that is killed leaves the old file or the new.
 """
 
 from __future__ import annotations
@@ -37,16 +38,26 @@ NUMBERS = {"float": np.float64, "int": np.int64, "bool": np.bool_, "float | None
 KNOWN = ("keeps", "excludes")  # said by the problem, as a rule
 
 
-def write_cube(path: Path, cells: Cells, problem: Problem, layout: CellLayout, history: Sequence[dict[str, Any]]) -> None:
+def write_cube(
+    path: Path,
+    cells: Cells,
+    problem: Problem,
+    layout: CellLayout,
+    history: Sequence[dict[str, Any]],
+) -> None:
     """Write a cube, atomically."""
     data = pack_cube(cells, problem, layout, history)
     write_atomically(path, lambda file: file.write(data))
 
 
-def pack_cube(cells: Cells, problem: Problem, layout: CellLayout, history: Sequence[dict[str, Any]]) -> bytes:
+def pack_cube(
+    cells: Cells, problem: Problem, layout: CellLayout, history: Sequence[dict[str, Any]]
+) -> bytes:
     """The bytes of the file."""
     roles = layout.roles
-    arrays: dict[str, Any] = {f"label:{i}": np.repeat(values, cells.sizes) for i, values in enumerate(cells.labels)}
+    arrays: dict[str, Any] = {
+        f"label:{i}": np.repeat(values, cells.sizes) for i, values in enumerate(cells.labels)
+    }
     names = [*roles.features, *roles.targets]
     arrays |= {f"column:{i}": values for i, values in enumerate(cells.columns)}
     arrays |= {"weights": cells.weights, "numbers": cells.numbers}
@@ -57,7 +68,9 @@ def pack_cube(cells: Cells, problem: Problem, layout: CellLayout, history: Seque
     shown += [("weights", "array", ["weight"]), ("numbers", "array", ["row"])]
     shown += [("keys", "array", ["key"])] if cells.keys is not None else []
     certificates, notes = _certificate_arrays(cells.certificates)
-    arrays |= certificates | {f"{CELL}sizes": cells.sizes} | _ragged("origins", cells.origins, np.int64)
+    arrays |= (
+        certificates | {f"{CELL}sizes": cells.sizes} | _ragged("origins", cells.origins, np.int64)
+    )
     header = problem_header(problem) | {
         "kind": "cube",
         "by": list(layout.by),
@@ -68,23 +81,41 @@ def pack_cube(cells: Cells, problem: Problem, layout: CellLayout, history: Seque
         "on_missing": "drop" if layout.drop else "error",
         "history": list(history),
         "notes": notes,
-        "keeps": {str(i): one.keeps for i, one in enumerate(cells.certificates) if one.keeps != problem.keeps},
+        "keeps": {
+            str(i): one.keeps
+            for i, one in enumerate(cells.certificates)
+            if one.keeps != problem.keeps
+        },
     }
     return pack_table(header, arrays, shown)
 
 
-def unpack_cube(data: bytes, name: str, problem: Problem | None) -> tuple[Cells, Problem, CellLayout, list[dict[str, Any]]]:
+def unpack_cube(
+    data: bytes, name: str, problem: Problem | None
+) -> tuple[Cells, Problem, CellLayout, list[dict[str, Any]]]:
     """What :func:`pack_cube` packed; ``name`` is for error messages."""
     header, arrays = unpack_table(data, name, WHAT, _admit)
     found = saved_problem(header, name, problem)
     with reading(name, WHAT):
-        roles = ColumnRoles(tuple(header["features"]), tuple(header["targets"]), header["weight"], None, header["key"])
+        roles = ColumnRoles(
+            tuple(header["features"]),
+            tuple(header["targets"]),
+            header["weight"],
+            None,
+            header["key"],
+        )
         layout = CellLayout(roles, drop=header["on_missing"] == "drop", by=tuple(header["by"]))
         sizes = arrays[f"{CELL}sizes"]
         starts = starts_of(sizes)
-        require(bool((sizes > 0).all()) and int(starts[-1]) == len(arrays["weights"]), "its cells have other rows")
+        require(
+            bool((sizes > 0).all()) and int(starts[-1]) == len(arrays["weights"]),
+            "its cells have other rows",
+        )
         weights = arrays["weights"]
-        require(bool(np.isfinite(weights).all() and (weights > 0).all()), "a weight is not a positive number")
+        require(
+            bool(np.isfinite(weights).all() and (weights > 0).all()),
+            "a weight is not a positive number",
+        )
         cells = Cells(
             tuple(arrays[f"label:{i}"][starts[:-1]] for i in range(len(layout.by))),
             starts,
@@ -97,7 +128,10 @@ def unpack_cube(data: bytes, name: str, problem: Problem | None) -> tuple[Cells,
         )
         for certificate in cells.certificates:
             check_certificate(certificate)
-        require(len(cells.origins) == len(cells) == len(sizes), "cells without a certificate or a history")
+        require(
+            len(cells.origins) == len(cells) == len(sizes),
+            "cells without a certificate or a history",
+        )
     return cells, found, layout, header["history"]
 
 
@@ -106,15 +140,31 @@ def _admit(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
     if header.get("kind") != "cube":
         raise InputError("The file is a coreset, not a cube; load it with karat.load.")
     count = len(header["features"]) + len(header["targets"])
-    named = [*(f"label:{i}" for i in range(len(header["by"]))), *(f"column:{i}" for i in range(count)), "weights", "numbers"]
+    named = [
+        *(f"label:{i}" for i in range(len(header["by"]))),
+        *(f"column:{i}" for i in range(count)),
+        "weights",
+        "numbers",
+    ]
     rows = specs["weights"].shape
     for name in named:
-        require(specs[name].shape == rows, f"{name!r} of shape {specs[name].shape} beside weights of shape {rows}")
-    require(all(type(name) is str for name in (*header["by"], *header["features"], *header["targets"])), "it names no columns")
-    require(isinstance(header["history"], list) and isinstance(header["notes"], dict), "its history is none")
+        require(
+            specs[name].shape == rows,
+            f"{name!r} of shape {specs[name].shape} beside weights of shape {rows}",
+        )
+    require(
+        all(type(name) is str for name in (*header["by"], *header["features"], *header["targets"])),
+        "it names no columns",
+    )
+    require(
+        isinstance(header["history"], list) and isinstance(header["notes"], dict),
+        "its history is none",
+    )
 
 
-def _certificate_arrays(certificates: Sequence[Certificate]) -> tuple[dict[str, np.ndarray], dict[str, list[str]]]:
+def _certificate_arrays(
+    certificates: Sequence[Certificate],
+) -> tuple[dict[str, np.ndarray], dict[str, list[str]]]:
     """Certificates as an array for each field; notes by the number of the cell."""
     found: dict[str, np.ndarray] = {}
     for field in fields(Certificate):
@@ -132,13 +182,18 @@ def _certificate_arrays(certificates: Sequence[Certificate]) -> tuple[dict[str, 
 
 
 def _certificates(
-    arrays: Mapping[str, np.ndarray], notes: dict[str, list[str]], keeps: dict[str, str], problem: Problem
+    arrays: Mapping[str, np.ndarray],
+    notes: dict[str, list[str]],
+    keeps: dict[str, str],
+    problem: Problem,
 ) -> tuple[Certificate, ...]:
     columns: dict[str, list[Any]] = {}
     for field in fields(Certificate):
         if f"{CELL}{field.name}" in arrays:
             values = arrays[f"{CELL}{field.name}"].tolist()
-            columns[field.name] = [None if v != v else v for v in values] if str(field.type) == "float | None" else values  # noqa: PLR0124
+            if str(field.type) == "float | None":
+                values = [None if np.isnan(value) else value for value in values]
+            columns[field.name] = values
     excluded = _from_ragged("excluded", arrays)
     found = []
     for i, directions in enumerate(excluded):
@@ -151,7 +206,10 @@ def _certificates(
 
 def _ragged(name: str, values: Sequence[Sequence[Any]], kind: Any) -> dict[str, np.ndarray]:
     ends = np.cumsum([0, *(len(one) for one in values)])
-    return {f"{CELL}{name}": np.array([v for one in values for v in one], dtype=kind), f"{CELL}{name}_ends": ends}
+    return {
+        f"{CELL}{name}": np.array([v for one in values for v in one], dtype=kind),
+        f"{CELL}{name}_ends": ends,
+    }
 
 
 def _from_ragged(name: str, arrays: Mapping[str, np.ndarray]) -> tuple[tuple[Any, ...], ...]:
@@ -165,14 +223,19 @@ def cube_path(path: Any) -> Path:
     try:
         return Path(path)
     except TypeError:
-        raise InputError(f"path must be the path of a file, not {path!r}.", argument="path") from None
+        raise InputError(
+            f"path must be the path of a file, not {path!r}.", argument="path"
+        ) from None
 
 
 def output_path(path: Any) -> Path:
     """The path of a cube that is to be written; refused before anything is read for it."""
     found = cube_path(path)
     if found.suffix != ".parquet":
-        raise InputError(f"A cube is saved as .parquet, not {found.suffix or 'without a suffix'!r}: {found}.", argument="path")
+        raise InputError(
+            f"A cube is saved as .parquet, not {found.suffix or 'without a suffix'!r}: {found}.",
+            argument="path",
+        )
     if not found.parent.is_dir():
         raise StorageError(f"{found} cannot be written: there is no folder {found.parent}.")
     return found
@@ -199,7 +262,9 @@ def locked(path: Path) -> Iterator[None]:
     try:
         file = lock.open("w")
     except OSError as error:
-        raise StorageError(f"{lock} could not be written ({os.strerror(error.errno or 0)}).") from error
+        raise StorageError(
+            f"{lock} could not be written ({os.strerror(error.errno or 0)})."
+        ) from error
     with file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -28,7 +28,8 @@ Place = tuple[Cells, int]  # a cell among others
 class Fits(Mapping[Any, Any]):
     """Fitted models by label.
 
-    A label is a plain value if there is one column of labels, else a tuple.  ``fits[label]`` is a model; dates may be text.
+    A label is a plain value if there is one column of labels, else a tuple.  ``fits[label]`` is a
+    model; dates may be text.
 
     Attributes
     ----------
@@ -56,7 +57,9 @@ class Fits(Mapping[Any, Any]):
     def __getitem__(self, label: Any) -> Any:
         several = label if isinstance(label, tuple) else (label,)
         if len(several) != len(self.by):
-            raise UnknownLabelError(f"A model is labelled by {', '.join(self.by) or 'nothing: ()'}, not by {label!r}.")
+            raise UnknownLabelError(
+                f"A model is labelled by {', '.join(self.by) or 'nothing: ()'}, not by {label!r}."
+            )
         given = zip(self.labels, self.by, several, strict=True)
         try:
             key = tuple(label_key(values, name, one) for values, name, one in given)
@@ -82,7 +85,9 @@ class Fits(Mapping[Any, Any]):
     def tidy(self) -> dict[str, np.ndarray]:
         """The columns of :attr:`coefficients`."""
         places: list[int] = []  # of the model of each line
-        facts: dict[str, list[Any]] = {name: [] for name in ("rows", "target", "term", "coefficient")}
+        facts: dict[str, list[Any]] = {
+            name: [] for name in ("rows", "target", "term", "coefficient")
+        }
         for i, model in enumerate(self.models):
             terms, table = _terms(model, self.features)
             for target, row in zip(self.targets or ("",), table, strict=True):
@@ -101,21 +106,31 @@ class Fits(Mapping[Any, Any]):
         """The coefficients of one term as an array, in the order of the labels."""
         found = [_terms(model, self.features) for model in self.models]
         if not isinstance(term, str) or term not in found[0][0]:
-            raise InputError(f"The models have no term {term!r}; they have {', '.join(found[0][0])}.")
+            raise InputError(
+                f"The models have no term {term!r}; they have {', '.join(found[0][0])}."
+            )
         values = np.array([table[:, terms.index(term)] for terms, table in found])
         return values[:, 0] if values.shape[1] == 1 else values
 
 
 def fit_cells(cube: Cube, cells: Cells, by: tuple[str, ...], estimator: Any) -> Fits:
     """One model for every cell."""
-    models = [fit_one(plain_coreset(cube, [(cells, i)]), estimator, cube.columns) for i in range(len(cells))]
+    models = [
+        fit_one(plain_coreset(cube, [(cells, i)]), estimator, cube.columns)
+        for i in range(len(cells))
+    ]
     return Fits(by, cells.labels, tuple(models), cells.counts, cube.columns, cube.targets)
 
 
 def plain_coreset(cube: Cube, places: Sequence[Place]) -> Coreset:
-    """The rows of some cells as arrays, which estimators read faster than frames; without provenance."""
+    """The rows of some cells as arrays, which estimators read faster than frames; without
+    provenance.
+    """
     spans = [(cells, slice(cells.starts[g], cells.starts[g + 1])) for cells, g in places]
-    table = np.concatenate([np.column_stack([column[rows] for column in cells.columns]) for cells, rows in spans], dtype=float)
+    table = np.concatenate(
+        [np.column_stack([column[rows] for column in cells.columns]) for cells, rows in spans],
+        dtype=float,
+    )
     weights = np.concatenate([cells.weights[rows] for cells, rows in spans])
     certificate = Certificate.union([cells.certificates[g] for cells, g in places])
     d = len(cube.columns)
@@ -134,9 +149,16 @@ def plain_coreset(cube: Cube, places: Sequence[Place]) -> Coreset:
 
 def check_estimator(estimator: Any) -> None:
     """Refuse what is not an estimator before anything is merged for it."""
-    if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in ("fit", "get_params")):
-        given = f"the class {estimator.__name__}" if isinstance(estimator, type) else repr(estimator)
-        raise InputError(f"fit takes a scikit-learn estimator, such as LinearRegression(), not {given}.", argument="estimator")
+    if isinstance(estimator, type) or not all(
+        hasattr(estimator, name) for name in ("fit", "get_params")
+    ):
+        given = (
+            f"the class {estimator.__name__}" if isinstance(estimator, type) else repr(estimator)
+        )
+        raise InputError(
+            f"fit takes a scikit-learn estimator, such as LinearRegression(), not {given}.",
+            argument="estimator",
+        )
 
 
 def fit_one(core: Coreset, estimator: Any, names: Sequence[str]) -> Any:
@@ -160,7 +182,11 @@ def _terms(model: Any, features: Sequence[str]) -> tuple[list[str], np.ndarray]:
         if len(model.steps) > 1:
             names = [str(name) for name in model[:-1].get_feature_names_out(names)]
     if not hasattr(last, "coef_"):
-        raise InputError(f"{type(last).__name__} has no coefficients; its attributes are those of fits[label].")
+        raise InputError(
+            f"{type(last).__name__} has no coefficients; its attributes are those of fits[label]."
+        )
     coef = np.atleast_2d(np.asarray(last.coef_))
-    intercept = np.broadcast_to(np.asarray(getattr(last, "intercept_", 0.0), dtype=float).ravel(), len(coef))
+    intercept = np.broadcast_to(
+        np.asarray(getattr(last, "intercept_", 0.0), dtype=float).ravel(), len(coef)
+    )
     return ["intercept", *names], np.column_stack([intercept, coef])

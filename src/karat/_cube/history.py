@@ -1,6 +1,7 @@
 """Which rows a cube holds, by the hashes that its changes left: the same rows must not count twice.
 
-A merge remembers the whole history of the other cube, and which of its changes still had rows there; those may be merges, too.
+A merge remembers the whole history of the other cube, and which of its changes still had rows
+there; those may be merges, too.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from typing import Any
 from karat._cube.cells import Cells
 from karat.errors import InputError
 
-SUMS = 2  # of the hashes of the rows; a digest of their labels follows, unless a rollup has changed the labels
+# of the hashes of the rows; a digest of their labels follows, unless a rollup has changed the
+# labels
+SUMS = 2
 
 Change = dict[str, Any]
 Content = Sequence[str]
@@ -42,8 +45,8 @@ def refuse_again(cells: Cells, history: Sequence[Change], contents: Sequence[Con
     for i in alive(cells):
         if any(same_rows(known, new) for known in contents_of(history[i]) for new in contents):
             raise InputError(
-                f"These rows are in the cube already, by the change of {history[i]['time']}: they would count twice. "
-                "To rebuild their cells use replace."
+                f"These rows are in the cube already, by the change of {history[i]['time']}: they"
+                " would count twice. To rebuild their cells use replace."
             )
 
 

@@ -1,8 +1,9 @@
 """How rows are read for a cube: the columns of a coreset, and those that label its cells.
 
-A label is text, a number, a truth value, a date or a time; all labels of a column are of one kind.  Labels of different kinds
-are never converted silently: as numbers of double precision 2**53 and 2**53 + 1 would be one label.  Labels of a batch are
-found by Arrow's dictionary encoding, so that Python sees each of them once a batch.
+A label is text, a number, a truth value, a date or a time; all labels of a column are of one kind.
+Labels of different kinds are never converted silently: as numbers of double precision 2**53 and
+2**53 + 1 would be one label.  Labels of a batch are found by Arrow's dictionary encoding, so that
+Python sees each of them once a batch.
 """
 
 from __future__ import annotations
@@ -43,13 +44,20 @@ def check_type(kind: Any, name: str) -> None:
         kind = kind.value_type
     if pa.types.is_timestamp(kind) and kind.tz is not None and kind.tz not in UTC_NAMES:
         raise InputError(
-            f"Column {name!r} holds times of the time zone {kind.tz}, whose days are not those of UTC. Convert it to dates of "
-            f"that zone (in pandas frame[{name!r}].dt.tz_localize(None)), or to UTC, before it labels cells.",
+            f"Column {name!r} holds times of the time zone {kind.tz}, whose days are not those of"
+            " UTC. Convert it to dates of that zone (in pandas"
+            f" frame[{name!r}].dt.tz_localize(None)), or to UTC, before it labels cells.",
             column=name,
         )
-    if pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType) or pa.types.is_duration(kind):
+    if (
+        pa.types.is_nested(kind)
+        or isinstance(kind, pa.BaseExtensionType)
+        or pa.types.is_duration(kind)
+    ):
         raise InputError(
-            f"Column {name!r} has type {kind}, which cannot label cells; convert it to text, numbers or dates.", column=name
+            f"Column {name!r} has type {kind}, which cannot label cells; convert it to text,"
+            " numbers or dates.",
+            column=name,
         )
 
 
@@ -63,7 +71,10 @@ def whole_numbers(values: Sequence[int], name: str) -> np.ndarray:
     if not values or max(values) <= LARGEST:
         return np.array(values, dtype=np.int64)
     if min(values) < 0:
-        raise InputError(f"Column {name!r} has labels below 0 and above 2**63 - 1, which have no common type; use text.")
+        raise InputError(
+            f"Column {name!r} has labels below 0 and above 2**63 - 1, which have no common type;"
+            " use text."
+        )
     return np.array(values, dtype=np.uint64)
 
 
@@ -72,9 +83,12 @@ def joined_labels(parts: Sequence[np.ndarray]) -> np.ndarray:
     first = parts[0]
     for part in parts[1:]:
         if KINDS.get(first.dtype.kind) != KINDS.get(part.dtype.kind):
-            one, two = (f"{KINDS.get(v.dtype.kind, v.dtype)} (such as {shown(v[0])})" for v in (first, part))
+            one, two = (
+                f"{KINDS.get(v.dtype.kind, v.dtype)} (such as {shown(v[0])})" for v in (first, part)
+            )
             raise InputError(
-                f"Some labels are {one} and others are {two}; convert the column to the type of the cube's labels."
+                f"Some labels are {one} and others are {two}; convert the column to the type of the"
+                " cube's labels."
             )
     if first.dtype.kind in "iu":
         return whole_numbers([value for part in parts for value in part.tolist()], "of labels")
@@ -84,7 +98,9 @@ def joined_labels(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _check_precision(parts: Sequence[np.ndarray]) -> None:
-    """Refuse labels of single precision that are those of double precision rounded: they would be other cells."""
+    """Refuse labels of single precision that are those of double precision rounded: they would be
+    other cells.
+    """
     for short in {part.dtype for part in parts if part.dtype.itemsize < 8}:
         rounded = {float(v) for part in parts if part.dtype == short for v in part}
         for part in parts:
@@ -92,11 +108,16 @@ def _check_precision(parts: Sequence[np.ndarray]) -> None:
                 continue
             with np.errstate(over="ignore"):
                 low = part.astype(short).astype(float)
-            twins = [v for v, r in zip(part.tolist(), low.tolist(), strict=True) if r != v and r in rounded]
+            twins = [
+                v
+                for v, r in zip(part.tolist(), low.tolist(), strict=True)
+                if r != v and r in rounded
+            ]
             if twins:
                 raise InputError(
-                    f"Labels are {short} in some rows and {part.dtype} in others, and {twins[0]!r} is not the same number in "
-                    "both; convert the column to the type of the cube's labels."
+                    f"Labels are {short} in some rows and {part.dtype} in others, and {twins[0]!r}"
+                    " is not the same number in both; convert the column to the type of the cube's"
+                    " labels."
                 )
 
 
@@ -105,28 +126,39 @@ def as_date(label: Any, name: str) -> np.datetime64:
     if isinstance(label, datetime) and label.tzinfo is not None:
         if str(label.tzinfo) not in UTC_NAMES:
             raise InputError(
-                f"{name}={label} has a time zone, labels have none; use a date or time without one.", argument=name
+                f"{name}={label} has a time zone, labels have none; use a date or time without"
+                " one.",
+                argument=name,
             )
         label = label.replace(tzinfo=None)
     if hasattr(label, "to_datetime64"):  # pandas: to the nanosecond
         label = label.to_datetime64()
-    if isinstance(label, np.datetime64 | date) or (isinstance(label, str) and DATE.fullmatch(label)):
+    if isinstance(label, np.datetime64 | date) or (
+        isinstance(label, str) and DATE.fullmatch(label)
+    ):
         try:
             found = np.datetime64(label)
         except ValueError:
             found = np.datetime64("NaT")
         if not np.isnat(found):
             return _in_microseconds(found, name)
-    raise InputError(f"{name}={shown(label)} is not a date without a time zone, such as '2026-01-31'.", argument=name)
+    raise InputError(
+        f"{name}={shown(label)} is not a date without a time zone, such as '2026-01-31'.",
+        argument=name,
+    )
 
 
 def _in_microseconds(label: np.datetime64, name: str) -> np.datetime64:
-    """A time that is no finer than labels are; NumPy compares nanoseconds with dates of three centuries only."""
+    """A time that is no finer than labels are; NumPy compares nanoseconds with dates of three
+    centuries only.
+    """
     if np.datetime_data(label.dtype)[0] not in ("ns", "ps", "fs", "as"):
         return label
     found = label.astype("datetime64[us]")
     if found.astype(label.dtype) != label:
-        raise InputError(f"{name}={label} is finer than a microsecond, which labels are not.", argument=name)
+        raise InputError(
+            f"{name}={label} is finer than a microsecond, which labels are not.", argument=name
+        )
     return np.datetime64(found)
 
 
@@ -150,16 +182,37 @@ class CellLayout(Layout):
 
     @staticmethod
     def for_cells(
-        problem: Problem, target: Any, by: Any, columns: Any, weight: str | None, key: str | None, on_missing: str
+        problem: Problem,
+        target: Any,
+        by: Any,
+        columns: Any,
+        weight: str | None,
+        key: str | None,
+        on_missing: str,
     ) -> CellLayout:
         """From the arguments of :func:`karat.cube`."""
         names = (by,) if isinstance(by, str) else tuple(by) if isinstance(by, Iterable) else ()
-        if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
-            raise InputError(f"by must name one column or several that label the cells, each once, not {by!r}.", argument="by")
-        layout = Layout.of(problem, column_roles(problem, target, columns, weight, None, key, None), None, on_missing)
+        if (
+            not names
+            or not all(isinstance(name, str) for name in names)
+            or len(set(names)) < len(names)
+        ):
+            raise InputError(
+                f"by must name one column or several that label the cells, each once, not {by!r}.",
+                argument="by",
+            )
+        layout = Layout.of(
+            problem,
+            column_roles(problem, target, columns, weight, None, key, None),
+            None,
+            on_missing,
+        )
         taken = {*layout.roles.targets, *(name for name in (weight, key) if name is not None)}
         if taken & set(names):
-            raise InputError(f"Column {min(taken & set(names))!r} labels cells, so it cannot be the target, a weight or a key.")
+            raise InputError(
+                f"Column {min(taken & set(names))!r} labels cells, so it cannot be the target, a"
+                " weight or a key."
+            )
         return CellLayout(layout.roles, drop=layout.drop, by=names)
 
     @property
@@ -168,10 +221,14 @@ class CellLayout(Layout):
         return list(dict.fromkeys([*self.roles.columns, *self.by]))
 
     def named(self, names: Sequence[str], apart: Sequence[str] = ()) -> CellLayout:
-        """The same among columns of these names; labels, and columns that are ``apart``, are features only if named as such."""
+        """The same among columns of these names; labels, and columns that are ``apart``, are
+        features only if named as such.
+        """
         for name in self.by:
             if name not in names:
-                raise InputError(f"The data has no column {name!r} to label cells by; it has {', '.join(names)}.")
+                raise InputError(
+                    f"The data has no column {name!r} to label cells by; it has {', '.join(names)}."
+                )
         others = [name for name in names if name not in (*self.by, *apart)]
         return replace(self, roles=self.roles.among(names if self.roles.features else others))
 
@@ -203,7 +260,8 @@ class Labels:
 
     def codes(self, table: Any, where: Callable[[int], str]) -> Indices:
         """The number of the cell of every row."""
-        places, labels = np.zeros(table.num_rows, dtype=np.int64), [()]  # of every row, its place among the labels so far
+        # of every row, its place among the labels so far
+        places, labels = np.zeros(table.num_rows, dtype=np.int64), [()]
         for name in self.layout.by:
             column = table.column(name)
             column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
@@ -211,7 +269,10 @@ class Labels:
             require_values(column, name, where)
             encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
             own, count = self._plain(name, encoded.dictionary, where), len(labels)
-            pairs = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int64) * count + places
+            pairs = (
+                np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int64) * count
+                + places
+            )
             present, places = encode_sorted(pairs)
             labels = [(*labels[pair % count], own[pair // count]) for pair in present.tolist()]
         found = [self.numbers.setdefault(label, len(self.numbers)) for label in labels]
@@ -222,17 +283,24 @@ class Labels:
         values = self.layout.labels(pa.table({name: dictionary}), name, where)
         if values.dtype.kind == "f" and np.isnan(values).any():
             raise InputError(
-                f"Column {name!r} has NaN among its labels; every row needs a value, to find its cell.", column=name
+                f"Column {name!r} has NaN among its labels; every row needs a value, to find its"
+                " cell.",
+                column=name,
             )
         if values.dtype.kind == "M":
             fine = values.astype("datetime64[us]")
             if (fine.astype(values.dtype) != values).any():
                 raise InputError(
-                    f"Column {name!r} holds times finer than a microsecond; label cells by coarser ones.", column=name
+                    f"Column {name!r} holds times finer than a microsecond; label cells by coarser"
+                    " ones.",
+                    column=name,
                 )
             values = fine
         elif values.dtype.kind not in "biufU":
-            raise InputError(f"Column {name!r} has type {dictionary.type}, which cannot label cells.", column=name)
+            raise InputError(
+                f"Column {name!r} has type {dictionary.type}, which cannot label cells.",
+                column=name,
+            )
         self._one_kind(name, values.dtype)
         return label_keys(values)
 
@@ -240,8 +308,15 @@ class Labels:
         """Refuse labels of another kind than those before."""
         known = self.kinds.setdefault(name, found)
         if KINDS[known.kind] != KINDS[found.kind] or (known.kind == "f" and known != found):
-            one, two = (f"{KINDS[kind.kind]} ({kind})" if kind.kind == "f" else KINDS[kind.kind] for kind in (known, found))
-            raise InputError(f"Column {name!r} holds {one} in some rows and {two} in others; convert one of them.", column=name)
+            one, two = (
+                f"{KINDS[kind.kind]} ({kind})" if kind.kind == "f" else KINDS[kind.kind]
+                for kind in (known, found)
+            )
+            raise InputError(
+                f"Column {name!r} holds {one} in some rows and {two} in others; convert one of"
+                " them.",
+                column=name,
+            )
 
     def arrays(self, which: Indices) -> tuple[np.ndarray, ...]:
         """The labels of some cells, an array for each column."""
@@ -252,7 +327,11 @@ class Labels:
             if kind.kind in "bfU":
                 found.append(np.array(values, dtype=None if kind.kind == "U" else kind))
             else:
-                found.append(as_times(np.array(values, np.int64)) if kind.kind == "M" else whole_numbers(values, name))
+                found.append(
+                    as_times(np.array(values, np.int64))
+                    if kind.kind == "M"
+                    else whole_numbers(values, name)
+                )
         return tuple(found)
 
 

@@ -1,4 +1,6 @@
-"""Which kept rows are rows of the data: they are looked for among the rows of their cells, wherever these come."""
+"""Which kept rows are rows of the data: they are looked for among the rows of their cells, wherever
+these come.
+"""
 
 from __future__ import annotations
 
@@ -27,19 +29,27 @@ class Present:
         self.found: Flags = np.zeros(len(cells.weights), dtype=bool)
         self._places: dict[tuple[Any, ...], list[int]] = {}
         labels, cell_of = label_list(cells), np.repeat(np.arange(len(cells)), cells.sizes).tolist()
-        for place, (cell, *row) in enumerate(zip(cell_of, *_values(cells.columns, cells.keys), strict=True)):
+        for place, (cell, *row) in enumerate(
+            zip(cell_of, *_values(cells.columns, cells.keys), strict=True)
+        ):
             self._places.setdefault((labels[cell], *row), []).append(place)
 
-    def look(self, labels: Labels, codes: Indices, columns: Sequence[np.ndarray], keys: Any) -> None:
+    def look(
+        self, labels: Labels, codes: Indices, columns: Sequence[np.ndarray], keys: Any
+    ) -> None:
         """Look among some rows; ``codes`` are the numbers of their labels."""
         left = np.flatnonzero(~self.found)
         if not len(left):
             return
         near = np.arange(len(codes))
-        for mine, theirs in zip(self.columns, columns, strict=True):  # few rows share every number with some kept row
+        # few rows share every number with some kept row
+        for mine, theirs in zip(self.columns, columns, strict=True):
             near = near[np.isin(theirs[near], mine[left])]
         known = list(labels.numbers)
-        rows = _values([codes[near], *(column[near] for column in columns)], None if keys is None else np.asarray(keys)[near])
+        rows = _values(
+            [codes[near], *(column[near] for column in columns)],
+            None if keys is None else np.asarray(keys)[near],
+        )
         for code, *row in zip(*rows, strict=True):
             self.found[self._places.get((known[code], *row), [])] = True
 

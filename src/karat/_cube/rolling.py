@@ -5,9 +5,9 @@ A window of w steps is the union of the end of one block of w steps and the begi
     steps        0 1 2 3 | 4 5 6 7 | 8 ...     w = 4
     window 2..5      [2 3] [4 5]               end of block 0 from 2 on, beginning of block 1 to 5
 
-This is the two-stack queue, with the blocks known in advance.  Each step is merged once into a suffix and once into a prefix:
-a window costs two merges, whatever w is, and no result goes through more than w of them.  Many blocks are merged in one call
-(:func:`karat.engine.groups.reduce_many`).
+This is the two-stack queue, with the blocks known in advance.  Each step is merged once into a
+suffix and once into a prefix: a window costs two merges, whatever w is, and no result goes through
+more than w of them.  Many blocks are merged in one call (:func:`karat.engine.groups.reduce_many`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class Rolling:
     ----------
     cube : Cube
     name : str
-        The column whose labels are the steps; a window has ``window`` labels that occur, one after the other.
+        The column whose labels are the steps; a window has ``window`` labels that occur, one after
+        the other.
     window : int
     by : tuple of str
         Windows for each label of these columns.
@@ -53,7 +54,9 @@ class Rolling:
         self.steps = cube.rollup((*by, name))
         lengths = [len(run) for run in self._runs()]
         if max(lengths) < self.window:
-            raise InputError(f"There are {max(lengths):,} labels of {name!r}, fewer than a window of {window:,}.")
+            raise InputError(
+                f"There are {max(lengths):,} labels of {name!r}, fewer than a window of {window:,}."
+            )
 
     def __len__(self) -> int:
         return sum(max(0, len(run) - self.window + 1) for run in self._runs())
@@ -64,7 +67,9 @@ class Rolling:
         return np.split(order, edges[1:-1])
 
     def __iter__(self) -> Iterator[tuple[Any, Coreset]]:
-        """The label of the last step of each window (with those of ``by`` before it), and the coreset of the window."""
+        """The label of the last step of each window (with those of ``by`` before it), and the
+        coreset of the window.
+        """
         for last, parts in self._windows():
             cells = joined_cells([cells.chosen(np.array([g])) for cells, g in parts])
             label = tuple(values[last] for values in self.steps.cells.labels)
@@ -80,22 +85,36 @@ class Rolling:
             rows.append(core.n_rows)
             places.append(last)
         labels = tuple(values[places] for values in self.steps.cells.labels)
-        return Fits((*self.by, self.name), labels, tuple(models), np.array(rows), self.cube.columns, self.cube.targets)
+        return Fits(
+            (*self.by, self.name),
+            labels,
+            tuple(models),
+            np.array(rows),
+            self.cube.columns,
+            self.cube.targets,
+        )
 
     def _windows(self) -> Iterator[tuple[int, list[Place]]]:
         """The last step of every window, and the one or two cells that it is the union of."""
         steps, window, reducer = self.steps.cells, self.window, self.steps.reducer
         for some in _pooled(self._runs(), window):
-            suffixes = _scanned(steps, [run[: BLOCKS * window] for run in some], window, reducer, backwards=True)
+            suffixes = _scanned(
+                steps, [run[: BLOCKS * window] for run in some], window, reducer, backwards=True
+            )
             prefixes = _scanned(steps, some, window, reducer, backwards=False)
             for run, ends, beginnings in zip(some, suffixes, prefixes, strict=True):
                 for start in range(min(BLOCKS * window, len(run) - window + 1)):
                     last = start + window - 1
-                    yield int(run[last]), [ends[start], *([beginnings[last]] if start % window else [])]
+                    yield (
+                        int(run[last]),
+                        [ends[start], *([beginnings[last]] if start % window else [])],
+                    )
 
 
 def _pooled(runs: Iterable[Indices], window: int) -> Iterator[list[Indices]]:
-    """Runs in pieces of at most BLOCKS blocks, each with the steps that its last window needs; short ones together."""
+    """Runs in pieces of at most BLOCKS blocks, each with the steps that its last window needs;
+    short ones together.
+    """
     pool: list[Indices] = []
     for run in runs:
         for first in range(0, len(run) - window + 1, BLOCKS * window):
@@ -107,9 +126,18 @@ def _pooled(runs: Iterable[Indices], window: int) -> Iterator[list[Indices]]:
         yield pool
 
 
-def _scanned(steps: Cells, runs: Sequence[Indices], window: int, reducer: Reducer, backwards: bool) -> list[list[Place]]:
-    """Of every step, the cell of its block from there to its end; or from its beginning to there.  All blocks at once."""
-    blocks = [(r, first, run[first : first + window]) for r, run in enumerate(runs) for first in range(0, len(run), window)]
+def _scanned(
+    steps: Cells, runs: Sequence[Indices], window: int, reducer: Reducer, backwards: bool
+) -> list[list[Place]]:
+    """Of every step, the cell of its block from there to its end; or from its beginning to there.
+
+    All blocks at once.
+    """
+    blocks = [
+        (r, first, run[first : first + window])
+        for r, run in enumerate(runs)
+        for first in range(0, len(run), window)
+    ]
     found: list[dict[int, Place]] = [{} for _ in runs]
     held: Cells | None = None
     for place in range(window):
@@ -117,11 +145,15 @@ def _scanned(steps: Cells, runs: Sequence[Indices], window: int, reducer: Reduce
         if not alive:
             break
         numbers = np.array(alive)
-        step = steps.chosen(np.array([blocks[b][2][-1 - place if backwards else place] for b in alive]))
+        step = steps.chosen(
+            np.array([blocks[b][2][-1 - place if backwards else place] for b in alive])
+        )
         step = replace(step, labels=(numbers,))
         if held is not None:
             before = held.chosen(np.flatnonzero(np.isin(held.labels[0], numbers)))
-            step = reducer.merged(joined_cells([step, before] if backwards else [before, step]), loose=True)
+            step = reducer.merged(
+                joined_cells([step, before] if backwards else [before, step]), loose=True
+            )
         held = step
         for i, b in enumerate(alive):
             run, first, block = blocks[b]

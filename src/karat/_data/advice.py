@@ -24,7 +24,16 @@ SYNONYMS = {
 }
 # Names under which a problem is known elsewhere.
 KNOWN_AS = {
-    "LeastSquares": ("ols", "linear", "linearregression", "regression", "squarederror", "mse", "lasso", "elasticnet"),
+    "LeastSquares": (
+        "ols",
+        "linear",
+        "linearregression",
+        "regression",
+        "squarederror",
+        "mse",
+        "lasso",
+        "elasticnet",
+    ),
     "LpRegression": ("lp",),
     "GroupedLogistic": ("logistic", "logisticregression", "logit"),
     "TensorContraction": ("tensor",),
@@ -34,24 +43,43 @@ KNOWN_AS = {
     "ICA": ("fastica",),
     "Moments": ("covariance", "gram", "pca"),
 }
-FILES = ("one_hot", "on_missing", "checkpoint", "memory", "columns", "key")  # arguments of coreset_files
-EXAMPLES = {"p": "4", "alpha0": "1.0", "function": "function", "problem": "karat.problems.LeastSquares()"}
+# arguments of coreset_files
+FILES = ("one_hot", "on_missing", "checkpoint", "memory", "columns", "key")
+EXAMPLES = {
+    "p": "4",
+    "alpha0": "1.0",
+    "function": "function",
+    "problem": "karat.problems.LeastSquares()",
+}
 DATES = (
-    "a date is no number until you choose one: days since a start (in pandas: (t - t.min()) / pandas.Timedelta('1D')), or "
-    "parts of the date, such as month and weekday (t.dt.month, t.dt.dayofweek)"
+    "a date is no number until you choose one: days since a start (in pandas: (t - t.min()) /"
+    " pandas.Timedelta('1D')), or parts of the date, such as month and weekday (t.dt.month,"
+    " t.dt.dayofweek)"
 )
 SHOWN = 20  # names that are listed
-DURATIONS = "choose the unit of a duration: divide it by one hour or one day (in pandas: t / pandas.Timedelta('1h'))"
+DURATIONS = (
+    "choose the unit of a duration: divide it by one hour or one day (in pandas: t /"
+    " pandas.Timedelta('1h'))"
+)
 
 
 def unknown_argument(function: Callable[..., Any], unknown: Iterable[str]) -> TypeError:
-    """The error for an argument that a function does not have; it names the one that was probably meant."""
-    known = [name for name in inspect.signature(function).parameters if name not in ("self", "unknown")]
+    """The error for an argument that a function does not have; it names the one that was probably
+    meant.
+    """
+    known = [
+        name for name in inspect.signature(function).parameters if name not in ("self", "unknown")
+    ]
     wrong = next(iter(unknown))
-    meant = [name for name in known if wrong in SYNONYMS.get(name, ())] or get_close_matches(wrong, known, n=1)
+    meant = [name for name in known if wrong in SYNONYMS.get(name, ())] or get_close_matches(
+        wrong, known, n=1
+    )
     hint = f"; did you mean {meant[0]}=?" if meant else f"; it takes {', '.join(known)}."
     if function.__name__ == "coreset" and wrong in FILES:
-        hint = f"; karat.coreset_files has it, for frames too: karat.coreset_files(X, 'y', {wrong}=...)."
+        hint = (
+            "; karat.coreset_files has it, for frames too: karat.coreset_files(X, 'y',"
+            f" {wrong}=...)."
+        )
     return TypeError(f"{function.__name__}() has no argument {wrong!r}{hint}")
 
 
@@ -74,26 +102,42 @@ def instead(name: str, names: Iterable[Any]) -> str:
 
 def problem_correction(given: Any) -> str:
     """What to write instead of something that is not a problem."""
-    name = given if isinstance(given, str) else given.__name__ if isinstance(given, type) else type(given).__name__
+    name = (
+        given
+        if isinstance(given, str)
+        else given.__name__
+        if isinstance(given, type)
+        else type(given).__name__
+    )
     plain = "".join(letter for letter in name.lower() if letter.isalnum())
     kinds = {each.lower(): each for each in problems.__all__ if each != "Problem"}
     kinds |= {other: each for each, others in KNOWN_AS.items() for other in others}
     close = [plain] if plain in kinds else get_close_matches(plain, kinds, n=1, cutoff=0.75)
     if not close:
-        return f"problem must be one of karat.problems, such as karat.problems.LeastSquares(), not {given!r}."
+        return (
+            "problem must be one of karat.problems, such as karat.problems.LeastSquares(), not"
+            f" {given!r}."
+        )
     call = example_call(getattr(problems, kinds[close[0]]))
     if isinstance(given, type) and issubclass(given, problems.Problem):
         return f"problem is the class {name}; it must be an instance: problem={call}."
     if isinstance(given, str):
         return f"problem is the text {given!r}; it must be an object: problem={call}."
-    return f"problem is the estimator {name}; it must say what a coreset keeps: problem={call}, and then core.fit({name}(...))."
+    return (
+        f"problem is the estimator {name}; it must say what a coreset keeps: problem={call}, and"
+        f" then core.fit({name}(...))."
+    )
 
 
 def example_call(kind: type) -> str:
     """A call that makes such a problem, with an example for every parameter that has no default."""
     if hasattr(kind, "of"):  # made from the data
         return f"karat.problems.{kind.__name__}.of(X)"
-    required = [p.name for p in inspect.signature(kind).parameters.values() if p.default is inspect.Parameter.empty]
+    required = [
+        p.name
+        for p in inspect.signature(kind).parameters.values()
+        if p.default is inspect.Parameter.empty
+    ]
     arguments = ", ".join(f"{name}={EXAMPLES.get(name, 3)}" for name in required)
     return f"karat.problems.{kind.__name__}({arguments})"
 
@@ -101,6 +145,10 @@ def example_call(kind: type) -> str:
 def about_time(kind: Any) -> str | None:
     """Advice for a column of dates or durations; None for another type."""
     name = str(kind).lower()
-    if name.startswith(("datetime", "date", "timestamp", "time32", "time64")) or name == "time" or "<m8" in name:
+    if (
+        name.startswith(("datetime", "date", "timestamp", "time32", "time64"))
+        or name == "time"
+        or "<m8" in name
+    ):
         return DURATIONS if "<m8" in name and not name.startswith("datetime") else DATES
     return DURATIONS if name.startswith(("timedelta", "duration")) else None

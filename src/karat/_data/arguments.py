@@ -1,7 +1,9 @@
-"""What the arguments say: the problem, what it takes, which columns of the data are what, and who is told of progress.
+"""What the arguments say: the problem, what it takes, which columns of the data are what, and who
+is told of progress.
 
-Columns of files and clusters are named, and have roles (:class:`ColumnRoles`).  Those of a frame in memory may be named, too,
-instead of passed: ``karat.coreset(frame, "price", groups="year")`` (:func:`named_columns`).
+Columns of files and clusters are named, and have roles (:class:`ColumnRoles`).  Those of a frame in
+memory may be named, too, instead of passed: ``karat.coreset(frame, "price", groups="year")``
+(:func:`named_columns`).
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ from karat.problems import LeastSquares, Moments, Problem
 
 NOT_TAKEN = {
     "y": "has no target; leave y out",
-    "groups": "does not take groups, because its maps belong to one data set; build one coreset per group",
+    "groups": (
+        "does not take groups, because its maps belong to one data set; build one coreset per group"
+    ),
     "lengths": "does not look at sequences; lengths is for sequence models only",
 }
 
@@ -34,7 +38,8 @@ NOT_TAKEN = {
 class ColumnRoles:
     """The roles of the columns."""
 
-    features: tuple[str, ...] = ()  # empty: all columns that have no other role, once these are known (:meth:`among`)
+    # empty: all columns that have no other role, once these are known (:meth:`among`)
+    features: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     weight: str | None = None
     group: str | None = None
@@ -57,7 +62,9 @@ class ColumnRoles:
         return [*self.targets, *(c for c in (self.weight, self.label, self.key) if c is not None)]
 
     def among(self, names: Sequence[str]) -> ColumnRoles:
-        """The same roles among columns of these names: every column must be there, and features are known."""
+        """The same roles among columns of these names: every column must be there, and features are
+        known.
+        """
         features = self.features or tuple(other_columns(names, self._others))
         if not features:
             raise InputError("No columns are left for the features; keep at least one.")
@@ -67,7 +74,10 @@ class ColumnRoles:
                 raise InputError(f"The data has no column {name!r}; {instead(name, names)}")
         for name in self.targets:
             if name in features:
-                raise InputError(f"Column {name!r} is the target, so it cannot be a feature; leave it out of the features.")
+                raise InputError(
+                    f"Column {name!r} is the target, so it cannot be a feature; leave it out of the"
+                    " features."
+                )
         return found
 
 
@@ -79,63 +89,82 @@ def check_problem(problem: Any) -> Problem:
 
 
 def chosen_problem(problem: Any, with_target: bool) -> Problem:
-    """The problem that was passed, or the default: least squares if there is a target, else second moments."""
+    """The problem that was passed, or the default: least squares if there is a target, else second
+    moments.
+    """
     if problem is None:
         return LeastSquares() if with_target else Moments(2)
     return check_problem(problem)
 
 
 def check_taken(problem: Problem, **arguments: Any) -> None:
-    """Raise if an argument (``y``, ``groups``, ``lengths``) was passed that the problem does not take."""
+    """Raise if an argument (``y``, ``groups``, ``lengths``) was passed that the problem does not
+    take.
+    """
     for name, value in arguments.items():
         if value is not None and name not in problem.takes:
             raise InputError(f"{problem.describe()} {NOT_TAKEN[name]}.", argument=name)
 
 
 def check_absorbing(problem: Problem, groups: Any, targets: int) -> None:
-    """Raise if the regulariser of a problem is to absorb a part of rows for which that has no meaning."""
+    """Raise if the regulariser of a problem is to absorb a part of rows for which that has no
+    meaning.
+    """
     if problem.absorb is None:
         return
     if groups is not None:
-        raise InputError("absorb and groups do not go together: an absorbed coreset serves one fit of one alpha.")
+        raise InputError(
+            "absorb and groups do not go together: an absorbed coreset serves one fit of one alpha."
+        )
     if targets != 1:
         raise InputError(f"absorb needs exactly one target, y has {targets}.")
 
 
 def check_mergeable(problem: Problem) -> Problem:
-    """Raise unless parts of the data can be summed up one by one and merged; the problem is returned."""
+    """Raise unless parts of the data can be summed up one by one and merged; the problem is
+    returned.
+    """
     if problem.transform is not None:
         raise InputError(
-            f"A sketch keeps columns as they are, so {problem.describe()} is not for it; transform the rows before you add "
-            "them, and pass the inner problem."
+            f"A sketch keeps columns as they are, so {problem.describe()} is not for it; transform"
+            " the rows before you add them, and pass the inner problem."
         )
     if not problem.mergeable:
         raise NotExactError(
-            f"A sketch of {problem.describe()} cannot be exact: its features depend on the full data. Build it in two "
-            "passes over all rows, karat.coreset(X, problem=...), or karat.coreset_files(source, problem=...)."
+            f"A sketch of {problem.describe()} cannot be exact: its features depend on the full"
+            " data. Build it in two passes over all rows, karat.coreset(X, problem=...), or"
+            " karat.coreset_files(source, problem=...)."
         )
     return problem
 
 
 def column_problem(problem: Problem | None, target: Any) -> Problem:
-    """The problem for rows whose columns are named, or the default one; a target where it needs one."""
+    """The problem for rows whose columns are named, or the default one; a target where it needs
+    one.
+    """
     problem = chosen_problem(problem, target is not None and target != [])
     if problem.needs_target and not target:
         raise InputError(f"{problem.describe()} needs a target: name its column.")
     if problem.transform is not None:
         raise InputError(
-            f"{problem.describe()} is for rows in memory (karat.coreset). Pass the inner problem, and transform the rows "
-            "first, or those of files by a fitted pipeline=."
+            f"{problem.describe()} is for rows in memory (karat.coreset). Pass the inner problem,"
+            " and transform the rows first, or those of files by a fitted pipeline=."
         )
     return problem
 
 
 def column_roles(
-    problem: Problem | None, target: str | Sequence[str] | None, columns: Any, weight: str | None, group: str | None,
-    key: str | None, sequence: str | None,
+    problem: Problem | None, target: str | Sequence[str] | None, columns: Any, weight: str | None,
+    group: str | None, key: str | None, sequence: str | None,
 ) -> ColumnRoles:  # fmt: skip
     """The roles that arguments name; refused if the problem has no use for one of them."""
-    targets = () if target is None else (target,) if isinstance(target, str) else listed_names("target", target)
+    targets = (
+        ()
+        if target is None
+        else (target,)
+        if isinstance(target, str)
+        else listed_names("target", target)
+    )
     refuse_sequence(problem, sequence)
     features = () if columns is None else listed_names("columns", columns)
     if columns is not None and not features:
@@ -150,8 +179,14 @@ def column_roles(
             )
         widths = tuple(len(view) for view in features)
         features = tuple(name for view in features for name in view)
-    if problem is not None and problem.needs_sums and any(not isinstance(name, str) for name in features):
-        raise InputError(f"{problem.describe()} takes columns as one list of names.", argument="columns")
+    if (
+        problem is not None
+        and problem.needs_sums
+        and any(not isinstance(name, str) for name in features)
+    ):
+        raise InputError(
+            f"{problem.describe()} takes columns as one list of names.", argument="columns"
+        )
     if widths is not None and not all(widths):
         raise InputError("Each of the three views needs a column.", argument="columns")
     named = {"sample_weight": weight, "groups": group, "key": key, "sequence": sequence}
@@ -159,7 +194,10 @@ def column_roles(
         for i, name in enumerate(names):
             _check_name(argument, name)
             if name in names[:i]:
-                raise InputError(f"Column {name!r} is named twice in {argument}; name it once.", argument=argument)
+                raise InputError(
+                    f"Column {name!r} is named twice in {argument}; name it once.",
+                    argument=argument,
+                )
     for argument, name in named.items():
         if name is not None:
             _check_name(argument, name)
@@ -169,21 +207,37 @@ def column_roles(
 def listed_names(argument: str, names: Any) -> tuple[Any, ...]:
     """A list of names; a text would be a list of its letters."""
     if isinstance(names, str):
-        raise InputError(f"{argument} must be a list of names; did you mean {argument}=[{names!r}]?", argument=argument)
+        raise InputError(
+            f"{argument} must be a list of names; did you mean {argument}=[{names!r}]?",
+            argument=argument,
+        )
     try:
         return tuple(names)
     except TypeError:
-        wanted = "the name of a column, or a list of names" if argument == "target" else "a list of names"
-        raise InputError(f"{argument} must be {wanted}, not {_short(names)}.", argument=argument) from None
+        wanted = (
+            "the name of a column, or a list of names"
+            if argument == "target"
+            else "a list of names"
+        )
+        raise InputError(
+            f"{argument} must be {wanted}, not {_short(names)}.", argument=argument
+        ) from None
 
 
 def _check_name(argument: str, name: Any) -> None:
     if not isinstance(name, str):
-        raise InputError(f"{argument} must name columns of the data by text, not {_short(name)}.", argument=argument)
+        raise InputError(
+            f"{argument} must name columns of the data by text, not {_short(name)}.",
+            argument=argument,
+        )
 
 
 def _short(value: Any) -> str:
-    return repr(value) if isinstance(value, int | float | str | tuple | list) else f"a {type(value).__name__}"
+    return (
+        repr(value)
+        if isinstance(value, int | float | str | tuple | list)
+        else f"a {type(value).__name__}"
+    )
 
 
 def refuse_sequence(problem: Problem | None, sequence: Any) -> None:
@@ -200,7 +254,9 @@ def other_columns(names: Iterable[str], taken: Iterable[str | None]) -> list[str
 
 
 class Named(NamedTuple):
-    """The inputs of a coreset; ``target`` is the name of y where its container (an Arrow array) does not hold names."""
+    """The inputs of a coreset; ``target`` is the name of y where its container (an Arrow array)
+    does not hold names.
+    """
 
     X: Any
     y: Any
@@ -221,7 +277,9 @@ def named_columns(X: Any, y: Any, sample_weight: Any = None, groups: Any = None)
     try:
         frame = as_narwhals(X) if is_frame(X) and dimensions(X) == 2 else None
     except ValueError as error:
-        raise InputError(f"The columns of X cannot be told apart by their names ({error}); rename some of them.") from error
+        raise InputError(
+            f"The columns of X cannot be told apart by their names ({error}); rename some of them."
+        ) from error
     columns = [] if frame is None else list(frame.columns)
     several = listed and all(name in columns for name in y)
     single = {"y": y, "sample_weight": sample_weight, "groups": groups}
@@ -232,16 +290,23 @@ def named_columns(X: Any, y: Any, sample_weight: Any = None, groups: Any = None)
     if frame is None:
         argument, name = next(iter(asked.items()))
         if isinstance(X, str | PathLike):
-            raise InputError(f"X is a path; rows in files are read by karat.coreset_files({str(X)!r}, {name!r}).", argument="X")
+            raise InputError(
+                f"X is a path; rows in files are read by karat.coreset_files({str(X)!r},"
+                f" {name!r}).",
+                argument="X",
+            )
         raise InputError(
-            f"{argument}={name!r} names a column, but X is a {type(X).__name__} without names; pass the values instead.",
+            f"{argument}={name!r} names a column, but X is a {type(X).__name__} without names; pass"
+            " the values instead.",
             argument=argument,
         )
     for name in names:
         if name not in columns:
             raise InputError(f"X has no column {name!r}; {instead(name, columns)}", column=name)
         if names.count(name) > 1:
-            raise InputError(f"Column {name!r} is named twice; it can have one role only.", column=name)
+            raise InputError(
+                f"Column {name!r} is named twice; it can have one role only.", column=name
+            )
     values = single | {argument: frame[name].to_native() for argument, name in asked.items()}
     if several:
         values["y"] = frame.select(y).to_native()
@@ -258,7 +323,10 @@ def aligned(table: Any, like: Any) -> Any:
         return table
     missing = [str(name) for name in names if name not in frame.columns]
     if missing:
-        raise InputError(f"The data has no column {missing[0]!r}, which the coreset has; {instead(missing[0], frame.columns)}")
+        raise InputError(
+            f"The data has no column {missing[0]!r}, which the coreset has;"
+            f" {instead(missing[0], frame.columns)}"
+        )
     return frame.select(names).to_native()
 
 
@@ -266,15 +334,29 @@ def split_column(table: Any, column: str | int) -> tuple[Any, np.ndarray]:
     """A table without one of its columns, and that column as an array."""
     table = collected(table)
     if is_frame(table) and dimensions(table) == 2:
-        frame = table if hasattr(table, "iloc") else as_narwhals(table)  # a name in pandas may be a number, or come twice
+        # a name in pandas may be a number, or come twice
+        frame = table if hasattr(table, "iloc") else as_narwhals(table)
         if column not in frame.columns:
-            raise InputError(f"X has no column {column!r} to use as the key; {instead(str(column), frame.columns)}")
-        rest = table.drop(columns=[column]) if hasattr(table, "iloc") else frame.drop([column]).to_native()
+            raise InputError(
+                f"X has no column {column!r} to use as the key;"
+                f" {instead(str(column), frame.columns)}"
+            )
+        rest = (
+            table.drop(columns=[column])
+            if hasattr(table, "iloc")
+            else frame.drop([column]).to_native()
+        )
         values = as_objects(frame[column])
     else:
         array = as_table(table, "X")
-        if not isinstance(column, int | np.integer) or not -array.shape[1] <= column < array.shape[1]:
-            raise InputError(f"The key of an array is the number of a column below {array.shape[1]}, not {column!r}.")
+        if (
+            not isinstance(column, int | np.integer)
+            or not -array.shape[1] <= column < array.shape[1]
+        ):
+            raise InputError(
+                f"The key of an array is the number of a column below {array.shape[1]}, not"
+                f" {column!r}."
+            )
         keep = np.arange(array.shape[1]) != column % array.shape[1]
         rest, values = array[:, keep], array[:, [column]]
         values = values.toarray()[:, 0] if sparse.issparse(values) else values[:, 0]
@@ -282,11 +364,14 @@ def split_column(table: Any, column: str | int) -> tuple[Any, np.ndarray]:
 
 
 @contextmanager
-def progress_bar(shown: Progress | bool | None, unit: str, **options: Any) -> Iterator[Progress | None]:
-    """Show tqdm's bar while the block runs, if ``shown`` is True; it yields a callback for (done, in all), or None.
+def progress_bar(
+    shown: Progress | bool | None, unit: str, **options: Any
+) -> Iterator[Progress | None]:
+    """Show tqdm's bar while the block runs, if ``shown`` is True; it yields a callback for (done,
+    in all), or None.
 
-    It is text in a notebook too.  A bar that is a widget is lost when a notebook is saved as a page: a reader would see its
-    first state, 0 rows.
+    It is text in a notebook too.  A bar that is a widget is lost when a notebook is saved as a
+    page: a reader would see its first state, 0 rows.
 
     Parameters
     ----------
@@ -300,7 +385,8 @@ def progress_bar(shown: Progress | bool | None, unit: str, **options: Any) -> It
     if not isinstance(shown, bool):
         if shown is not None and not callable(shown):
             raise InputError(
-                f"progress is {shown!r}; it must be True, False or a function of (done, in all).", argument="progress"
+                f"progress is {shown!r}; it must be True, False or a function of (done, in all).",
+                argument="progress",
             )
         yield shown
     elif not shown:

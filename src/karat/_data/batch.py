@@ -1,9 +1,11 @@
 """Rows that travel: batches, and tables of checked input.
 
-A :class:`Batch` is some rows of a source as column blocks, with their numbers, and the weights, groups and keys they carry.  A
-:class:`Table` is a batch with names of columns and a problem: what :func:`karat.coreset` is given, checked, or what a coreset
-keeps of it.  What can be checked without a pass over the data is checked here.  NaN and infinity show in the moments, after the
-pass (:mod:`karat._data.non_finite`).  Whole numbers that double precision cannot tell apart get offsets (:func:`find_offsets`).
+A :class:`Batch` is some rows of a source as column blocks, with their numbers, and the weights,
+groups and keys they carry.  A :class:`Table` is a batch with names of columns and a problem: what
+:func:`karat.coreset` is given, checked, or what a coreset keeps of it.  What can be checked without
+a pass over the data is checked here.  NaN and infinity show in the moments, after the pass
+(:mod:`karat._data.non_finite`).  Whole numbers that double precision cannot tell apart get offsets
+(:func:`find_offsets`).
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ from karat.problems import Problem
 COMPARED = 2**22  # numbers of kept rows that are compared with the data at a time
 OTHER_ROWS = "The kept rows are not the rows of this data at the stored indices."
 RESCALE = (
-    "Multiply all weights by one number, so that they are about 1: every loss is multiplied by it, and nothing else changes."
+    "Multiply all weights by one number, so that they are about 1: every loss is multiplied by it,"
+    " and nothing else changes."
 )
 
 
@@ -46,7 +49,8 @@ class Batch:
     weights: Array | None = None
     groups: np.ndarray | None = None
     keys: Any = None
-    # what is subtracted from columns when they are read; the column blocks hold the numbers as they came
+    # what is subtracted from columns when they are read; the column blocks hold the numbers as they
+    # came
     offsets: Offsets | None = None
 
     def __len__(self) -> int:
@@ -71,23 +75,41 @@ class Batch:
     @property
     def nbytes(self) -> int:
         """Memory of the column blocks."""
-        return sum(p.data.nbytes + p.indices.nbytes if sparse.issparse(p) else p.nbytes for p in self.parts)
+        return sum(
+            p.data.nbytes + p.indices.nbytes if sparse.issparse(p) else p.nbytes for p in self.parts
+        )
 
     def take(self, where: Any, weights: Array | None = None) -> Batch:
         """Some of the rows (a slice, mask or positions), with new weights or their own."""
-        own = weights if weights is not None else None if self.weights is None else self.weights[where]
+        own = (
+            weights
+            if weights is not None
+            else None
+            if self.weights is None
+            else self.weights[where]
+        )
         labels = None if self.groups is None else self.groups[where]
         keys = None if self.keys is None else self.keys[where]
-        return Batch([p[where] for p in self.parts], self.numbers[where], own, labels, keys, self.offsets)
+        return Batch(
+            [p[where] for p in self.parts], self.numbers[where], own, labels, keys, self.offsets
+        )
 
     def stored_rows(self, index: Indices | None = None) -> Rows:
-        """All rows as they are stored, or some of them; a problem may read something else in them."""
+        """All rows as they are stored, or some of them; a problem may read something else in
+        them.
+        """
         return Rows(self.parts, self.weights, index, self.offsets)
 
     def block(self, left: int, right: int) -> Any:
-        """Columns ``left:right``, side by side in one array or CSR matrix (in several, where one would round them)."""
+        """Columns ``left:right``, side by side in one array or CSR matrix (in several, where one
+        would round them).
+        """
         edges = np.cumsum([0, *(p.shape[1] for p in self.parts)])
-        inside = [p for p, a, b in zip(self.parts, edges, edges[1:], strict=False) if left <= a and b <= right]
+        inside = [
+            p
+            for p, a, b in zip(self.parts, edges, edges[1:], strict=False)
+            if left <= a and b <= right
+        ]
         if any(sparse.issparse(p) for p in inside):
             return sparse.csr_array(sparse.hstack(inside, format="csr"))
         if self.offsets and len(inside) > 1:
@@ -114,7 +136,10 @@ def joined(batches: Sequence[Batch]) -> Batch:
     """The same as one copy of all rows."""
     first = batches[0]
     return Batch(
-        [containers.stack_rows(*blocks) for blocks in zip(*(p.parts for p in batches), strict=True)],
+        [
+            containers.stack_rows(*blocks)
+            for blocks in zip(*(p.parts for p in batches), strict=True)
+        ],
         np.concatenate([p.numbers for p in batches]),
         _stacked_weights(batches),
         None if first.groups is None else np.concatenate([p.groups for p in batches]),
@@ -133,7 +158,10 @@ def _stacked_parts(batches: Sequence[Batch]) -> list[Any]:
     if len(batches) == 1:
         return batches[0].parts
     columns = zip(*(p.parts for p in batches), strict=True)
-    return [containers.stack_rows(*blocks) if sparse.issparse(blocks[0]) else Chunked(blocks) for blocks in columns]
+    return [
+        containers.stack_rows(*blocks) if sparse.issparse(blocks[0]) else Chunked(blocks)
+        for blocks in columns
+    ]
 
 
 def _stacked_weights(batches: Sequence[Batch]) -> Array | None:
@@ -144,7 +172,8 @@ def _stacked_weights(batches: Sequence[Batch]) -> Array | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Table(Batch):
-    """Checked rows of one data set: a batch, the names of its columns, and the problem that reads them.
+    """Checked rows of one data set: a batch, the names of its columns, and the problem that reads
+    them.
 
     Attributes
     ----------
@@ -187,7 +216,9 @@ class Table(Batch):
     @property
     def origin(self) -> Array:
         """The offsets of all columns."""
-        return np.array([float((self.offsets or {}).get(i, 0)) for i in range(self.columns + self.targets)])
+        return np.array(
+            [float((self.offsets or {}).get(i, 0)) for i in range(self.columns + self.targets)]
+        )
 
     @property
     def total(self) -> float:
@@ -199,14 +230,18 @@ class Table(Batch):
         return self.problem.kernel(self.columns, self.targets)
 
     def numbers_of(self, label: Any = None) -> Indices | None:
-        """The numbers in the input of the rows of one group, or all; None if these are numbered from 0 on."""
+        """The numbers in the input of the rows of one group, or all; None if these are numbered
+        from 0 on.
+        """
         index = self.index(label)
         if self.numbers is None or index is None:
             return index if self.numbers is None else np.asarray(self.numbers)
         return np.asarray(self.numbers[index])
 
     def grouped_rows(self) -> tuple[Rows, Indices]:
-        """The rows of all groups, one group after the other, and where each begins (the last number is that of all rows)."""
+        """The rows of all groups, one group after the other, and where each begins (the last number
+        is that of all rows).
+        """
         assert self.grouping is not None
         return self.problem.view(self.stored_rows(self.grouping.order)), self.grouping.starts
 
@@ -214,7 +249,8 @@ class Table(Batch):
         """The rows of one group, or all, as the problem reads them."""
         index = self.index(label)
         rows = self.stored_rows(index)
-        rows = rows if index is None else rows.run(0, len(rows))  # a view is read faster than an index
+        # a view is read faster than an index
+        rows = rows if index is None else rows.run(0, len(rows))
         return self.problem.view(rows) if self.problem.has_view else rows
 
     def kept(self, core: Any) -> Table:
@@ -222,9 +258,15 @@ class Table(Batch):
         return kept_table(core, self.problem, self.unit, self.offsets)
 
     def differences(self, core: Any, kept: Table) -> list[str]:
-        """Differences to a coreset other than in moments: other maps or rows, or ``kept`` rows not at their indices."""
+        """Differences to a coreset other than in moments: other maps or rows, or ``kept`` rows not
+        at their indices.
+        """
         found = [*self.problem.changed_maps(core.maps, self.maps), *self.other_size(core)]
-        return found if self.other_size(core) or self._has(kept, core.indices) else [*found, OTHER_ROWS]
+        return (
+            found
+            if self.other_size(core) or self._has(kept, core.indices)
+            else [*found, OTHER_ROWS]
+        )
 
     def other_size(self, core: Any) -> list[str]:
         """That a coreset was made of another number of rows, if it was."""
@@ -251,22 +293,28 @@ class Table(Batch):
         return explain_non_finite(self.parts, self.names)
 
 
-def kept_table(core: Any, problem: Problem, unit: float = 1.0, offsets: Offsets | None = None) -> Table:
-    """The rows of a coreset, numbered by its indices, as the rows of its data are read; ``problem``: its own, lowered."""
+def kept_table(
+    core: Any, problem: Problem, unit: float = 1.0, offsets: Offsets | None = None
+) -> Table:
+    """The rows of a coreset, numbered by its indices, as the rows of its data are read;
+    ``problem``: its own, lowered.
+    """
     parts = problem.kept_parts(core)
     if parts is None:
         table = read_input(core.X, core.y, problem, core.weights, core.groups, unit, offsets)
     else:
         widths = [int(part.shape[1]) for part in parts]
         table = Table(
-            parts, None, core.weights, names=[str(i) for i in range(sum(widths))], n_rows=core.n_rows, problem=problem,
-            shape=f"{', '.join(map(str, widths))} columns",
+            parts, None, core.weights, names=[str(i) for i in range(sum(widths))],
+            n_rows=core.n_rows, problem=problem, shape=f"{', '.join(map(str, widths))} columns",
         )  # fmt: skip
     return replace(table, numbers=core.indices, keys=core.keys)
 
 
 def features_of(X: Any, problem: Problem, apart: bool = False) -> Any:
-    """X as the problem reads it: the columns themselves, or what its transformation makes of them."""
+    """X as the problem reads it: the columns themselves, or what its transformation makes of
+    them.
+    """
     if problem.transform is not None:
         return transformed(X, problem.transform)
     return containers.as_table(X, "X", apart)
@@ -276,14 +324,21 @@ def read_input(
     X: Any, y: Any, problem: Problem, sample_weight: Any, groups: Any, unit: float | None = None,
     offsets: Offsets | None = None,
 ) -> Table:  # fmt: skip
-    """Check inputs, without a pass over the data (except for large whole numbers), and make a Table of them.
+    """Check inputs, without a pass over the data (except for large whole numbers), and make a Table
+    of them.
 
     ``unit`` and ``offsets`` are those of other rows that these will be compared with.
     """
     if isinstance(y, Problem):
-        raise InputError("The second argument is y; pass the problem by name: karat.coreset(X, problem=...).", argument="y")
+        raise InputError(
+            "The second argument is y; pass the problem by name: karat.coreset(X, problem=...).",
+            argument="y",
+        )
     if isinstance(y, str):
-        raise InputError(f"y={y!r} names a column, but X has no names; pass the values of the target.", argument="y")
+        raise InputError(
+            f"y={y!r} names a column, but X has no names; pass the values of the target.",
+            argument="y",
+        )
     check_taken(problem, y=y)
     if X is None:
         raise InputError("X is None; pass a table of rows.")
@@ -317,29 +372,37 @@ def read_input(
     parts = containers.parts_of(table, target)
     if weights is not None and not weights.all():  # rows of weight zero do not count
         parts = [part[weights > 0] if is_long(part.dtype) else part for part in parts]
-    whole_numbers = any(part.dtype.kind in "iu" for part in parts)  # they may be too large for doubles
+    # they may be too large for doubles
+    whole_numbers = any(part.dtype.kind in "iu" for part in parts)
     offsets = find_offsets(parts, names, problem, offsets) if whole_numbers else dict(offsets or {})
     if not offsets:  # doubles hold everything
-        table, target = (part[:] if isinstance(part, SideBySide) else part for part in (table, target))
+        table, target = (
+            part[:] if isinstance(part, SideBySide) else part for part in (table, target)
+        )
     targets = 0 if target is None else int(target.shape[1])
     return Table(
-        containers.parts_of(table, target), None, weights, labels, None, offsets, names=names, targets=targets, n_rows=count,
-        problem=problem, shape=f"{columns} columns and {targets} targets", unit=unit,
+        containers.parts_of(table, target), None, weights, labels, None, offsets, names=names,
+        targets=targets, n_rows=count, problem=problem,
+        shape=f"{columns} columns and {targets} targets", unit=unit,
     )  # fmt: skip
 
 
 def _in_units(weights: Array, unit: float, own: bool) -> Array:
-    """Weights in other units; if these are their own, all must be numbers that keep their digits there."""
+    """Weights in other units; if these are their own, all must be numbers that keep their digits
+    there.
+    """
     with np.errstate(over="ignore", under="ignore"):
         scaled = weights / unit
     lost = (weights > 0) & (scaled < TINY)
     if own and lost.any():
         row = int(lost.argmax())
         raise InputError(
-            f"Weights range from {weights[row]:.1e} (in row {row}) to {weights.max():.1e}: doubles cannot add both. "
-            "Leave out the rows whose weights are nothing beside the others, or give them weights in the same units.",
-            argument="sample_weight", row=row,
-        )  # fmt: skip
+            f"Weights range from {weights[row]:.1e} (in row {row}) to {weights.max():.1e}: doubles"
+            " cannot add both. Leave out the rows whose weights are nothing beside the others, or"
+            " give them weights in the same units.",
+            argument="sample_weight",
+            row=row,
+        )
     return scaled
 
 
@@ -350,11 +413,14 @@ def check_weights(sample_weight: Any, count: int) -> Array | None:
     weights = containers.as_table(sample_weight, "sample_weight")
     if weights.shape[1] != 1:
         raise InputError(
-            f"sample_weight has shape {np.shape(sample_weight)}; it must be one number per row.", argument="sample_weight"
+            f"sample_weight has shape {np.shape(sample_weight)}; it must be one number per row.",
+            argument="sample_weight",
         )
     weights = np.ascontiguousarray(weights[:, 0], dtype=float)
     if len(weights) != count:
-        raise InputError(f"X has {count} rows but sample_weight has {len(weights)}; they must be equal.")
+        raise InputError(
+            f"X has {count} rows but sample_weight has {len(weights)}; they must be equal."
+        )
     for wrong, what, remedy in (
         (~np.isfinite(weights), "values that are not finite", "drop or correct them"),
         (weights < 0, "negative values", "weights must be at least 0"),
@@ -364,17 +430,24 @@ def check_weights(sample_weight: Any, count: int) -> Array | None:
             message = f"sample_weight has {count} {what}, the first in row {row}; {remedy}."
             raise InputError(message, argument="sample_weight", row=row)
     if not weights.any():
-        raise InputError("sample_weight is zero in every row; at least one row must have a positive weight.")
+        raise InputError(
+            "sample_weight is zero in every row; at least one row must have a positive weight."
+        )
     tiny = (weights > 0) & (weights < TINY)
     if tiny.any():
         row = int(tiny.argmax())
         raise InputError(
-            f"sample_weight is {weights[row]:.1e} in row {row}, where doubles lose their digits. {RESCALE}",
-            argument="sample_weight", row=row,
-        )  # fmt: skip
+            f"sample_weight is {weights[row]:.1e} in row {row}, where doubles lose their digits."
+            f" {RESCALE}",
+            argument="sample_weight",
+            row=row,
+        )
     with np.errstate(over="ignore"):
         if not np.isfinite(weights.sum()):
-            raise InputError(f"The sum of sample_weight is beyond the largest double. {RESCALE}", argument="sample_weight")
+            raise InputError(
+                f"The sum of sample_weight is beyond the largest double. {RESCALE}",
+                argument="sample_weight",
+            )
     return weights
 
 
@@ -385,12 +458,16 @@ def weights_or_ones(sample_weight: Any, count: int) -> Array:
 
 
 def stored_weights(weights: Array, unit: float = 1.0) -> Array:
-    """Weights as they are stored, in units of 1; raise unless they are the numbers that were proven."""
+    """Weights as they are stored, in units of 1; raise unless they are the numbers that were
+    proven.
+    """
     with np.errstate(over="ignore", under="ignore"):
-        stored = weights * unit  # exact, since the unit is a power of two, if the result is a normal number
+        # exact, since the unit is a power of two, if the result is a normal number
+        stored = weights * unit
     if not (np.isfinite(stored) & (stored >= TINY)).all():
         raise NotExactError(
-            f"Weights of kept rows, from {stored.min():.1e} to {stored.max():.1e}, leave the doubles. {RESCALE}"
+            f"Weights of kept rows, from {stored.min():.1e} to {stored.max():.1e}, leave the"
+            f" doubles. {RESCALE}"
         )
     return stored
 
@@ -399,24 +476,36 @@ def _unit(heaviest: float) -> float:
     return 1.0 if 1e-100 < heaviest < 1e100 else 2.0 ** np.floor(np.log2(heaviest))
 
 
-def find_offsets(parts: Sequence[Any], names: Sequence[str], problem: Problem, known: Offsets | None = None) -> dict[int, int]:
-    """Numbers to subtract from columns of whole numbers, so that doubles hold the differences; an error if there are none.
+def find_offsets(
+    parts: Sequence[Any], names: Sequence[str], problem: Problem, known: Offsets | None = None
+) -> dict[int, int]:
+    """Numbers to subtract from columns of whole numbers, so that doubles hold the differences; an
+    error if there are none.
 
-    ``known`` are offsets that were chosen for other rows of the same columns; the same must do for these.
+    ``known`` are offsets that were chosen for other rows of the same columns; the same must do for
+    these.
     """
     found = dict(known or {})
     edges = np.cumsum([0, *(int(part.shape[1]) for part in parts)]).tolist()
     for part, left, right in zip(parts, edges, edges[1:], strict=False):
         if not is_long(part.dtype):
             continue
-        for column in sorted({left + own for own in _long_columns(part)} | {c for c in found if left <= c < right}):
-            values = part.data[part.indices == column - left] if sparse.issparse(part) else part[:, column - left]
+        for column in sorted(
+            {left + own for own in _long_columns(part)} | {c for c in found if left <= c < right}
+        ):
+            values = (
+                part.data[part.indices == column - left]
+                if sparse.issparse(part)
+                else part[:, column - left]
+            )
             offset = found.get(column, 0)
             if known is None and problem.shifts and not sparse.issparse(part):
                 offset = nearby_offset(values)
             if not all_exact(values, offset):
                 if column in found or not all_exact(values):
-                    raise InputError(_too_long(names[column], values, problem, found.get(column, 0)))
+                    raise InputError(
+                        _too_long(names[column], values, problem, found.get(column, 0))
+                    )
                 offset = 0
             if offset:
                 found[column] = offset
@@ -436,12 +525,19 @@ def _long_columns(part: Any) -> list[int]:
 def _too_long(name: str, values: np.ndarray, problem: Problem, known: int) -> str:
     """Why doubles do not hold a column of whole numbers, and what to do."""
     low, high = int(values.min()), int(values.max())
-    size = f"Column {name} holds whole numbers up to {max(-low, high):.1e}, which double precision cannot tell apart"
+    size = (
+        f"Column {name} holds whole numbers up to {max(-low, high):.1e}, which double precision"
+        " cannot tell apart"
+    )
     otherwise = "or convert it with astype(float) if rounding does no harm."
     if known:
         return (
-            f"{size}: they are more than 2^53 away from those of other rows, about {known:.1e}. Use a coarser unit, {otherwise}"
+            f"{size}: they are more than 2^53 away from those of other rows, about {known:.1e}. Use"
+            f" a coarser unit, {otherwise}"
         )
     if problem.shifts and high - low > 2**53:
-        return f"{size}: they range over {high - low:.1e}, more than 2^53. Use a coarser unit, {otherwise}"
+        return (
+            f"{size}: they range over {high - low:.1e}, more than 2^53. Use a coarser unit,"
+            f" {otherwise}"
+        )
     return f"{size}; subtract an offset, for example its minimum {low}, {otherwise}"

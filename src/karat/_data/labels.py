@@ -1,14 +1,17 @@
-"""Labels of rows (groups, keys, clusters, categories): their checks, and the codes that stand for them.
+"""Labels of rows (groups, keys, clusters, categories): their checks, and the codes that stand for
+them.
 
     labels  b, a, b, c      ->      distinct  b, a, c      codes  0, 1, 0, 2
 
-Codes are found by Arrow's dictionary encoding where pyarrow is loaded, and by a dictionary where it is not; both give the same
-codes.
+Codes are found by Arrow's dictionary encoding where pyarrow is loaded, and by a dictionary where it
+is not; both give the same codes.
 
-Text is compared and stored in arrays of fixed width.  NumPy fills such text with NUL characters, and cuts them off when it is
-read: "a" and "a\\0" would be one label.  So text that ends in one is refused where objects become text, and nowhere else.
+Text is compared and stored in arrays of fixed width.  NumPy fills such text with NUL characters,
+and cuts them off when it is read: "a" and "a\\0" would be one label.  So text that ends in one is
+refused where objects become text, and nowhere else.
 
-Rows are sorted by the labels of their groups once (:func:`group_rows`), so that no group needs a look at all rows.
+Rows are sorted by the labels of their groups once (:func:`group_rows`), so that no group needs a
+look at all rows.
 """
 
 from __future__ import annotations
@@ -28,20 +31,31 @@ NUL = ("\0", b"\0")
 MANY = 2**16  # whole numbers within so large a range are counted, however few there are
 PLAIN = "use numbers or strings throughout, one per row"
 MISSING = ("a missing value",)  # the one key of all values that do not equal themselves
-FEW_RUNS = 4  # rows per run of equal labels, on average, from which on the runs are sorted instead of the rows
+# rows per run of equal labels, on average, from which on the runs are sorted instead of the rows
+FEW_RUNS = 4
 
 
 def as_objects(values: Any) -> np.ndarray:
-    """An array of anything; text that is not in an array yet (in a list, in polars) as it is, an object."""
+    """An array of anything; text that is not in an array yet (in a list, in polars) as it is, an
+    object.
+    """
     array = np.asarray(values)
-    return np.array(values, dtype=object) if array.dtype.kind in "US" and not isinstance(values, np.ndarray) else array
+    return (
+        np.array(values, dtype=object)
+        if array.dtype.kind in "US" and not isinstance(values, np.ndarray)
+        else array
+    )
 
 
 def as_text(values: np.ndarray, kind: Any = str) -> np.ndarray:
     """Objects as text of fixed width (or as bytes of it)."""
-    cut = next((v for v in values.ravel().tolist() if isinstance(v, str | bytes) and v[-1:] in NUL), None)
+    cut = next(
+        (v for v in values.ravel().tolist() if isinstance(v, str | bytes) and v[-1:] in NUL), None
+    )
     if cut is not None:
-        raise InputError(f"The label or key {cut!r:.60} ends in a NUL character (\\0); remove it from the text.")
+        raise InputError(
+            f"The label or key {cut!r:.60} ends in a NUL character (\\0); remove it from the text."
+        )
     return values.astype(kind)
 
 
@@ -59,18 +73,22 @@ def check_groups(groups: Any, count: int) -> np.ndarray:
         labels = as_objects(groups)
     except (ValueError, TypeError) as error:
         raise InputError(
-            f"groups cannot be read as labels: {error}. It must be one label per row.", argument="groups"
+            f"groups cannot be read as labels: {error}. It must be one label per row.",
+            argument="groups",
         ) from error
     if labels.shape != (count,):
         raise InputError(
-            f"X has {count} rows but groups has shape {labels.shape}; it must be one label per row.", argument="groups"
+            f"X has {count} rows but groups has shape {labels.shape}; it must be one label per"
+            " row.",
+            argument="groups",
         )
     missing = missing_values(labels)
     missing |= np.ma.getmaskarray(groups) if np.ma.isMaskedArray(groups) else False
     if missing.any():
         where = int(missing.argmax())
         raise InputError(
-            f"groups has {int(missing.sum())} missing labels, the first in row {where}; every row needs one.",
+            f"groups has {int(missing.sum())} missing labels, the first in row {where}; every row"
+            " needs one.",
             argument="groups",
             row=where,
         )
@@ -80,12 +98,19 @@ def check_groups(groups: Any, count: int) -> np.ndarray:
 def missing_values(values: np.ndarray) -> Flags:
     """Which values are missing: None, and those that do not equal themselves."""
     if values.dtype.kind == "O":
-        return np.array([value is None or comparable(value) is MISSING for value in values], dtype=bool)
-    return np.asarray(values != values) if values.dtype.kind in "fcMm" else np.zeros(len(values), dtype=bool)  # noqa: PLR0124
+        return np.array(
+            [value is None or comparable(value) is MISSING for value in values], dtype=bool
+        )
+    if values.dtype.kind in "fcMm":
+        return np.asarray(values != values)  # noqa: PLR0124
+    return np.zeros(len(values), dtype=bool)
 
 
 def comparable(value: Any) -> Any:
-    """A value that equals itself, as it is; one key for all that do not: NaN, NaT and NA, which cannot be compared."""
+    """A value that equals itself, as it is; one key for all that do not:
+
+    NaN, NaT and NA, which cannot be compared.
+    """
     try:
         return value if value == value else MISSING  # noqa: PLR0124
     except TypeError:
@@ -100,10 +125,17 @@ def _plain_labels(labels: np.ndarray) -> np.ndarray:
         raise InputError(f"groups has type {labels.dtype}; {PLAIN}.")
     if labels.dtype.kind != "O":
         return labels
-    kind = next(kind for kind in (bool, int, float, str, type(labels[0])) if isinstance(labels[0], kind))
+    kind = next(
+        kind for kind in (bool, int, float, str, type(labels[0])) if isinstance(labels[0], kind)
+    )
     for row, label in enumerate(labels):
-        if not isinstance(label, kind) or isinstance(label, tuple | list | set | frozenset | dict | np.ndarray):
-            raise InputError(f"groups has a label of type {type(label).__name__} in row {row} ({_short(label)}); {PLAIN}.")
+        if not isinstance(label, kind) or isinstance(
+            label, tuple | list | set | frozenset | dict | np.ndarray
+        ):
+            raise InputError(
+                f"groups has a label of type {type(label).__name__} in row {row} ({_short(label)});"
+                f" {PLAIN}."
+            )
     if issubclass(kind, str | np.bytes_):
         return as_text(labels, kind)
     if issubclass(kind, bool | int | float | np.generic):
@@ -112,7 +144,8 @@ def _plain_labels(labels: np.ndarray) -> np.ndarray:
         sorted(set(labels[:2]))
     except TypeError:
         raise InputError(
-            f"groups has labels of type {kind.__name__}, from row 0 on, which have no order or no hash; {PLAIN}."
+            f"groups has labels of type {kind.__name__}, from row 0 on, which have no order or no"
+            f" hash; {PLAIN}."
         ) from None
     return labels
 
@@ -120,7 +153,9 @@ def _plain_labels(labels: np.ndarray) -> np.ndarray:
 def same_kind(first: np.ndarray, second: np.ndarray) -> None:
     """Raise if labels to be joined are partly text: NumPy would make text of all."""
     if (first.dtype.kind in "US") != (second.dtype.kind in "US"):
-        raise InputError(f"Some groups are text and others are not ({first[0]!r} and {second[0]!r}); {PLAIN}.")
+        raise InputError(
+            f"Some groups are text and others are not ({first[0]!r} and {second[0]!r}); {PLAIN}."
+        )
 
 
 def _short(value: Any) -> str:
@@ -129,12 +164,16 @@ def _short(value: Any) -> str:
 
 
 def encode(values: np.ndarray) -> tuple[np.ndarray, Indices]:
-    """The distinct labels in the order in which they come, and the place of every row's label among them."""
+    """The distinct labels in the order in which they come, and the place of every row's label among
+    them.
+    """
     codes = _arrow_codes(values)
     if codes is None:
         numbers: dict[Any, int] = {}
         keys = values.tolist() if values.dtype.kind in "US" else map(comparable, values.tolist())
-        codes = np.fromiter((numbers.setdefault(key, len(numbers)) for key in keys), np.intp, len(values))
+        codes = np.fromiter(
+            (numbers.setdefault(key, len(numbers)) for key in keys), np.intp, len(values)
+        )
     first = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
     return values[first], codes
 
@@ -143,12 +182,15 @@ def encode_sorted(values: np.ndarray) -> tuple[np.ndarray, Indices]:
     """The distinct labels in increasing order, and the place of every row's label among them."""
     if values.dtype.kind in "iu" and len(values):
         low, high = int(values.min()), int(values.max())
-        if high - low < max(2 * len(values), MANY) and low >= -(2**62) and high < 2**62:  # counted rather than sorted
+        # counted rather than sorted
+        if high - low < max(2 * len(values), MANY) and low >= -(2**62) and high < 2**62:
             codes = values.astype(np.int64, copy=False)
             codes = codes - low if low else codes
             seen = np.bincount(codes, minlength=high - low + 1) > 0
             labels = np.flatnonzero(seen) + low
-            return labels.astype(values.dtype), codes if seen.all() else (np.cumsum(seen) - 1)[codes]
+            return labels.astype(values.dtype), (
+                codes if seen.all() else (np.cumsum(seen) - 1)[codes]
+            )
     distinct, codes = encode(values)
     order = np.argsort(distinct, kind="stable")
     rank = np.empty(len(order), dtype=np.intp)
@@ -157,7 +199,9 @@ def encode_sorted(values: np.ndarray) -> tuple[np.ndarray, Indices]:
 
 
 def _arrow_codes(values: np.ndarray) -> Indices | None:
-    """Codes by Arrow, if it is loaded (to load it would take longer than it saves) and knows such labels; else None."""
+    """Codes by Arrow, if it is loaded (to load it would take longer than it saves) and knows such
+    labels; else None.
+    """
     arrow = sys.modules.get("pyarrow")
     if arrow is None:
         return None
@@ -165,9 +209,11 @@ def _arrow_codes(values: np.ndarray) -> Indices | None:
         # To Arrow, -0.0 and 0.0 are two numbers.
         array = arrow.array(values + values.dtype.type(0) if values.dtype.kind == "f" else values)
         if array.null_count or (values.dtype.kind == "O" and not arrow.types.is_string(array.type)):
-            return None  # None and NaN are two labels, and objects need not equal what Arrow makes of them
+            # None and NaN are two labels, and objects need not equal what Arrow makes of them
+            return None
         return np.asarray(array.dictionary_encode().indices, dtype=np.intp)
-    except (TypeError, ValueError, NotImplementedError, OverflowError, AttributeError):  # the last: more than 2 GiB, in chunks
+    # the last: more than 2 GiB, in chunks
+    except (TypeError, ValueError, NotImplementedError, OverflowError, AttributeError):
         return None
 
 
@@ -176,7 +222,8 @@ class Grouping:
     """The distinct labels, and the rows of each."""
 
     labels: list[Any]  # distinct, in order
-    order: Indices | None  # the rows, group by group, in a group as they come; None if they come in that order
+    # the rows, group by group, in a group as they come; None if they come in that order
+    order: Indices | None
     starts: Indices  # (G + 1,): group g has the rows ``order[starts[g]:starts[g + 1]]``
 
     @cached_property
@@ -193,18 +240,25 @@ class Grouping:
         if place is None:
             return np.zeros(0, dtype=np.intp)
         start, stop = self.starts[place], self.starts[place + 1]
-        return np.arange(start, stop) if self.order is None else self.order[start:stop].astype(np.intp)
+        return (
+            np.arange(start, stop) if self.order is None else self.order[start:stop].astype(np.intp)
+        )
 
 
 def group_rows(groups: np.ndarray, weights: Array | None = None) -> Grouping:
-    """Sort rows by their labels; those of weight zero are left out, and every group must have a row of positive weight."""
+    """Sort rows by their labels; those of weight zero are left out, and every group must have a row
+    of positive weight.
+    """
     changes = groups[1:] != groups[:-1]
-    runs = FEW_RUNS * np.count_nonzero(changes) < len(groups)  # of equal labels, each looked at once
+    # of equal labels, each looked at once
+    runs = FEW_RUNS * np.count_nonzero(changes) < len(groups)
     first = np.concatenate([[0], np.flatnonzero(changes) + 1]) if runs else np.arange(0)
     try:
         distinct, codes = encode_sorted(groups[first] if runs else groups)
     except TypeError as error:
-        raise InputError(f"groups mixes types that cannot be ordered; {PLAIN}.", argument="groups") from error
+        raise InputError(
+            f"groups mixes types that cannot be ordered; {PLAIN}.", argument="groups"
+        ) from error
     labels = list(distinct)
     in_order = bool((codes[1:] >= codes[:-1]).all())
     if runs and in_order and (weights is None or weights.all()):
@@ -219,7 +273,8 @@ def group_rows(groups: np.ndarray, weights: Array | None = None) -> Grouping:
     if not counts.all():
         empty = labels[int(counts.argmin())]
         raise InputError(
-            f"Group {empty!r} has no row of positive weight; leave the group out or correct its weights.",
+            f"Group {empty!r} has no row of positive weight; leave the group out or correct its"
+            " weights.",
             argument="sample_weight",
         )
     order = None if in_order else sorted_codes(codes, len(labels))
@@ -229,12 +284,18 @@ def group_rows(groups: np.ndarray, weights: Array | None = None) -> Grouping:
 
 
 def sorted_codes(codes: np.ndarray, count: int) -> Indices:
-    """``argsort(codes, kind="stable")`` of numbers below ``count``, by counting them; of 32 bits where they suffice.
+    """``argsort(codes, kind="stable")`` of numbers below ``count``, by counting them; of 32 bits
+    where they suffice.
 
-    SciPy does that when it transposes a sparse matrix whose row i has one entry, in column ``codes[i]``.
+    SciPy does that when it transposes a sparse matrix whose row i has one entry, in column
+    ``codes[i]``.
     """
     if count > MANY + 4 * len(codes):
         return np.argsort(codes, kind="stable")
     kind = np.int32 if max(len(codes), count) < 2**31 else np.int64
-    entries = (np.ones(len(codes), dtype=np.int8), codes.astype(kind, copy=False), np.arange(len(codes) + 1, dtype=kind))
+    entries = (
+        np.ones(len(codes), dtype=np.int8),
+        codes.astype(kind, copy=False),
+        np.arange(len(codes) + 1, dtype=kind),
+    )
     return np.asarray(sparse.csr_array(entries, shape=(len(codes), count)).tocsc().indices)

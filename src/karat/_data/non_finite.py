@@ -1,8 +1,9 @@
 """Where the NaN is: the error for rows whose moments are not finite.
 
-Nobody looks for NaN and infinity before the pass, which sums them up like other numbers.  If a moment is then not a number, one
-more pass finds the column to blame: the first with NaN or infinity, or else the one with a value that no unit can hold beside
-the others, or else the one whose values are furthest from 1, since its powers overflow or underflow.
+Nobody looks for NaN and infinity before the pass, which sums them up like other numbers.  If a
+moment is then not a number, one more pass finds the column to blame: the first with NaN or
+infinity, or else the one with a value that no unit can hold beside the others, or else the one
+whose values are furthest from 1, since its powers overflow or underflow.
 """
 
 from __future__ import annotations
@@ -19,23 +20,41 @@ from karat.engine.peel import LOOKED_AT
 from karat.engine.rows import Rows, sample, sweep
 from karat.errors import InputError
 
-OUTLIER = 1e100  # times the typical size of a column: a value whose square is lost beside those of others, or overflows
+# times the typical size of a column: a value whose square is lost beside those of others, or
+# overflows
+OUTLIER = 1e100
 
 
 def explain_non_finite(parts: Sequence[Part], names: Sequence[str]) -> InputError:
-    """The error that names the first column with NaN or infinity; if there is none, the one to rescale."""
+    """The error that names the first column with NaN or infinity; if there is none, the one to
+    rescale.
+    """
     rows = Rows(parts)
 
     def visit(block: Array, _weights: Array | None, start: int) -> tuple[Any, ...]:
         values = block[:, 1:]
         bad = ~np.isfinite(values)
         first = np.where(bad.any(axis=0), start + bad.argmax(axis=0), len(rows))
-        return bad.sum(axis=0), np.isnan(values).any(axis=0), first, values.max(axis=0), values.min(axis=0)
+        return (
+            bad.sum(axis=0),
+            np.isnan(values).any(axis=0),
+            first,
+            values.max(axis=0),
+            values.min(axis=0),
+        )
 
     def join(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
-        return a[0] + b[0], a[1] | b[1], np.minimum(a[2], b[2]), np.maximum(a[3], b[3]), np.minimum(a[4], b[4])
+        return (
+            a[0] + b[0],
+            a[1] | b[1],
+            np.minimum(a[2], b[2]),
+            np.maximum(a[3], b[3]),
+            np.minimum(a[4], b[4]),
+        )
 
-    counts, nan, first, high, low = sweep(rows, np.zeros(rows.columns), visit, join, (rows.columns + 1, 1))
+    counts, nan, first, high, low = sweep(
+        rows, np.zeros(rows.columns), visit, join, (rows.columns + 1, 1)
+    )
     if not counts.any():
         return _explain_outlier(rows, names) or _explain_sizes(high, low, names)
     i = int(np.flatnonzero(counts)[0])
@@ -46,8 +65,12 @@ def explain_non_finite(parts: Sequence[Part], names: Sequence[str]) -> InputErro
 
 
 def _explain_outlier(rows: Rows, names: Sequence[str]) -> InputError | None:
-    """The error that names a row so far beyond the others of its column that no unit serves both; None if there is none."""
-    block = rows.take(sample(np.random.default_rng(0), len(rows), LOOKED_AT), np.zeros(rows.columns))[:, 1:]
+    """The error that names a row so far beyond the others of its column that no unit serves both;
+    None if there is none.
+    """
+    block = rows.take(
+        sample(np.random.default_rng(0), len(rows), LOOKED_AT), np.zeros(rows.columns)
+    )[:, 1:]
     with np.errstate(over="ignore", invalid="ignore"):
         middle, usual = typical(block.T, centred=True)
 
@@ -55,7 +78,13 @@ def _explain_outlier(rows: Rows, names: Sequence[str]) -> InputError | None:
         away = np.abs(values[:, 1:])
         return np.array([away.max(axis=0), start + away.argmax(axis=0)])
 
-    largest, where = sweep(rows, np.nan_to_num(middle), visit, lambda a, b: np.where(a[0] >= b[0], a, b), (rows.columns + 1, 1))
+    largest, where = sweep(
+        rows,
+        np.nan_to_num(middle),
+        visit,
+        lambda a, b: np.where(a[0] >= b[0], a, b),
+        (rows.columns + 1, 1),
+    )
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         ratio = np.where(usual > 0, largest / usual, 0.0)
     i = int(ratio.argmax())
@@ -63,29 +92,36 @@ def _explain_outlier(rows: Rows, names: Sequence[str]) -> InputError | None:
         return None
     row = int(where[i])
     return InputError(
-        f"Column {names[i]} has a value in row {row} that is {ratio[i]:.0e} times as far from the others as they are from each "
-        "other, so that double precision cannot hold the squares of both. Correct or drop such rows.",
+        f"Column {names[i]} has a value in row {row} that is {ratio[i]:.0e} times as far from the"
+        " others as they are from each other, so that double precision cannot hold the squares of"
+        " both. Correct or drop such rows.",
         column=names[i],
         row=row,
     )
 
 
 def _explain_sizes(high: Array, low: Array, names: Sequence[str]) -> InputError:
-    """The error that names the column furthest from 1: the one to rescale, whether it is too large or too small.
+    """The error that names the column furthest from 1: the one to rescale, whether it is too large
+    or too small.
 
     ``high`` and ``low`` are the largest and the smallest value of every column.
     """
-    with np.errstate(over="ignore"):  # infinite if they are of either sign and as large as doubles can be
+    # infinite if they are of either sign and as large as doubles can be
+    with np.errstate(over="ignore"):
         sizes, spreads = np.maximum(np.abs(high), np.abs(low)), high - low
     smallest = np.where(spreads > 0, np.minimum(sizes, spreads), np.where(sizes > 0, sizes, 1.0))
     above, below = np.log2(sizes.clip(1.0)), -np.log2(smallest)
     i = int(np.argmax(np.maximum(above, below)))
     name = names[i]
     if above[i] >= below[i]:
-        said = f"has values up to {sizes[i]:.1e}; its powers overflow double precision. Rescale the column."
+        said = (
+            f"has values up to {sizes[i]:.1e}; its powers overflow double precision. Rescale the"
+            " column."
+        )
     else:
         kind = "values up to" if smallest[i] == sizes[i] else "values that differ by at most"
         said = (
-            f"has {kind} {smallest[i]:.1e}, so small that double precision loses their digits. Rescale the column, or drop it."
+            f"has {kind} {smallest[i]:.1e}, so small that double precision loses their digits."
+            " Rescale the column, or drop it."
         )
     return InputError(f"Column {name} {said}", column=name)

@@ -1,11 +1,14 @@
-"""Transformed columns: a transformation runs over the raw rows once, in large blocks, and what it makes is held in memory.
+"""Transformed columns: a transformation runs over the raw rows once, in large blocks, and what it
+makes is held in memory.
 
-The engine reads rows many times and in pieces: a pilot, the pass, candidates, the groups of a tree, a proof.  A pipeline of
-scikit-learn takes milliseconds however few rows it is given, so none of these reads may run it.
+The engine reads rows many times and in pieces: a pilot, the pass, candidates, the groups of a tree,
+a proof.  A pipeline of scikit-learn takes milliseconds however few rows it is given, so none of
+these reads may run it.
 
-    held as an array         if all rows fit into ``held`` bytes,
-    held as a CSR matrix     if only their non-zero entries do (one-hot columns),
-    else                     :class:`LargeBlocks`: the blocks read last are held, and a read takes its rows from them.
+    held as an array      if all rows fit into ``held`` bytes,
+    held as a CSR matrix  if only their non-zero entries do (one-hot columns),
+    else                  :class:`LargeBlocks`: the blocks read last are held, and a read takes its
+                          rows from them.
 """
 
 from __future__ import annotations
@@ -37,7 +40,8 @@ def transformed(raw: Any, transform: Transform, held: int = HELD, block: int = B
     raw
         A table of any kind.
     transform : callable
-        Maps a block of raw rows to a numeric array or CSR matrix, one row each, independent of the other rows.
+        Maps a block of raw rows to a numeric array or CSR matrix, one row each, independent of the
+        other rows.
     held : int
         Bytes of transformed columns that may be held in memory.
     block : int
@@ -46,11 +50,21 @@ def transformed(raw: Any, transform: Transform, held: int = HELD, block: int = B
     count = containers.row_count(raw)
     first = _block(raw, transform, 0, min(count, block))
     if containers.row_count(first) == count:
-        return first.toarray() if sparse.issparse(first) and _dense_bytes(first, count) <= held else first
+        return (
+            first.toarray()
+            if sparse.issparse(first) and _dense_bytes(first, count) <= held
+            else first
+        )
     if _dense_bytes(first, count) <= held:
         return _array(raw, transform, first, count, block)
-    if sparse.issparse(first) and _sparse_bytes(first) * (count / containers.row_count(first)) <= held:
-        blocks = [first, *(_block(raw, transform, i, min(i + block, count)) for i in range(block, count, block))]
+    if (
+        sparse.issparse(first)
+        and _sparse_bytes(first) * (count / containers.row_count(first)) <= held
+    ):
+        blocks = [
+            first,
+            *(_block(raw, transform, i, min(i + block, count)) for i in range(block, count, block)),
+        ]
         return sparse.csr_array(sparse.vstack(blocks, format="csr"))
     return LargeBlocks(raw, transform, int(first.shape[1]), held, block)
 
@@ -79,7 +93,10 @@ def _in_double(features: Any) -> Any:
     """What a transformation returned, in double precision, which must be able to hold it."""
     features = sparse.csr_array(features) if sparse.issparse(features) else np.asarray(features)
     if containers.rounds(np.asarray(features.data) if sparse.issparse(features) else features):
-        raise InputError(f"The transformed columns hold {containers.TOO_LONG}; let the transformation subtract an offset.")
+        raise InputError(
+            f"The transformed columns hold {containers.TOO_LONG}; let the transformation subtract"
+            " an offset."
+        )
     return features.astype(float, copy=False)
 
 
@@ -113,12 +130,15 @@ class LargeBlocks(LazyPart):
         self.lock = Lock()
 
     def __getitem__(self, where: Any) -> Any:
-        positions = np.arange(*where.indices(len(self))) if isinstance(where, slice) else np.asarray(where)
+        positions = (
+            np.arange(*where.indices(len(self))) if isinstance(where, slice) else np.asarray(where)
+        )
         if positions.dtype == bool:
             positions = np.flatnonzero(positions)
         owner = positions // self.size
         numbers = np.unique(owner)
-        if len(positions) < self.size and len(numbers) > 2:  # rows from everywhere, such as candidates
+        # rows from everywhere, such as candidates
+        if len(positions) < self.size and len(numbers) > 2:
             return _dense(_in_double(self.transform(containers.take_rows(self.raw, positions))))
         values = np.empty((len(positions), self.shape[1]))
         for number in numbers.tolist():
@@ -128,7 +148,9 @@ class LargeBlocks(LazyPart):
         return values
 
     def _read(self, number: int) -> Any:
-        """One large block: a held one, or a new one in place of that which was not read for the longest time."""
+        """One large block: a held one, or a new one in place of that which was not read for the
+        longest time.
+        """
         with self.lock:
             if number in self.held:
                 self.held.move_to_end(number)

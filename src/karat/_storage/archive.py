@@ -1,12 +1,14 @@
 """One schema for everything that karat stores: a JSON header and named arrays, never pickled.
 
-    .npz            the arrays, and the header as an array of bytes (this module; also as bytes that travel)
-    .parquet        arrays with one entry per row as columns, the rest in the metadata (:mod:`karat._storage.parquet`)
+    .npz      the arrays, and the header as an array of bytes (this module; also as bytes that
+              travel)
+    .parquet  arrays with one entry per row as columns, the rest in the metadata
+    (:mod:`karat._storage.parquet`)
 
-A SHA-256 digest of the header and of all arrays is stored beside them.  It notices damage; it is not a signature: whoever
-writes a hostile file can write its digest too.  So types, shapes and sizes are checked, and what only a bug of the writer could
-get wrong is not.
-Arrays are read only if ``admit`` expects them.  What the header and the arrays mean is known to those who write them:
+A SHA-256 digest of the header and of all arrays is stored beside them.  It notices damage; it is
+not a signature: whoever writes a hostile file can write its digest too.  So types, shapes and sizes
+are checked, and what only a bug of the writer could get wrong is not. Arrays are read only if
+``admit`` expects them.  What the header and the arrays mean is known to those who write them:
 :mod:`karat._core.files` and :mod:`karat._stream.state`.
 """
 
@@ -33,7 +35,8 @@ HEADER, DIGEST = "header", "digest"
 MOST_VALUES = 10**6  # of a header: each takes up to a hundred bytes of memory
 
 Stored = tuple[dict[str, Any], dict[str, Any]]  # header, arrays
-Admit = Callable[[dict[str, Any], Mapping[str, Spec]], object]  # raises unless these arrays belong to this header
+# raises unless these arrays belong to this header
+Admit = Callable[[dict[str, Any], Mapping[str, Spec]], object]
 
 
 def write_archive(path: Path, header: dict[str, Any], arrays: dict[str, Any]) -> None:
@@ -70,18 +73,26 @@ def to_json(header: dict[str, Any]) -> bytes:
 
 
 def from_json(text: bytes, name: str) -> dict[str, Any]:
-    """A header; refused if it would take much more memory than its text, or if it is of another version."""
-    require(sum(text.count(sign) for sign in (b",", b"[", b"{", b":")) <= MOST_VALUES, "its header is too large")
+    """A header; refused if it would take much more memory than its text, or if it is of another
+    version.
+    """
+    require(
+        sum(text.count(sign) for sign in (b",", b"[", b"{", b":")) <= MOST_VALUES,
+        "its header is too large",
+    )
     header: dict[str, Any] = json.loads(text)
     require(isinstance(header, dict), "its header is no object")
     version = header.get("format_version")
     if version in (1, 2):
         raise InputError(
-            f"{name} has format version {version}, without a digest, which karat 0.2.0 is the last to read. Make it again, or "
-            "read it with that version."
+            f"{name} has format version {version}, without a digest, which karat 0.2.0 is the last"
+            " to read. Make it again, or read it with that version."
         )
     if type(version) is not int or not FORMAT_VERSION <= version <= NEWEST_FORMAT:
-        raise InputError(f"{name} has format version {version}; this karat reads up to version {NEWEST_FORMAT}. Update karat.")
+        raise InputError(
+            f"{name} has format version {version}; this karat reads up to version {NEWEST_FORMAT}."
+            " Update karat."
+        )
     return header
 
 
@@ -97,7 +108,9 @@ def content_digest(text: bytes, arrays: Mapping[str, np.ndarray]) -> str:
 
 def check_digest(stored: str, text: bytes, arrays: Mapping[str, np.ndarray]) -> None:
     """Raise unless the content is what was written."""
-    require(content_digest(text, arrays) == stored, "its content is not what was written, by its digest")
+    require(
+        content_digest(text, arrays) == stored, "its content is not what was written, by its digest"
+    )
 
 
 def pack(header: dict[str, Any], arrays: dict[str, Any]) -> bytes:
@@ -105,7 +118,10 @@ def pack(header: dict[str, Any], arrays: dict[str, Any]) -> bytes:
     file, text = io.BytesIO(), to_json(header)
     known = plain(arrays)
     digest = bytes.fromhex(content_digest(text, known))
-    own = {HEADER: np.frombuffer(text, dtype=np.uint8), DIGEST: np.frombuffer(digest, dtype=np.uint8)}
+    own = {
+        HEADER: np.frombuffer(text, dtype=np.uint8),
+        DIGEST: np.frombuffer(digest, dtype=np.uint8),
+    }
     np.savez_compressed(file, **known, **own)  # type: ignore[arg-type]
     return file.getvalue()
 
@@ -136,7 +152,10 @@ def flat(values: dict[str, Any]) -> dict[str, Any]:
     arrays: dict[str, Any] = {}
     for name, value in values.items():
         if sparse.issparse(value):
-            arrays |= {f"{name}/{part}": getattr(value, part) for part in ("data", "indices", "indptr", "shape")}
+            arrays |= {
+                f"{name}/{part}": getattr(value, part)
+                for part in ("data", "indices", "indptr", "shape")
+            }
         else:
             arrays[name] = value
     return arrays
@@ -146,7 +165,9 @@ def unflat(arrays: dict[str, Any]) -> dict[str, Any]:
     """What :func:`flat` was given."""
     values = {name: value for name, value in arrays.items() if "/" not in name}
     for name in {name.partition("/")[0] for name in arrays if "/" in name}:
-        data, indices, indptr, shape = (arrays[f"{name}/{part}"] for part in ("data", "indices", "indptr", "shape"))
+        data, indices, indptr, shape = (
+            arrays[f"{name}/{part}"] for part in ("data", "indices", "indptr", "shape")
+        )
         values[name] = sparse.csr_array((data, indices, indptr), shape=tuple(shape.tolist()))
     return values
 
@@ -157,4 +178,8 @@ def prefixed(prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:
 
 def without_prefix(prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:
     """The arrays that :func:`prefixed` named."""
-    return {name.partition(":")[2]: value for name, value in arrays.items() if name.startswith(f"{prefix}:")}
+    return {
+        name.partition(":")[2]: value
+        for name, value in arrays.items()
+        if name.startswith(f"{prefix}:")
+    }

@@ -1,8 +1,9 @@
-"""Arrays out of bytes that nobody has checked: types and sizes are compared with the bytes before memory is taken.
+"""Arrays out of bytes that nobody has checked: types and sizes are compared with the bytes before
+memory is taken.
 
-An array claims a shape in its own header, and a member of a zip archive claims how many bytes it has.  Both may be made up by
-somebody.  An array is read if its claim agrees with the bytes that are there, and a member if its size is possible at all:
-deflate makes at most 1032 bytes of one.
+An array claims a shape in its own header, and a member of a zip archive claims how many bytes it
+has.  Both may be made up by somebody.  An array is read if its claim agrees with the bytes that are
+there, and a member if its size is possible at all: deflate makes at most 1032 bytes of one.
 """
 
 from __future__ import annotations
@@ -42,8 +43,14 @@ class Members:
     def spec(self, name: str) -> Spec:
         """What an array claims to be, after its claims were compared with the bytes."""
         info = self.infos[name]
-        require(info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED), f"{name!r} is compressed in an unknown way")
-        require(info.file_size <= EXPANSION * info.compress_size, f"{name!r} claims more bytes than it can hold")
+        require(
+            info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED),
+            f"{name!r} is compressed in an unknown way",
+        )
+        require(
+            info.file_size <= EXPANSION * info.compress_size,
+            f"{name!r} claims more bytes than it can hold",
+        )
         with self.archive.open(info) as stream:
             return _spec(stream, info.file_size)
 
@@ -67,7 +74,10 @@ def _spec(stream: IO[bytes], size: int) -> Spec:
     require(np.lib.format.read_magic(stream) == (1, 0), "an array of another version")
     shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
     require(dtype.kind in KINDS and dtype.itemsize > 0, f"values of type {dtype} are not stored")
-    require(len(shape) <= MOST_DIMENSIONS and all(type(side) is int and side >= 0 for side in shape), f"no shape {shape}")
+    require(
+        len(shape) <= MOST_DIMENSIONS and all(type(side) is int and side >= 0 for side in shape),
+        f"no shape {shape}",
+    )
     spec = Spec(dtype, shape)
     claimed = stream.tell() + spec.nbytes
     require(claimed == size, f"an array claims {claimed:,} bytes where there are {size:,}")

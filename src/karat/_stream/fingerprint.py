@@ -1,8 +1,10 @@
-"""Which rows a stream has seen: the smallest hashes of its keys, enough to notice a source that comes twice.
+"""Which rows a stream has seen: the smallest hashes of its keys, enough to notice a source that
+comes twice.
 
-Every key is hashed to 64 bits and the SIZE smallest hashes are kept.  They are a uniform sample of the distinct keys, the
-same whatever the order and the chunks, and that of a union follows from those of its parts.  If two sources are the same, so
-are their samples; if they share a fraction f of their rows, about ``f * SIZE`` sampled keys give them away.
+Every key is hashed to 64 bits and the SIZE smallest hashes are kept.  They are a uniform sample of
+the distinct keys, the same whatever the order and the chunks, and that of a union follows from
+those of its parts.  If two sources are the same, so are their samples; if they share a fraction f
+of their rows, about ``f * SIZE`` sampled keys give them away.
 """
 
 from __future__ import annotations
@@ -32,7 +34,11 @@ class Fingerprint:
 
     def plus(self, other: Fingerprint) -> Fingerprint:
         """Of both together; a key that both have is an error."""
-        keys = None if self.keys is None or other.keys is None else np.concatenate([self.keys, other.keys])
+        keys = (
+            None
+            if self.keys is None or other.keys is None
+            else np.concatenate([self.keys, other.keys])
+        )
         return _smallest(np.concatenate([self.hashes, other.hashes]), keys)
 
     def nameless(self) -> Fingerprint:
@@ -47,8 +53,8 @@ def _smallest(hashes: np.ndarray, keys: np.ndarray | None) -> Fingerprint:
     if len(twice):
         which = "A key" if keys is None else f"Key {keys[twice[0]].item()!r}"
         raise InputError(
-            f"{which} comes twice: the same source was given twice, or the key column does not identify "
-            "rows. Give every source once, and a column without repeated values."
+            f"{which} comes twice: the same source was given twice, or the key column does not"
+            " identify rows. Give every source once, and a column without repeated values."
         )
     return Fingerprint(hashes, keys)
 
@@ -67,7 +73,8 @@ def _hash(keys: np.ndarray) -> np.ndarray:
         mixed = np.zeros(len(keys), dtype=np.uint64)
         power = np.uint64(1)
         with np.errstate(over="ignore"):
-            for column in letters.T:  # padding is zero and adds nothing, so the width of the array does not matter
+            # padding is zero and adds nothing, so the width of the array does not matter
+            for column in letters.T:
                 mixed += column.astype(np.uint64) * power
                 power = power * PRIME
     elif keys.dtype.kind == "f":

@@ -1,7 +1,8 @@
-"""What a sketch of synthetic rows holds: sums, and no row but wild ones (:mod:`karat.engine.moment_stream`).
+"""What a sketch of synthetic rows holds: sums, and no row but wild ones
+(:mod:`karat.engine.moment_stream`).
 
-:class:`MadeSummary` has the interface of :class:`karat._stream.summary.Summary`.  Its ``held`` has no rows: it
-remembers the types of the columns and the labels of the groups.
+:class:`MadeSummary` has the interface of :class:`karat._stream.summary.Summary`.  Its ``held`` has
+no rows: it remembers the types of the columns and the labels of the groups.
 """
 
 from __future__ import annotations
@@ -16,7 +17,13 @@ from typing import Any
 import numpy as np
 
 from karat._core.coreset import Coreset
-from karat._core.synthetic import SYNTHETIC, certify_made, note_on_few, require_exact, require_no_records
+from karat._core.synthetic import (
+    SYNTHETIC,
+    certify_made,
+    note_on_few,
+    require_exact,
+    require_no_records,
+)
 from karat._data import containers
 from karat._data.batch import Batch, Table, stacked_rows, stored_weights
 from karat._data.non_finite import explain_non_finite
@@ -46,7 +53,9 @@ class MadeSummary(Summary):
     @property
     def origin(self) -> Array:
         """What is subtracted from the columns."""
-        return np.array([float((self.offsets or {}).get(i, 0)) for i in range(self.columns + self.targets)])
+        return np.array(
+            [float((self.offsets or {}).get(i, 0)) for i in range(self.columns + self.targets)]
+        )
 
     def copied(self) -> MadeSummary:
         other = copy(self)
@@ -67,7 +76,9 @@ class MadeSummary(Summary):
         first = waiting[0]
         grouping = Batch([], np.arange(sum(map(len, waiting))), groups=None)
         if first.groups is not None:
-            grouping = replace(grouping, groups=np.concatenate([np.asarray(batch.groups) for batch in waiting]))
+            grouping = replace(
+                grouping, groups=np.concatenate([np.asarray(batch.groups) for batch in waiting])
+            )
         streams = dict(self.streams)
         try:
             for label in grouping.labels:
@@ -102,14 +113,18 @@ class MadeSummary(Summary):
         """The made rows of all rows seen; the summary stays as it is."""
         start = time.perf_counter()
         if not self.streams:
-            raise InputError("The sketch has seen no row of positive weight; a coreset needs at least one.")
+            raise InputError(
+                "The sketch has seen no row of positive weight; a coreset needs at least one."
+            )
         require_taken(self, self.total())
         reductions = [stream.made(self.origin) for stream in self.streams.values()]
         strata = np.concatenate([made.strata for made in reductions])
         require_no_records(verbatim, int((strata == VERBATIM).sum()))
         seconds = self.seconds + time.perf_counter() - start
         notes = note_on_few([stream.seen for stream in self.streams.values()], verbatim)
-        certificate = certify_made(self.problem, reductions, self.total(), self.n_rows, seconds, notes)
+        certificate = certify_made(
+            self.problem, reductions, self.total(), self.n_rows, seconds, notes
+        )
         if certificate.levels > 1:  # which rows were wild depends on those before them
             certificate = certificate.of_coresets()
         require_exact(certificate, reductions, self.names, self.origin)
@@ -121,29 +136,45 @@ class MadeSummary(Summary):
         X, y = containers.in_container(like, values[:, : self.columns], y, np.arange(len(values)))
         groups = None
         if self.held is not None and self.held.groups is not None:
-            groups = np.repeat(np.array(list(self.streams)), [len(made.values) for made in reductions])
+            groups = np.repeat(
+                np.array(list(self.streams)), [len(made.values) for made in reductions]
+            )
         weights = stored_weights(np.concatenate([made.weights for made in reductions]))
         return Coreset(
-            None, weights, X, y, groups, self.n_rows, self.problem, certificate, verbatim=strata == VERBATIM, rows=SYNTHETIC,
-            strata=strata,
+            None, weights, X, y, groups, self.n_rows, self.problem, certificate,
+            verbatim=strata == VERBATIM, rows=SYNTHETIC, strata=strata,
         )  # fmt: skip
 
 
 def stream_state(summary: MadeSummary) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The streams of all groups as a header and arrays: no row of the data is among them but wild ones."""
+    """The streams of all groups as a header and arrays: no row of the data is among them but wild
+    ones.
+    """
     header: dict[str, Any] = {"streams": []}
     arrays: dict[str, Any] = {}
     for i, stream in enumerate(summary.streams.values()):
         said: dict[str, Any] = {"seen": stream.seen}
         for name, sums in (("sums", stream.sums), ("wild", stream.wild)):
             if sums is not None:
-                found = {"high": sums.high, "low": sums.low, "counts": sums.counts} | sums.kernel.state()
+                found = {
+                    "high": sums.high,
+                    "low": sums.low,
+                    "counts": sums.counts,
+                } | sums.kernel.state()
                 arrays |= {f"stream_{i}_{name}_{part}": array for part, array in found.items()}
                 said[name] = asdict(sums.inherited)
         if stream.few is not None:
-            arrays |= {f"stream_{i}_few_values": stream.few.values, f"stream_{i}_few_weights": stream.few.weights}
+            arrays |= {
+                f"stream_{i}_few_values": stream.few.values,
+                f"stream_{i}_few_weights": stream.few.weights,
+            }
             few = stream.few
-            said["few"] = {"claim": asdict(few.inherited), "proof": asdict(few.proof), "rank": few.rank, "most": few.most}
+            said["few"] = {
+                "claim": asdict(few.inherited),
+                "proof": asdict(few.proof),
+                "rank": few.rank,
+                "most": few.most,
+            }
         arrays |= {f"stream_{i}_verbatim": stream.verbatim, f"stream_{i}_weights": stream.weights}
         header["streams"].append(said)
     held = summary.held
@@ -174,14 +205,22 @@ def restore_streams(summary: MadeSummary, header: dict[str, Any], arrays: dict[s
     columns = summary.columns + summary.targets
     streams: dict[Any, MomentStream] = {}
     for i, (label, said) in enumerate(zip(labels, header["streams"], strict=True)):
-        sums, wild = (_restored_sums(arrays, f"stream_{i}_{name}_", said.get(name), columns) for name in ("sums", "wild"))
+        sums, wild = (
+            _restored_sums(arrays, f"stream_{i}_{name}_", said.get(name), columns)
+            for name in ("sums", "wild")
+        )
         require(type(said["seen"]) is int and said["seen"] >= 0, "a number of rows that is none")
         verbatim, weights = arrays[f"stream_{i}_verbatim"], arrays[f"stream_{i}_weights"]
         require(verbatim.shape in ((0, 0), (len(weights), columns)), "rows of another shape")
         require(bool((weights > 0).all()), "a weight is not a positive number")
         few = None
         if "few" in said:
-            few = _restored_few(said["few"], arrays[f"stream_{i}_few_values"], arrays[f"stream_{i}_few_weights"], columns)
+            few = _restored_few(
+                said["few"],
+                arrays[f"stream_{i}_few_values"],
+                arrays[f"stream_{i}_few_weights"],
+                columns,
+            )
         require((sums is None) != (few is None), "sums that are not there")
         streams[label] = MomentStream(columns, sums, few, wild, verbatim, weights, said["seen"])
     require(sum(width for width, _ in header["types"]) == columns, "columns of another number")
@@ -192,34 +231,56 @@ def restore_streams(summary: MadeSummary, header: dict[str, Any], arrays: dict[s
     summary.held = Batch(parts, np.zeros(0, dtype=np.int64), None, groups, None, summary.offsets)
 
 
-def _restored_sums(arrays: dict[str, Any], prefix: str, claim: dict[str, Any] | None, columns: int) -> Sums | None:
+def _restored_sums(
+    arrays: dict[str, Any], prefix: str, claim: dict[str, Any] | None, columns: int
+) -> Sums | None:
     if claim is None:
         return None
-    own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    own = {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
     square = (columns + 1, columns + 1)
-    shapes = dict.fromkeys(("high", "low", "map"), square) | dict.fromkeys(("scale", "unconfirmed"), square[:1])
+    shapes = dict.fromkeys(("high", "low", "map"), square) | dict.fromkeys(
+        ("scale", "unconfirmed"), square[:1]
+    )
     shapes |= {"shift": (columns,), "counts": (3,), "kind": (3,), "replaced": own["replaced"].shape}
-    shapes |= {name: shape for name, shape in (("back", square), ("plain_moments", (2, columns + 1))) if name in own}
+    shapes |= {
+        name: shape
+        for name, shape in (("back", square), ("plain_moments", (2, columns + 1)))
+        if name in own
+    }
     require({name: array.shape for name, array in own.items()} == shapes, "sums of another shape")
     kinds = dict.fromkeys(own, "f") | {"unconfirmed": "b", "kind": "b", "replaced": "i"}
-    require({name: array.dtype.kind for name, array in own.items()} == kinds, "sums of another type")
-    require(bool(np.isin(own["replaced"], np.arange(columns + 1)).all()), "a column that is not there")
+    require(
+        {name: array.dtype.kind for name, array in own.items()} == kinds, "sums of another type"
+    )
+    require(
+        bool(np.isin(own["replaced"], np.arange(columns + 1)).all()), "a column that is not there"
+    )
     high, low, counts = own["high"], own["low"], own["counts"]
     return Sums(SecondMoments.restored(own), high, low, counts, _restored_claim(claim))
 
 
 def _restored_few(said: dict[str, Any], values: Array, weights: Array, columns: int) -> MadeRows:
-    require(values.shape == (len(weights), columns) and bool((weights > 0).all()), "rows of another shape")
+    require(
+        values.shape == (len(weights), columns) and bool((weights > 0).all()),
+        "rows of another shape",
+    )
     require(type(said["rank"]) is int and type(said["most"]) is int, "a rank that is not a number")
     proof = Proof(**said["proof"] | {"excluded": tuple(said["proof"]["excluded"])})
     kernel = SecondMoments(columns)
     nothing = kernel.no_moments(float(weights.sum()))
     return MadeRows(
-        np.arange(len(values)), weights, nothing, said["rank"], proof, SYNTHETIC, 1, inherited=_restored_claim(said["claim"]),
-        values=values, most=said["most"],
+        np.arange(len(values)), weights, nothing, said["rank"], proof, SYNTHETIC, 1,
+        inherited=_restored_claim(said["claim"]), values=values, most=said["most"],
     )  # fmt: skip
 
 
 def _restored_claim(said: dict[str, Any]) -> Claim:
-    require(all(isinstance(value, int | float) for value in said.values()), "a claim that is not a number")
+    require(
+        all(isinstance(value, int | float) for value in said.values()),
+        "a claim that is not a number",
+    )
     return Claim(**said)

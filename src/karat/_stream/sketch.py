@@ -1,12 +1,15 @@
 """Sketch: a running summary of a stream of rows, exact at any moment.
 
-    sketch.update(batch)     rows wait in a buffer; when it is full they are folded into the few rows held (engine/stream.py)
-    sketch.merge(other)      the rows that another sketch holds are folded in like a batch with weights
-    sketch.coreset()         folds what waits, and returns the held rows with a certificate
+    sketch.update(batch)  rows wait in a buffer; when it is full they are folded into the few rows
+    held (engine/stream.py)
+    sketch.merge(other)   the rows that another sketch holds are folded in like a batch with weights
+    sketch.coreset()      folds what waits, and returns the held rows with a certificate
 
-The state is at most rank rows per group and the peeled ones, the running moments (:class:`~karat._stream.summary.Summary`), and
-the buffer: bounded, however long the stream.  Threads may share a sketch: each call holds its lock from beginning to end.
-Files and clusters, whose rows are checked and numbered already, use ``expect``, ``take``, ``fold``, ``state`` and ``restore``.
+The state is at most rank rows per group and the peeled ones, the running moments
+(:class:`~karat._stream.summary.Summary`), and the buffer: bounded, however long the stream.
+Threads may share a sketch: each call holds its lock from beginning to end. Files and clusters,
+whose rows are checked and numbered already, use ``expect``, ``take``, ``fold``, ``state`` and
+``restore``.
 """
 
 from __future__ import annotations
@@ -24,7 +27,13 @@ from karat._core.coreset import Coreset
 from karat._core.synthetic import KEEP, REAL, SYNTHETIC, RowKind, Verbatim, check_rows_argument
 from karat._data import containers
 from karat._data.advice import unknown_argument
-from karat._data.arguments import check_absorbing, check_mergeable, chosen_problem, named_columns, split_column
+from karat._data.arguments import (
+    check_absorbing,
+    check_mergeable,
+    chosen_problem,
+    named_columns,
+    split_column,
+)
 from karat._data.batch import RESCALE, Batch, find_offsets, read_input
 from karat._data.labels import same_kind
 from karat._storage.archive import Stored, read_archive, write_archive
@@ -39,7 +48,8 @@ from karat.engine.stream import held_debt
 from karat.errors import InputError, check_whole
 from karat.problems import Problem
 
-BUFFER_ROWS = 2**19  # folding costs as much as summing some ten thousand rows, so it should not happen often
+# folding costs as much as summing some ten thousand rows, so it should not happen often
+BUFFER_ROWS = 2**19
 BUFFER_BYTES = 2**28
 LARGEST, LARGEST_ABSORBED = 1e220, 1e150  # weights of rows, which are at least the inverse of that
 
@@ -47,18 +57,21 @@ LARGEST, LARGEST_ABSORBED = 1e220, 1e150  # weights of rows, which are at least 
 class Sketch:
     """A running summary of rows: update, merge, coreset.
 
-    Threads may share a sketch.  Calls run one after the other, so threads that update one sketch each and merge them at the
-    end are faster.
+    Threads may share a sketch.  Calls run one after the other, so threads that update one sketch
+    each and merge them at the end are faster.
 
     Parameters
     ----------
     problem : Problem, optional
-        What must not change; by default :class:`~karat.problems.LeastSquares` if the first rows have a target, else
-        ``Moments(2)``.  Problems whose features depend on the full data (latent models) are refused.
+        What must not change; by default :class:`~karat.problems.LeastSquares` if the first rows
+        have a target, else ``Moments(2)``.  Problems whose features depend on the full data (latent
+        models) are refused.
     key : str or int, optional
-        A column of X that identifies rows across sources; it is not a feature.  Kept rows carry it as ``core.keys``.
+        A column of X that identifies rows across sources; it is not a feature.  Kept rows carry it
+        as ``core.keys``.
     rows, verbatim : str
-        As in :func:`karat.coreset`.  With ``rows="synthetic"`` the sketch, and its checkpoints, hold sums in place of rows.
+        As in :func:`karat.coreset`.  With ``rows="synthetic"`` the sketch, and its checkpoints,
+        hold sums in place of rows.
     random_state : int
         The choice of rows depends on it, the exactness does not.
     buffer_rows, buffer_bytes : int
@@ -88,24 +101,32 @@ class Sketch:
         buffer_rows: int = BUFFER_ROWS,
         buffer_bytes: int = BUFFER_BYTES,
     ) -> None:
-        self.is_open = problem is None  # the first rows choose between two problems; until then it is one of them
+        # the first rows choose between two problems; until then it is one of them
+        self.is_open = problem is None
         problem = check_mergeable(chosen_problem(problem, with_target=True))
         if rows != REAL or verbatim != KEEP:
             check_rows_argument(rows, problem, "auto", verbatim)
         self.rows, self.verbatim = rows, verbatim
         for name, value, least in (
-            ("random_state", random_state, 0), ("buffer_rows", buffer_rows, 1), ("buffer_bytes", buffer_bytes, 1)
+            ("random_state", random_state, 0), ("buffer_rows", buffer_rows, 1),
+            ("buffer_bytes", buffer_bytes, 1)
         ):  # fmt: skip
             check_whole(name, value, least)
         self.problem, self.key = problem, key
-        self.random_state, self.buffer_rows, self.buffer_bytes = int(random_state), int(buffer_rows), int(buffer_bytes)
+        self.random_state, self.buffer_rows, self.buffer_bytes = (
+            int(random_state),
+            int(buffer_rows),
+            int(buffer_bytes),
+        )
         self.checks_keys = True  # a key that comes twice is an error
         self.summary: Summary = MadeSummary(problem) if rows == SYNTHETIC else Summary(problem)
         self.buffer = Buffer(self.buffer_rows, self.buffer_bytes)
         self._lock = threading.RLock()
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickle and copy: everything but the lock; rows that wait do not leave a sketch of synthetic rows."""
+        """For pickle and copy: everything but the lock; rows that wait do not leave a sketch of
+        synthetic rows.
+        """
         with self._lock:
             if self.rows == SYNTHETIC:
                 self.fold()
@@ -120,14 +141,22 @@ class Sketch:
         """Rows seen."""
         return self.summary.n_rows
 
-    def update(self, X: Any, y: Any = None, *, sample_weight: Any = None, groups: Any = None, **unknown: Never) -> Sketch:
+    def update(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sample_weight: Any = None,
+        groups: Any = None,
+        **unknown: Never,
+    ) -> Sketch:
         """Add rows; they are numbered on from those before.
 
         Parameters
         ----------
         X, y, sample_weight, groups
-            As in :func:`karat.coreset`, also names of columns; every batch must have the same columns, and groups if the first
-            had.
+            As in :func:`karat.coreset`, also names of columns; every batch must have the same
+            columns, and groups if the first had.
         **unknown
             Refused; the error names the argument that was probably meant.
         """
@@ -139,7 +168,9 @@ class Sketch:
             X, keys = split_column(X, self.key)
         return self.update_keyed(X, y, sample_weight, groups, keys)
 
-    def update_keyed(self, X: Any, y: Any, sample_weight: Any, groups: Any, keys: np.ndarray | None) -> Sketch:
+    def update_keyed(
+        self, X: Any, y: Any, sample_weight: Any, groups: Any, keys: np.ndarray | None
+    ) -> Sketch:
         """:meth:`update` with the keys of the rows beside X."""
         start = time.perf_counter()
         X, y = containers.collected(X), containers.collected(y)
@@ -149,13 +180,17 @@ class Sketch:
                 return self
             if self.is_open:
                 self.problem = self.summary.problem = chosen_problem(None, y is not None)
-            table = read_input(X, y, self.problem, sample_weight, groups, offsets=self.summary.offsets)
+            table = read_input(
+                X, y, self.problem, sample_weight, groups, offsets=self.summary.offsets
+            )
             if not is_summable(table, self.summary, self.buffer.batches):
                 raise table.explain_non_finite()
             self.expect(table.columns, table.targets, containers.describe(X, y), table.names)
             numbers = np.arange(self.n_rows, self.n_rows + len(table))
             weights = None if table.weights is None else table.weights * table.unit
-            self.take(Batch(table.parts, numbers, weights, table.groups, keys, table.offsets), owned=False)
+            self.take(
+                Batch(table.parts, numbers, weights, table.groups, keys, table.offsets), owned=False
+            )
             self.is_open = False  # not before: rows that were refused decide nothing
             self.summary.n_rows += len(table)
             self.summary.seconds += time.perf_counter() - start
@@ -180,7 +215,10 @@ class Sketch:
             check_absorbing(self.problem, batch.groups, self.summary.targets)
             before = self._before
             if before is not None and (before.groups is None) != (batch.groups is None):
-                raise InputError("Some batches have groups and some have not; pass groups with every batch or with none.")
+                raise InputError(
+                    "Some batches have groups and some have not; pass groups with every batch or"
+                    " with none."
+                )
             if before is not None and before.groups is not None and batch.groups is not None:
                 same_kind(before.groups, batch.groups)
             known = self.summary.fingerprint
@@ -191,7 +229,9 @@ class Sketch:
             if batch.weights is not None and not batch.weights.all():
                 batch = batch.take(batch.weights > 0)
             if batch.weights is not None and len(batch):
-                _check_sizes(batch.weights, LARGEST if self.problem.absorb is None else LARGEST_ABSORBED)
+                _check_sizes(
+                    batch.weights, LARGEST if self.problem.absorb is None else LARGEST_ABSORBED
+                )
             batch = self._lowered(batch) if len(batch) else batch
             self.summary.fingerprint = known  # nothing is refused from here on
             if len(batch):
@@ -204,7 +244,8 @@ class Sketch:
         summary.mass += float(len(batch)) if batch.weights is None else float(batch.weights.sum())
         for start in range(0, len(batch), most):
             some = batch if len(batch) <= most else batch.take(slice(start, start + most))
-            if not owned and self.buffer.rows + len(some) > most:  # rows that wait in one array are read faster
+            # rows that wait in one array are read faster
+            if not owned and self.buffer.rows + len(some) > most:
                 self.fold()
             self.buffer.add(some, owned)
             if self.buffer.full:
@@ -216,17 +257,30 @@ class Sketch:
         return self.buffer.batches[0] if self.buffer.batches else self.summary.held
 
     def _lowered(self, batch: Batch) -> Batch:
-        """The batch with the offsets of whole numbers too large for doubles, which the first rows fix."""
+        """The batch with the offsets of whole numbers too large for doubles, which the first rows
+        fix.
+        """
         summary, before = self.summary, self._before
         if batch.offsets is None or batch.offsets != summary.offsets:
-            batch = replace(batch, offsets=find_offsets(batch.parts, summary.names, self.problem, summary.offsets))
+            batch = replace(
+                batch,
+                offsets=find_offsets(batch.parts, summary.names, self.problem, summary.offsets),
+            )
         if batch.offsets and before is not None and _types(batch) != _types(before):
             column = summary.names[min(batch.offsets)]
-            raise InputError(f"Column {column} holds whole numbers beyond 2^53; every batch must have the types of the first.")
+            raise InputError(
+                f"Column {column} holds whole numbers beyond 2^53; every batch must have the types"
+                " of the first."
+            )
         if batch.offsets and isinstance(summary.split(batch.take(slice(0, 1)))[1], SideBySide):
-            raise InputError("The targets mix whole numbers beyond 2^53 with other types; give them one type.")
+            raise InputError(
+                "The targets mix whole numbers beyond 2^53 with other types; give them one type."
+            )
         if self.rows == SYNTHETIC and batch.offsets:  # doubles must hold them
-            batch = replace(batch, offsets={column: int(float(offset)) for column, offset in batch.offsets.items()})
+            batch = replace(
+                batch,
+                offsets={column: int(float(offset)) for column, offset in batch.offsets.items()},
+            )
         summary.offsets = batch.offsets
         return batch
 
@@ -240,15 +294,16 @@ class Sketch:
     def merge(self, *others: Sketch) -> Sketch:
         """Add the rows that other sketches have seen; they are numbered on from those of this one.
 
-        The same source merged twice is an error: each sketch remembers the sketches that went into it, and with a key
-        column, a sample of the keys.
+        The same source merged twice is an error: each sketch remembers the sketches that went into
+        it, and with a key column, a sample of the keys.
         """
         start = time.perf_counter()
         for other in others:
             if not isinstance(other, Sketch):
                 raise InputError(f"merge takes another Sketch, not {type(other).__name__}.")
         with ExitStack() as locks:
-            for sketch in sorted({id(one): one for one in (self, *others)}.values(), key=id):  # one order for all threads
+            # one order for all threads
+            for sketch in sorted({id(one): one for one in (self, *others)}.values(), key=id):
                 locks.enter_context(sketch._lock)
             sources = self._merged_sources(others)
             self.fold()
@@ -273,16 +328,19 @@ class Sketch:
         for other in others:
             if self.problem != other.problem and not other.is_open:
                 raise InputError(
-                    f"These sketches keep different things, {self.problem.describe()} and {other.problem.describe()}; make "
-                    "both for one problem."
+                    f"These sketches keep different things, {self.problem.describe()} and"
+                    f" {other.problem.describe()}; make both for one problem."
                 )
             if self.rows != other.rows:
-                raise InputError(f"One of the sketches has {self.rows} rows and the other {other.rows} ones.")
+                raise InputError(
+                    f"One of the sketches has {self.rows} rows and the other {other.rows} ones."
+                )
             if (self.key is None) != (other.key is None):
                 raise InputError("One of the sketches has a key column and the other has not.")
             if sources & other.summary.sources:
                 raise InputError(
-                    "The same source was merged twice: this sketch has seen the rows of the other, or is a copy of it."
+                    "The same source was merged twice: this sketch has seen the rows of the other,"
+                    " or is a copy of it."
                 )
             sources |= other.summary.sources
         return sources
@@ -304,7 +362,9 @@ class Sketch:
                 assert theirs.like is not None
                 self.expect(theirs.columns, theirs.targets, theirs.like, theirs.names)
                 numbers = theirs.held.numbers + self.n_rows
-                self.take(replace(theirs.held, numbers=numbers), owned=True, seen=theirs.fingerprint)
+                self.take(
+                    replace(theirs.held, numbers=numbers), owned=True, seen=theirs.fingerprint
+                )
             for label in theirs.running:  # what the other's rows are off by is inherited
                 claim = theirs.reduction(label).claim
                 inherited[label] = Claim.union([inherited.get(label, claim), claim])
@@ -318,7 +378,9 @@ class Sketch:
             mine.running[label] = replace(running, inherited=parts.grown(before, running.inherited))
             if label in mine.reductions:
                 found = mine.reductions[label]
-                mine.reductions[label] = replace(found, inherited=parts.grown(before, found.inherited))
+                mine.reductions[label] = replace(
+                    found, inherited=parts.grown(before, found.inherited)
+                )
         for theirs in (other.summary for other in others):
             for label in theirs.running:
                 self._owe(label, theirs)
@@ -334,8 +396,8 @@ class Sketch:
                 mine.offsets = theirs.offsets
             elif (theirs.offsets or {}) != (mine.offsets or {}):
                 raise InputError(
-                    "The sketches hold long integers about other origins; let one sketch see the first rows of both, or use a "
-                    "coarser unit."
+                    "The sketches hold long integers about other origins; let one sketch see the"
+                    " first rows of both, or use a coarser unit."
                 )
         known = mine.fingerprint
         if theirs.fingerprint is not None:
@@ -346,7 +408,9 @@ class Sketch:
             setattr(mine, name, getattr(mine, name) + getattr(theirs, name))
 
     def _owe(self, label: Any, theirs: Summary) -> None:
-        """Let the sums of a group be off by what the rows of another sketch are off by, about the means of both together."""
+        """Let the sums of a group be off by what the rows of another sketch are off by, about the
+        means of both together.
+        """
         mine = self.summary
         kernel, (rows, peeled) = means_kernel(mine.running[label].linear), theirs.held_rows(label)
         if kernel is None or peeled.all():
@@ -354,7 +418,9 @@ class Sketch:
         debt = held_debt(rows.subset(np.flatnonzero(~peeled)), theirs.running[label], kernel)
         mine.running[label] = mine.running[label].owing(debt, kernel)
         if label in mine.reductions:
-            mine.reductions[label] = claimed_again(*mine.held_rows(label), mine.reductions[label], debt, kernel)
+            mine.reductions[label] = claimed_again(
+                *mine.held_rows(label), mine.reductions[label], debt, kernel
+            )
 
     def coreset(self) -> Coreset:
         """The coreset of all rows so far; the sketch goes on afterwards."""
@@ -367,18 +433,24 @@ class Sketch:
             return coreset_of(self.summary, self.random_state)
 
     def state(self, extra: dict[str, Any] | None = None) -> Stored:
-        """Everything that :meth:`restore` needs, as a header for JSON and arrays; what waits is folded first."""
+        """Everything that :meth:`restore` needs, as a header for JSON and arrays; what waits is
+        folded first.
+        """
         with self._lock:
             self.fold()
             return state_of(self, extra)
 
     @staticmethod
-    def restore(header: dict[str, Any], arrays: dict[str, Any], name: str, problem: Problem | None = None) -> Sketch:
+    def restore(
+        header: dict[str, Any], arrays: dict[str, Any], name: str, problem: Problem | None = None
+    ) -> Sketch:
         """The sketch of :meth:`state`; ``name`` is what an error message calls it."""
         return restored(Sketch, header, arrays, name, problem)
 
     def save(self, path: str | Path) -> None:
-        """Write a checkpoint to an ``.npz`` file (arrays and JSON, no pickle), atomically; what waits is folded first."""
+        """Write a checkpoint to an ``.npz`` file (arrays and JSON, no pickle), atomically; what
+        waits is folded first.
+        """
         write_archive(Path(path), *self.state())
 
     @staticmethod
@@ -402,12 +474,15 @@ class Sketch:
 
 
 def _check_sizes(weights: np.ndarray, largest: float) -> None:
-    """Refuse weights whose sums with features might leave the doubles: those of later batches are not known yet."""
+    """Refuse weights whose sums with features might leave the doubles: those of later batches are
+    not known yet.
+    """
     low, high = float(weights.min()), float(weights.max())
     if not (1 / largest <= low and high <= largest):
         worst = low if low < 1 / largest else high
         raise InputError(
-            f"A stream takes weights from {1 / largest:.0e} to {largest:.0e}, and one is {worst:.1e}. {RESCALE}",
+            f"A stream takes weights from {1 / largest:.0e} to {largest:.0e}, and one is"
+            f" {worst:.1e}. {RESCALE}",
             argument="sample_weight",
         )
 

@@ -1,8 +1,10 @@
-"""What a sketch knows of its rows: the few held, the moments of all, and the proof that the one carries the other.
+"""What a sketch knows of its rows: the few held, the moments of all, and the proof that the one
+carries the other.
 
 batch      refused if its moments are not finite (:func:`is_summable`)
 Buffer     batches that wait to be folded, in memory of their own where the caller may reuse his
-Summary    the rows held and the running moments; the state of a sketch that :mod:`karat._stream.state` stores
+Summary    the rows held and the running moments; the state of a sketch that
+           :mod:`karat._stream.state` stores
 coreset_of the rows held as a coreset, with the certificate of what they carry
 """
 
@@ -36,14 +38,17 @@ from karat.errors import InputError, NotExactError
 from karat.problems import Problem
 
 MOST = 2**28  # bytes of memory that is used again
-HARMLESS = 1e30  # sum of squares of a batch, in its own precision, beyond which its moments are looked at
+# sum of squares of a batch, in its own precision, beyond which its moments are looked at
+HARMLESS = 1e30
 TOTAL = 1e-9  # relative; sums of weights in another order differ by less
 
 
 class Buffer:
-    """The batches that wait, of at most ``rows`` rows and ``size`` bytes before :attr:`full` is true.
+    """The batches that wait, of at most ``rows`` rows and ``size`` bytes before :attr:`full` is
+    true.
 
-    Memory used before costs half as much as new memory, so rows are copied into the same arrays after every fold.
+    Memory used before costs half as much as new memory, so rows are copied into the same arrays
+    after every fold.
     """
 
     def __init__(self, rows: int, size: int) -> None:
@@ -64,13 +69,21 @@ class Buffer:
 
     def _copied(self, batch: Batch) -> Batch:
         """The same rows, copied, with whatever they carry."""
-        weights, groups, keys = (None if a is None else a.copy() for a in (batch.weights, batch.groups, batch.keys))
+        weights, groups, keys = (
+            None if a is None else a.copy() for a in (batch.weights, batch.groups, batch.keys)
+        )
         batch = replace(batch, weights=weights, groups=groups, keys=keys)
         if not self._arrays and not any(sparse.issparse(p) for p in batch.parts):
-            rows = min(self.most_rows, max(1, min(self.most_bytes, MOST) // max(1, batch.nbytes // len(batch))))
+            rows = min(
+                self.most_rows,
+                max(1, min(self.most_bytes, MOST) // max(1, batch.nbytes // len(batch))),
+            )
             self._arrays = [np.empty((rows, p.shape[1]), p.dtype) for p in batch.parts]
         end = self._used + len(batch)
-        fits = [end <= len(a) and a.dtype == p.dtype for a, p in zip(self._arrays, batch.parts, strict=False)]
+        fits = [
+            end <= len(a) and a.dtype == p.dtype
+            for a, p in zip(self._arrays, batch.parts, strict=False)
+        ]
         if not fits or not all(fits):
             return replace(batch, parts=[p.copy() for p in batch.parts])
         views = [a[self._used : end] for a in self._arrays]
@@ -118,7 +131,8 @@ class Summary:
     fingerprint : Fingerprint or None
         A sample of the keys seen.
     taken, folded : int
-        Rows of positive weight that came in, and those among them that were folded; equal when nothing waits.
+        Rows of positive weight that came in, and those among them that were folded; equal when
+        nothing waits.
     mass : float
         Total weight of the rows that came in.
     """
@@ -142,7 +156,11 @@ class Summary:
     def copied(self) -> Summary:
         """The same, to return to if something fails: what :meth:`fold` replaces is not copied."""
         other = copy(self)
-        other.running, other.reductions, other.sources = dict(self.running), dict(self.reductions), set(self.sources)
+        other.running, other.reductions, other.sources = (
+            dict(self.running),
+            dict(self.reductions),
+            set(self.sources),
+        )
         return other
 
     @property
@@ -156,18 +174,25 @@ class Summary:
             self.columns, self.targets, self.like, self.names = columns, targets, like, names
         elif (columns, targets) != (self.columns, self.targets):
             raise InputError(
-                f"The rows so far have {self.columns} columns and {self.targets} targets, these have {columns} and {targets}."
+                f"The rows so far have {self.columns} columns and {self.targets} targets, these"
+                f" have {columns} and {targets}."
             )
-        elif like["columns"] != self.like["columns"] or (like["container"] == "sparse") != (self.like["container"] == "sparse"):
+        elif like["columns"] != self.like["columns"] or (like["container"] == "sparse") != (
+            self.like["container"] == "sparse"
+        ):
             raise InputError(
-                f"The rows so far are {_kind(self.like)}, these are {_kind(like)}; every batch must have the same columns, in "
-                "the same order and kind of container."
+                f"The rows so far are {_kind(self.like)}, these are {_kind(like)}; every batch must"
+                " have the same columns, in the same order and kind of container."
             )
         elif like.get("types") != self.like.get("types"):
-            self.like = self.like | {"types": containers.common_types(self.like.get("types"), like.get("types"))}
+            self.like = self.like | {
+                "types": containers.common_types(self.like.get("types"), like.get("types"))
+            }
 
     def summing_kernel(self, table: Table, label: Any, pilot: tuple[Array, Array]) -> Kernel:
-        """The kernel by which the next rows of a group will be summed, if ``pilot`` are the first ones."""
+        """The kernel by which the next rows of a group will be summed, if ``pilot`` are the first
+        ones.
+        """
         known = self.running.get(label)
         return table.kernel.prepare(*pilot) if known is None else known.kernel
 
@@ -186,11 +211,18 @@ class Summary:
             for label in joint.labels:
                 index = joint.index(label)
                 rows = self.problem.view(joint.stored_rows(index))
-                new = self.problem.view(stacked_rows(waiting, None if index is None else index[index >= held] - held))
+                new = self.problem.view(
+                    stacked_rows(waiting, None if index is None else index[index >= held] - held)
+                )
                 before = self.peeled if index is None else self.peeled[index[index < held]]
                 if len(new):
-                    reductions[label], running[label] = fold(rows, new, self.kernel, running.get(label), rng, before)
-                    chosen, mass, alone = (getattr(reductions[label], name) for name in ("positions", "weights", "peeled"))
+                    reductions[label], running[label] = fold(
+                        rows, new, self.kernel, running.get(label), rng, before
+                    )
+                    chosen, mass, alone = (
+                        getattr(reductions[label], name)
+                        for name in ("positions", "weights", "peeled")
+                    )
                 else:
                     chosen, mass, alone = np.arange(len(rows)), rows.weights, before
                 kept.append(chosen if index is None else index[chosen])
@@ -209,14 +241,18 @@ class Summary:
     def reduction(self, label: Any) -> Reduction:
         """The rows held of a group and their proof, which is made anew if the sketch was loaded."""
         if label not in self.reductions:
-            self.reductions[label] = prove_held(*self.held_rows(label), self.kernel, self.running[label])
+            self.reductions[label] = prove_held(
+                *self.held_rows(label), self.kernel, self.running[label]
+            )
         return self.reductions[label]
 
     def held_rows(self, label: Any) -> tuple[Rows, Flags]:
         """The rows held of a group, as the kernel reads them, and which of them are peeled."""
         assert self.held is not None
         index = self.held.index(label)
-        return self.problem.view(self.held.stored_rows(index)), self.peeled if index is None else self.peeled[index]
+        return self.problem.view(self.held.stored_rows(index)), (
+            self.peeled if index is None else self.peeled[index]
+        )
 
     def split(self, batch: Batch) -> tuple[Any, Any]:
         """X and y of some rows."""
@@ -254,7 +290,8 @@ def adds_nothing(X: Any, sample_weight: Any) -> bool:
 
 
 def is_summable(table: Table, summary: Summary, waiting: Sequence[Batch]) -> bool:
-    """Whether the moments of a batch are finite, group by group, in the coordinates of the rows before it.
+    """Whether the moments of a batch are finite, group by group, in the coordinates of the rows
+    before it.
 
     One whose moments overflow is refused before it waits among others.
     """
@@ -265,7 +302,10 @@ def is_summable(table: Table, summary: Summary, waiting: Sequence[Batch]) -> boo
         if not np.isfinite(block).all():
             return False
         with np.errstate(over="ignore", invalid="ignore"):
-            before = next((b.stored_rows(b.index(label)) for b in waiting if len(b) and label in b.labels), None)
+            before = next(
+                (b.stored_rows(b.index(label)) for b in waiting if len(b) and label in b.labels),
+                None,
+            )
             pilot = (block, weights) if before is None else weighed(summary.problem.view(before))
             fitted = summary.summing_kernel(table, label, pilot)
             sums = fitted.statistic(block - np.concatenate([[0.0], fitted.shift]), weights)
@@ -275,7 +315,9 @@ def is_summable(table: Table, summary: Summary, waiting: Sequence[Batch]) -> boo
 
 
 def _harmless(part: Any) -> bool:
-    """Whether a look at the sum of squares tells that all values are finite and far from overflow."""
+    """Whether a look at the sum of squares tells that all values are finite and far from
+    overflow.
+    """
     values = part.data if sparse.issparse(part) else part
     if values.dtype.kind != "f":
         return True
@@ -289,25 +331,41 @@ def coreset_of(summary: Summary, seed: int) -> Coreset:
     start = time.perf_counter()
     held = summary.held
     if held is None:
-        raise InputError("The sketch has seen no row of positive weight; a coreset needs at least one.")
-    # The sums as a sketch knows them that went on from a checkpoint, so that it gives the same bits.
+        raise InputError(
+            "The sketch has seen no row of positive weight; a coreset needs at least one."
+        )
+    # The sums as a sketch knows them that went on from a checkpoint, so that it gives the same
+    # bits.
     reductions = [
-        replace(summary.reduction(label), fitted=summary.running[label].fitted_moments(last=True)) for label in held.labels
+        replace(summary.reduction(label), fitted=summary.running[label].fitted_moments(last=True))
+        for label in held.labels
     ]
     total = total_weight(summary)
     require_all_rows(summary)
     correction = None
     if summary.problem.absorb is not None:
         assert held.weights is not None
-        exact = replace(reductions[0], positions=np.arange(len(held)), weights=held.weights, peeled=summary.peeled)
-        inherited = replace(exact.inherited, loss_error=exact.claim.loss_error)  # absorbing is measured against the rows held
-        reductions[0], correction = summary.problem.absorb_rows(held.stored_rows(), exact, seed, None, inherited=inherited)
+        exact = replace(
+            reductions[0],
+            positions=np.arange(len(held)),
+            weights=held.weights,
+            peeled=summary.peeled,
+        )
+        # absorbing is measured against the rows held
+        inherited = replace(exact.inherited, loss_error=exact.claim.loss_error)
+        reductions[0], correction = summary.problem.absorb_rows(
+            held.stored_rows(), exact, seed, None, inherited=inherited
+        )
         held = held.take(reductions[0].positions, reductions[0].weights)
     seconds = summary.seconds + time.perf_counter() - start
-    notes = ["There were no more rows than the rank: all are kept, with their own weights."] * (len(held) == summary.n_rows)
+    notes = ["There were no more rows than the rank: all are kept, with their own weights."] * (
+        len(held) == summary.n_rows
+    )
     if correction is not None and not correction:
         notes.append(NOTHING_ABSORBED)
-    certificate = certify(summary.problem, reductions, total, summary.n_rows, seconds, notes, size=len(held))
+    certificate = certify(
+        summary.problem, reductions, total, summary.n_rows, seconds, notes, size=len(held)
+    )
     require_proven(certificate, reductions, summary.names)
     X, y = summary.restored(held)
     assert held.weights is not None
@@ -324,7 +382,9 @@ def coreset_of(summary: Summary, seed: int) -> Coreset:
         held.keys,
         absorbed=correction,
         # A row that has been reduced before stands for others.
-        verbatim=summary.peeled & (held.weights == 1.0) if len(summary.peeled) == len(held) else None,
+        verbatim=(
+            summary.peeled & (held.weights == 1.0) if len(summary.peeled) == len(held) else None
+        ),
     )
 
 
@@ -333,11 +393,15 @@ def total_weight(summary: Summary) -> float:
     held = summary.held
     assert held is not None
     assert held.weights is not None
-    return sum(summary.running[label].total for label in held.labels) + float(held.weights[summary.peeled].sum())
+    return sum(summary.running[label].total for label in held.labels) + float(
+        held.weights[summary.peeled].sum()
+    )
 
 
 def require_all_rows(summary: Summary) -> None:
-    """Refuse a certificate if rows that came in are not among those that were summed: moments alone could not tell."""
+    """Refuse a certificate if rows that came in are not among those that were summed: moments alone
+    could not tell.
+    """
     require_taken(summary, total_weight(summary))
 
 
@@ -345,12 +409,14 @@ def require_taken(summary: Summary, total: float) -> None:
     """The same, for sums of this total weight."""
     if summary.taken != summary.folded:
         raise NotExactError(
-            f"The sketch took {summary.taken:,} rows and has summed {summary.folded:,}; rows were lost, so there is no "
-            "coreset. Please report this."
+            f"The sketch took {summary.taken:,} rows and has summed {summary.folded:,}; rows were"
+            " lost, so there is no coreset. Please report this."
         )
-    plain = summary.problem.mergeable and not summary.problem.has_view and summary.problem.keeps_total
+    plain = (
+        summary.problem.mergeable and not summary.problem.has_view and summary.problem.keeps_total
+    )
     if plain and not abs(total - summary.mass) <= TOTAL * summary.mass:
         raise NotExactError(
-            f"The rows taken have a total weight of {summary.mass!r}, those summed {total!r}; there is no coreset. Please "
-            "report this."
+            f"The rows taken have a total weight of {summary.mass!r}, those summed {total!r}; there"
+            " is no coreset. Please report this."
         )

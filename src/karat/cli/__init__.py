@@ -1,8 +1,12 @@
-"""The command line: ``karat build``, ``verify``, ``inspect``, ``merge``, ``plan``, ``train``, ``regress``, ``demo`` and more.
+"""The command line:
 
-Each command is a file with one function, whose docstring is the help text.  ``app`` runs them (list of commands, exit codes,
-error messages).  They share ``options`` (options of several commands), ``models`` (for ``train`` and ``cube fit``) and
-``printing`` (tables, ``--json`` and the progress bar).
+``karat build``, ``verify``, ``inspect``, ``merge``, ``plan``, ``train``, ``regress``, ``demo`` and
+more.
+
+Each command is a file with one function, whose docstring is the help text.  ``app`` runs them (list
+of commands, exit codes, error messages).  They share ``options`` (options of several commands),
+``models`` (for ``train`` and ``cube fit``) and ``printing`` (tables, ``--json`` and the progress
+bar).
 """
 
 import atexit
@@ -14,7 +18,9 @@ from importlib.util import find_spec
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the ``karat`` command, by default with the arguments of the process, and end the process with its exit code."""
+    """Run the ``karat`` command, by default with the arguments of the process, and end the process
+    with its exit code.
+    """
     if not (find_spec("typer") and find_spec("rich")):
         from karat.errors import MissingExtraError
 
@@ -32,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _end(codes: Sequence[int]) -> None:
     """End the process at once, after the output is flushed.
 
-    A thread of Arrow that releases a Python object while the interpreter shuts down would abort the process.
+    A thread of Arrow that releases a Python object while the interpreter shuts down would abort the
+    process.
     """
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, AttributeError):  # it may be closed, or on a full disk

@@ -6,8 +6,8 @@
     130, 143   stopped by Ctrl-C or SIGTERM; no file is left half-written
     141        the reader of the output closed the pipe
 
-An error message is one line on standard error.  With ``--json`` it is also printed as ``{"error": "..."}`` on standard
-output; with ``--debug`` the traceback is shown too.
+An error message is one line on standard error.  With ``--json`` it is also printed as ``{"error":
+"..."}`` on standard output; with ``--debug`` the traceback is shown too.
 """
 
 from __future__ import annotations
@@ -31,11 +31,27 @@ from karat.cli.options import expanded
 from karat.errors import InputError, MissingExtraError, NotExactError, StorageError
 
 NARROW = 70  # terminal columns below which help in frames would cut the names of options
-COMMANDS = ("build", "train", "regress", "verify", "report", "inspect", "merge", "cube", "plan", "demo", "reproduce")
+COMMANDS = (
+    "build",
+    "train",
+    "regress",
+    "verify",
+    "report",
+    "inspect",
+    "merge",
+    "cube",
+    "plan",
+    "demo",
+    "reproduce",
+)
 WRONG, UNREAD = 2, 141
 COMPLETING = "_KARAT_COMPLETE"  # set by the shell that asks for completions
-REMEDIES = {  # by the argument of the library that would help: what to do, in the options of the command line
-    "on_missing": "Correct the data, leave such rows out with --on-missing drop, or fill features with --on-missing mean.",
+# by the argument of the library that would help: what to do, in the options of the command line
+REMEDIES = {
+    "on_missing": (
+        "Correct the data, leave such rows out with --on-missing drop, or fill features with"
+        " --on-missing mean."
+    ),
     "pipeline": "Leave it out with --drop-columns, or encode it with --one-hot.",
     "target": "Name it: add --target.",
     "cluster": "Name their column: --cov cluster:COLUMN.",
@@ -43,12 +59,16 @@ REMEDIES = {  # by the argument of the library that would help: what to do, in t
     "sequence": "--sequence is for hidden-markov only.",
     "columns": "Name them: add --columns; --problem multi-view needs --view three times.",
 }
-READ_AGAIN = ("verify", "report", "train")  # commands that read data of which a coreset was made before
+# commands that read data of which a coreset was made before
+READ_AGAIN = ("verify", "report", "train")
 UNLIKE = "The coreset was made of data without this; correct the data, or build the coreset again."
 
 
 class Stopped(BaseException):
-    """A signal asked the process to end.  It is an exception, so that files being written are cleaned up."""
+    """A signal asked the process to end.
+
+    It is an exception, so that files being written are cleaned up.
+    """
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -63,19 +83,26 @@ def stop_on_signals() -> None:
 
 def run_command(arguments: list[str]) -> int:
     """Run a command line and return its exit code."""
-    debug = "--debug" in arguments  # searched by hand, because a line that cannot be parsed is an error too
+    # searched by hand, because a line that cannot be parsed is an error too
+    debug = "--debug" in arguments
     try:
         if sys.stdout is None:
-            raise InputError("Standard output is closed, so nothing can be printed; redirect it to a file or to /dev/null.")
+            raise InputError(
+                "Standard output is closed, so nothing can be printed; redirect it to a file or to"
+                " /dev/null."
+            )
         if not arguments:
             arguments = ["--help"]
-        code = application(arguments)(args=arguments, prog_name="karat", standalone_mode=False, obj=arguments)
+        code = application(arguments)(
+            args=arguments, prog_name="karat", standalone_mode=False, obj=arguments
+        )
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except Stopped as stop:
         _say("Stopped; no file was left half-written.")
         return stop.exit_code
-    except SystemExit as left:  # raised by completion, and by typer and rich when the pipe is closed
+    # raised by completion, and by typer and rich when the pipe is closed
+    except SystemExit as left:
         return left.code if isinstance(left.code, int) and COMPLETING in os.environ else UNREAD
     except BrokenPipeError:
         return UNREAD
@@ -91,7 +118,9 @@ def run_command(arguments: list[str]) -> int:
 
 
 def application(arguments: list[str]) -> typer.Typer:
-    """Make the application; it imports only the command that the arguments name, or all of them for the help."""
+    """Make the application; it imports only the command that the arguments name, or all of them for
+    the help.
+    """
     app = typer.Typer(
         name="karat",
         no_args_is_help=True,
@@ -134,10 +163,15 @@ def _version(wanted: bool) -> None:
 
 def karat(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
-    """Accurate coresets: a few rows of the data, with weights, on which a model trains to exactly the same answer."""
+    """Accurate coresets: a few rows of the data, with weights, on which a model trains to exactly
+    the same answer.
+    """
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
@@ -150,9 +184,15 @@ def _say(text: str) -> None:
 
 
 def _message(error: Exception, command: str) -> str:
-    """The error message: that of karat with options for arguments, or one for an error of the parser or the system."""
+    """The error message: that of karat with options for arguments, or one for an error of the
+    parser or the system.
+    """
     if isinstance(error, InputError | MissingExtraError | NotExactError | StorageError):
-        if isinstance(error, InputError) and command in READ_AGAIN and error.argument in ("on_missing", "pipeline"):
+        if (
+            isinstance(error, InputError)
+            and command in READ_AGAIN
+            and error.argument in ("on_missing", "pipeline")
+        ):
             return f"{error.message} {UNLIKE}"
         if isinstance(error, InputError) and error.remedy and error.argument in REMEDIES:
             return f"{error.message} {REMEDIES[error.argument]}"
@@ -165,7 +205,10 @@ def _message(error: Exception, command: str) -> str:
         return f"This needs {error.name}, which is not installed: pip install 'karat[cli]'."
     if isinstance(error, MemoryError):
         return "There is not enough memory; lower --memory, or use a larger machine."
-    return f"Unexpected {type(error).__name__} ({error}). Run again with --debug to see where, and report it."
+    return (
+        f"Unexpected {type(error).__name__} ({error}). Run again with --debug to see where, and"
+        " report it."
+    )
 
 
 def _usage_message(error: Any) -> str:

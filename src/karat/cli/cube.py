@@ -1,4 +1,6 @@
-"""karat cube: one exact coreset per cell in one file; build it, fit models by label, add rows, show and verify its cells."""
+"""karat cube: one exact coreset per cell in one file; build it, fit models by label, add rows, show
+and verify its cells.
+"""
 
 from __future__ import annotations
 
@@ -15,37 +17,73 @@ import karat
 from karat._core import wording
 from karat.cli import printing
 from karat.cli.models import LINEAR, Model, linear_estimator
-from karat.cli.options import FAILED, Common, Database, OutputKind, ProblemOptions, Roles, check_output, loads, named, size
+from karat.cli.options import (
+    FAILED,
+    Common,
+    Database,
+    OutputKind,
+    ProblemOptions,
+    Roles,
+    check_output,
+    loads,
+    named,
+    size,
+)
 from karat.errors import InputError
 
 File = Annotated[Path, typer.Argument(metavar="CUBE", help="A cube file.")]
-Data = Annotated[list[str] | None, typer.Argument(metavar="DATA", help="Parquet, CSV or Arrow files, folders or globs.")]
+Data = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="DATA", help="Parquet, CSV or Arrow files, folders or globs."),
+]
 Where = Annotated[
     list[str] | None,
-    typer.Option(metavar="LABEL=VALUE", help="Only some cells: region=EU, or day=2026-01-01..2026-06-30. Repeat for several."),
+    typer.Option(
+        metavar="LABEL=VALUE",
+        help="Only some cells: region=EU, or day=2026-01-01..2026-06-30. Repeat for several.",
+    ),
 ]
 Missing = StrEnum("Missing", ["ERROR", "DROP"])
 CUBE = OutputKind("a cube", (".parquet",), lambda path: loads(karat.Cube.load, path))
 
 
 def build(
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The cube to write: .parquet.")],
-    by: Annotated[list[str], typer.Option(metavar="COLUMN", help="The columns that label cells, separated by commas.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The cube to write: .parquet.")
+    ],
+    by: Annotated[
+        list[str],
+        typer.Option(metavar="COLUMN", help="The columns that label cells, separated by commas."),
+    ],
     roles: Roles,
     problem: ProblemOptions,
     stored: Database,
     shown: Common,
     source: Data = None,
-    on_missing: Annotated[Missing, typer.Option(help="Refuse rows with missing values, or leave them out.")] = Missing.ERROR,
-    memory: Annotated[int | None, typer.Option(parser=size, metavar="SIZE", help="Memory to use, such as 500MB (1GB).")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed for the choice of rows; the cube is exact with any.")] = 0,
-    force: Annotated[bool, typer.Option("--force", help="Replace an output that is not a cube.")] = False,
+    on_missing: Annotated[
+        Missing, typer.Option(help="Refuse rows with missing values, or leave them out.")
+    ] = Missing.ERROR,
+    memory: Annotated[
+        int | None,
+        typer.Option(parser=size, metavar="SIZE", help="Memory to use, such as 500MB (1GB)."),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed for the choice of rows; the cube is exact with any.")
+    ] = 0,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace an output that is not a cube.")
+    ] = False,
 ) -> None:
-    """Make a cube: a few rows, with weights, for every label, on which models are those of all rows.
+    """Make a cube: a few rows, with weights, for every label, on which models are those of all
+    rows.
 
     Example:  karat cube build data/ --by region,day --target y -o cube.parquet
     """
-    for option, value in {"--view": roles.view, "--sequence": roles.sequence, "--groups": roles.groups}.items():
+    for option, value in {
+        "--view": roles.view,
+        "--sequence": roles.sequence,
+        "--groups": roles.groups,
+    }.items():
         if value is not None:
             raise InputError(f"{option} does not apply to cubes.")
     chosen = problem.chosen(bool(roles.target))
@@ -54,24 +92,52 @@ def build(
     opened = stored.source(source)
     known = opened.schema().names
     labels = named("--by", by, known)
-    options = roles.arguments([name for name in known if name not in labels or name in (roles.columns or ())])
+    options = roles.arguments(
+        [name for name in known if name not in labels or name in (roles.columns or ())]
+    )
     options = {name: value for name, value in options.items() if name not in ("groups", "sequence")}
     options |= {"on_missing": on_missing.value} | ({} if memory is None else {"memory": memory})
     with printing.progress(not shown.as_json) as advance:
-        cube = karat.cube(opened, by=labels, problem=chosen, path=output, random_state=seed, progress=advance, **options)
-    _told(cube, output, time.perf_counter() - start, shown, f"{int(cube.cells.counts.sum()):,} rows became {len(cube):,} cells")
+        cube = karat.cube(
+            opened,
+            by=labels,
+            problem=chosen,
+            path=output,
+            random_state=seed,
+            progress=advance,
+            **options,
+        )
+    _told(
+        cube,
+        output,
+        time.perf_counter() - start,
+        shown,
+        f"{int(cube.cells.counts.sum()):,} rows became {len(cube):,} cells",
+    )
 
 
 def fit(
     cube: File,
     shown: Common,
-    by: Annotated[list[str] | None, typer.Option(metavar="LABEL", help="One model for each of these labels.")] = None,
-    model: Annotated[Model, typer.Option(metavar="NAME", help=f"One of {', '.join(LINEAR)}.")] = Model.OLS,
+    by: Annotated[
+        list[str] | None, typer.Option(metavar="LABEL", help="One model for each of these labels.")
+    ] = None,
+    model: Annotated[
+        Model, typer.Option(metavar="NAME", help=f"One of {', '.join(LINEAR)}.")
+    ] = Model.OLS,
     alpha: Annotated[float | None, typer.Option(help="Penalty, as in scikit-learn.")] = None,
-    l1_ratio: Annotated[float | None, typer.Option(min=0, max=1, help="Share of the l1 penalty in elastic-net (0.5).")] = None,
-    no_intercept: Annotated[bool, typer.Option("--no-intercept", help="The models have no intercept.")] = False,
+    l1_ratio: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Share of the l1 penalty in elastic-net (0.5)."),
+    ] = None,
+    no_intercept: Annotated[
+        bool, typer.Option("--no-intercept", help="The models have no intercept.")
+    ] = False,
     where: Where = None,
-    rolling: Annotated[str | None, typer.Option(metavar="LABEL:STEPS", help="One model per window, such as day:28.")] = None,
+    rolling: Annotated[
+        str | None,
+        typer.Option(metavar="LABEL:STEPS", help="One model per window, such as day:28."),
+    ] = None,
 ) -> None:
     """Fit a model on the rows of every label; each is the model of all rows of that label.
 
@@ -91,10 +157,19 @@ def fit(
     tidy = fits.tidy()
     *_, term, coefficient = tidy  # whatever the labels are called
     if shown.as_json:
-        printing.document({"model": model.value, "by": list(fits.by), "seconds": seconds, "coefficients": _records(tidy)})
+        printing.document(
+            {
+                "model": model.value,
+                "by": list(fits.by),
+                "seconds": seconds,
+                "coefficients": _records(tidy),
+            }
+        )
         return
     printing.say(
-        f"{model.value}: {len(fits):,} models of {int(fits.rows.sum()):,} rows in {printing.seconds(seconds)}", style="bold"
+        f"{model.value}: {len(fits):,} models of {int(fits.rows.sum()):,} rows in"
+        f" {printing.seconds(seconds)}",
+        style="bold",
     )
     terms = list(dict.fromkeys(tidy[term].tolist()))
     values = tidy[coefficient].reshape(len(fits), -1, len(terms))
@@ -102,7 +177,10 @@ def fit(
         if len(fits.targets) > 1:
             printing.say(f"\n{target}", style="bold")
         labels = [[str(value) for value in label] for label in fits.labels]
-        table = [[*(own[i] for own in labels), int(fits.rows[i]), *values[i, place].tolist()] for i in range(len(fits))]
+        table = [
+            [*(own[i] for own in labels), int(fits.rows[i]), *values[i, place].tolist()]
+            for i in range(len(fits))
+        ]
         printing.grid([*fits.by, "rows", *terms], table)
 
 
@@ -112,7 +190,10 @@ def update(
     shown: Common,
     source: Data = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Rebuild the cells that occur in the data, which has all their rows.")
+        bool,
+        typer.Option(
+            "--replace", help="Rebuild the cells that occur in the data, which has all their rows."
+        ),
     ] = False,
 ) -> None:
     """Add rows to their cells; new cells appear. The file is replaced in one step.
@@ -125,7 +206,10 @@ def update(
     before = len(loaded)
     changed = loaded.replace(opened) if replace else loaded.update(opened)
     rows = changed.history[-1]["rows"]
-    said = f"{rows:,} rows {'rebuilt their cells' if replace else 'added'}, {len(changed) - before:,} new cells"
+    said = (
+        f"{rows:,} rows {'rebuilt their cells' if replace else 'added'}, {len(changed) - before:,}"
+        " new cells"
+    )
     _told(changed, cube, time.perf_counter() - start, shown, said)
 
 
@@ -133,7 +217,9 @@ def show(
     cube: File,
     shown: Common,
     where: Where = None,
-    cells: Annotated[int, typer.Option(min=0, help="Cells to show, the largest errors first.")] = 20,
+    cells: Annotated[
+        int, typer.Option(min=0, help="Cells to show, the largest errors first.")
+    ] = 20,
 ) -> None:
     """Show the cells of a cube: rows, kept rows, weight, error.
 
@@ -153,7 +239,10 @@ def show(
     if cells:
         names = list(table)[: len(loaded.by) + 3]  # labels, rows, kept, weight
         errors = facts["loss_error"][worst].tolist()
-        shown_lines = [[*(line[name] for name in names), f"{e:.1e}"] for line, e in zip(lines, errors, strict=True)]
+        shown_lines = [
+            [*(line[name] for name in names), f"{e:.1e}"]
+            for line, e in zip(lines, errors, strict=True)
+        ]
         printing.grid([*names, "error"], shown_lines)
     if len(which) > cells:
         printing.say(f"({cells:,} of {len(which):,} cells)")
@@ -166,13 +255,23 @@ def verify(
     source: Data = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write the cube with its fresh certificates, if all are proven."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the cube with its fresh certificates, if all are proven.",
+        ),
     ] = None,
-    memory: Annotated[int | None, typer.Option(parser=size, metavar="SIZE", help="Memory to use, such as 500MB (1GB).")] = None,
+    memory: Annotated[
+        int | None,
+        typer.Option(parser=size, metavar="SIZE", help="Memory to use, such as 500MB (1GB)."),
+    ] = None,
 ) -> None:
-    """Prove or refute every cell of a cube: are its moments those of the data, and are its rows and cells there?
+    """Prove or refute every cell of a cube: are its moments those of the data, and are its rows and
+    cells there?
 
-    The data is read once. Exit code 1 if a cell does not agree, is missing, or has no rows in the data.
+    The data is read once. Exit code 1 if a cell does not agree, is missing, or has no rows in the
+    data.
 
     Example:  karat cube verify cube.parquet data/
     """
@@ -181,7 +280,11 @@ def verify(
     start = time.perf_counter()
     loaded = karat.Cube.load(cube)
     with printing.progress(not shown.as_json) as advance:
-        found = loaded.verify(stored.source(source), progress=advance, **({} if memory is None else {"memory": memory}))
+        found = loaded.verify(
+            stored.source(source),
+            progress=advance,
+            **({} if memory is None else {"memory": memory}),
+        )
     if output is not None and found.ok:
         found.cube.save(output)
     seconds = time.perf_counter() - start
@@ -197,7 +300,11 @@ def verify(
         lines |= {"where": "\n".join(found.reasons())} if not found.ok else {}
         lines |= {"output": str(output)} if output is not None and found.ok else {}
         tone = printing.GOOD if found.ok else printing.BAD
-        printing.key_values(f"{cube}: {wording.check_verdict(found.ok)}", lines | {"time": printing.seconds(seconds)}, tone)
+        printing.key_values(
+            f"{cube}: {wording.check_verdict(found.ok)}",
+            lines | {"time": printing.seconds(seconds)},
+            tone,
+        )
     if not found.ok:
         raise typer.Exit(FAILED)
 
@@ -207,7 +314,13 @@ COMMANDS = (build, fit, update, show, verify)
 
 def _facts(cube: karat.Cube, path: Path) -> dict[str, Any]:
     kept, rows = int(cube.cells.starts[-1]), int(cube.cells.counts.sum())
-    found = {"cells": len(cube), "by": list(cube.by), "rows_in": rows, "rows_kept": kept, "problem": cube.problem.describe()}
+    found = {
+        "cells": len(cube),
+        "by": list(cube.by),
+        "rows_in": rows,
+        "rows_kept": kept,
+        "problem": cube.problem.describe(),
+    }
     errors = {"worst_error": float(max(one.loss_error for one in cube.cells.certificates))}
     exact = {"exact": all(one.ok for one in cube.cells.certificates), "changes": len(cube.history)}
     return found | errors | exact | {"bytes": path.stat().st_size}
@@ -229,12 +342,17 @@ def _told(cube: karat.Cube, path: Path, seconds: float, shown: Common, title: st
     if shown.as_json:
         printing.document(_facts(cube, path) | {"output": str(path), "seconds": seconds})
     else:
-        printing.key_values(title, _cube_lines(cube, path) | {"time": printing.seconds(seconds)}, printing.GOLD)
+        printing.key_values(
+            title, _cube_lines(cube, path) | {"time": printing.seconds(seconds)}, printing.GOLD
+        )
 
 
 def _records(columns: dict[str, Any]) -> list[dict[str, Any]]:
     """Columns as lines; dates as text."""
-    plain = [values.astype(str).tolist() if values.dtype.kind == "M" else values.tolist() for values in columns.values()]
+    plain = [
+        values.astype(str).tolist() if values.dtype.kind == "M" else values.tolist()
+        for values in columns.values()
+    ]
     return [dict(zip(columns, line, strict=True)) for line in zip(*plain, strict=True)]
 
 
@@ -250,7 +368,9 @@ def _selection(cube: karat.Cube, where: list[str] | None) -> dict[str, Any]:
         if dots and name not in found:
             found[name] = slice(read(first) if first else None, read(last) if last else None)
         elif dots or isinstance(found.get(name), slice):
-            raise InputError(f"--where {text}: {name} is given several times; a range stands alone.")
+            raise InputError(
+                f"--where {text}: {name} is given several times; a range stands alone."
+            )
         else:
             found[name] = [*found.get(name, ()), read(value)]
     return found

@@ -1,8 +1,10 @@
-"""karat demo: a lasso at twenty penalties on a million rows, on the coreset, and on as many rows drawn at random.
+"""karat demo: a lasso at twenty penalties on a million rows, on the coreset, and on as many rows
+drawn at random.
 
-All solvers stop at one tolerance, and run on one thread of BLAS: on a busy machine the threads of BLAS wait for each other, and
-the fits of all rows took 24 s on two and 12 s on one.  On all rows there are two ways: twenty separate fits, as a grid search
-does them, and scikit-learn's ``lasso_path``, which sums X'X once and is fast for that reason.
+All solvers stop at one tolerance, and run on one thread of BLAS: on a busy machine the threads of
+BLAS wait for each other, and the fits of all rows took 24 s on two and 12 s on one.  On all rows
+there are two ways: twenty separate fits, as a grid search does them, and scikit-learn's
+``lasso_path``, which sums X'X once and is fast for that reason.
 """
 
 from __future__ import annotations
@@ -31,10 +33,15 @@ TOLERANCE = 1e-12  # of every solver
 
 def demo(
     shown: Common,
-    rows: Annotated[int, typer.Option(parser=count, metavar="N", help="Rows of the made-up data.")] = 1_000_000,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the data and of the choice of rows.")] = 0,
+    rows: Annotated[
+        int, typer.Option(parser=count, metavar="N", help="Rows of the made-up data.")
+    ] = 1_000_000,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the data and of the choice of rows.")
+    ] = 0,
 ) -> None:
-    """Fit a lasso at twenty penalties on a million rows and on the few that karat keeps, and compare.
+    """Fit a lasso at twenty penalties on a million rows and on the few that karat keeps, and
+    compare.
 
     It takes about ten seconds, nearly all for the million rows, and needs no network.
 
@@ -72,7 +79,13 @@ def run_demo(rows: int, seed: int = 0) -> dict[str, Any]:
             "alpha": alphas[i],
             "non_zero": int((full[i, :-1] != 0).sum()),
             "r2_all_rows": 1 - np.mean((X @ full[i, :-1] + full[i, -1] - y) ** 2) / variance,
-            "r2_coreset": 1 - np.average((core.X @ kept[i, :-1] + kept[i, -1] - core.y) ** 2, weights=core.weights) / spread,
+            "r2_coreset": (
+                1
+                - np.average(
+                    (core.X @ kept[i, :-1] + kept[i, -1] - core.y) ** 2, weights=core.weights
+                )
+                / spread
+            ),
             "difference": np.abs(full[i] - kept[i]).max(),
         }
         for i in range(0, ALPHAS, 3)
@@ -84,9 +97,21 @@ def run_demo(rows: int, seed: int = 0) -> dict[str, Any]:
         "path": path,
         "ways": [
             {"name": "all rows", "seconds": slow, "error": None},
-            {"name": "all, by lasso_path", "seconds": path_seconds, "error": _relative(at_once, full)},
-            {"name": f"the {len(core)} of karat", "seconds": building + fast, "error": _relative(kept, full)},
-            {"name": f"{len(core)} at random", "seconds": also_fast, "error": _relative(drawn, full)},
+            {
+                "name": "all, by lasso_path",
+                "seconds": path_seconds,
+                "error": _relative(at_once, full),
+            },
+            {
+                "name": f"the {len(core)} of karat",
+                "seconds": building + fast,
+                "error": _relative(kept, full),
+            },
+            {
+                "name": f"{len(core)} at random",
+                "seconds": also_fast,
+                "error": _relative(drawn, full),
+            },
         ],
         "building_seconds": building,
         "verified": proof.ok,
@@ -97,7 +122,9 @@ def run_demo(rows: int, seed: int = 0) -> dict[str, Any]:
 
 
 def made_up(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Draw correlated, skewed, shifted columns, and a target that depends on half of them, with heavy-tailed noise."""
+    """Draw correlated, skewed, shifted columns, and a target that depends on half of them, with
+    heavy-tailed noise.
+    """
     import numpy as np
 
     rng = np.random.default_rng(seed)
@@ -121,12 +148,16 @@ def separate_fits(X: Any, y: Any, alphas: Any, weights: Any = None) -> np.ndarra
 
 
 def whole_path(X: Any, y: Any, alphas: Any) -> np.ndarray:
-    """The same by scikit-learn's ``lasso_path``, which has no intercept: columns are centred first."""
+    """The same by scikit-learn's ``lasso_path``, which has no intercept: columns are centred
+    first.
+    """
     import numpy as np
     from sklearn.linear_model import lasso_path
 
     centre, level = X.mean(axis=0), y.mean()
-    _, coefficients, _ = lasso_path(X - centre, y - level, alphas=alphas, tol=TOLERANCE, max_iter=100_000)
+    _, coefficients, _ = lasso_path(
+        X - centre, y - level, alphas=alphas, tol=TOLERANCE, max_iter=100_000
+    )
     return np.column_stack([coefficients.T, level - centre @ coefficients])
 
 
@@ -145,14 +176,21 @@ def _refusal(core: karat.Coreset, estimator: Any) -> str:
 
 
 def _print_demo(found: dict[str, Any]) -> None:
-    rows = wording.summary_rows(found | {"rows": found["rows_in"], "kept": found["rows_kept"]}, wording.TERMINAL)
+    rows = wording.summary_rows(
+        found | {"rows": found["rows_in"], "kept": found["rows_kept"]}, wording.TERMINAL
+    )
     printing.key_values(
-        f"{found['rows_in']:,} rows x {found['columns']} columns and a target became {found['rows_kept']:,} rows",
+        f"{found['rows_in']:,} rows x {found['columns']} columns and a target became"
+        f" {found['rows_kept']:,} rows",
         {name: rows[name] for name in ("worst error", "kept", "not kept")}
         | {"time": printing.seconds(found["building_seconds"])},
         printing.GOLD,
     )
-    printing.say(f"\nA lasso at {found['alphas']} alphas on all rows and on the {found['rows_kept']} kept rows", style="bold")
+    printing.say(
+        f"\nA lasso at {found['alphas']} alphas on all rows and on the {found['rows_kept']} kept"
+        " rows",
+        style="bold",
+    )
     names = ["alpha", "non-zero", "R2, all rows", "R2, coreset", "difference"]
     printing.grid(
         names,
@@ -168,25 +206,35 @@ def _print_demo(found: dict[str, Any]) -> None:
         ],
         ["", "", "", "", printing.GOOD],
     )
-    printing.say("\nTime, with the construction, and digits of the coefficients that agree", style="bold")
     printing.say(
-        f"Every solver runs on one thread, to a tolerance of {found['solver_tolerance']:.0e}; scikit-learn's default, 1e-04, "
-        "is faster and less exact."
+        "\nTime, with the construction, and digits of the coefficients that agree", style="bold"
+    )
+    printing.say(
+        f"Every solver runs on one thread, to a tolerance of {found['solver_tolerance']:.0e};"
+        " scikit-learn's default, 1e-04, is faster and less exact."
     )
     longest = max(way["seconds"] for way in found["ways"])
     lines = []
     for way in found["ways"]:
         bar = "█" * max(1, round(BAR * way["seconds"] / longest))
-        agree = "" if way["error"] is None else f"{max(0, floor(-log10(max(way['error'], 1e-16))))} digits"
+        agree = (
+            ""
+            if way["error"] is None
+            else f"{max(0, floor(-log10(max(way['error'], 1e-16))))} digits"
+        )
         lines.append([way["name"], printing.seconds(way["seconds"]), agree, bar])
     printing.grid(["", "time", "agree to", ""], lines, ["", "", "", printing.GOLD])
     printing.say(
-        "lasso_path is fast because it sums X'X once. So does karat, and keeps rows: they also serve cross-validation, and "
-        "any tool that takes rows with weights."
+        "lasso_path is fast because it sums X'X once. So does karat, and keeps rows: they also"
+        " serve cross-validation, and any tool that takes rows with weights."
     )
-    verdict, took = wording.check_verdict(found["verified"]), printing.seconds(found["verifying_seconds"])
+    verdict, took = (
+        wording.check_verdict(found["verified"]),
+        printing.seconds(found["verifying_seconds"]),
+    )
     printing.say(
-        f"\nVerified on all rows in {took}: {verdict}, worst relative loss error {found['verified_error']:.1e}",
+        f"\nVerified on all rows in {took}: {verdict}, worst relative loss error"
+        f" {found['verified_error']:.1e}",
         style=printing.GOOD if found["verified"] else printing.BAD,
     )
     printing.say("\nAn estimator that needs more than what is kept is refused", style="bold")

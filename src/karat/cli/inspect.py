@@ -56,13 +56,21 @@ def _answers(core: karat.Coreset) -> dict[str, str]:
         return {"tables": "nonrobust (karat regress)"}
     if not found:
         return {}
-    residuals = {"residuals": "quartiles and extremes of all rows"} if found["residual_quantiles"] else {}
-    shown = {"formula": found["formula"], "tables": ", ".join(found["tables"]), "submodels": found["submodels"]}
+    residuals = (
+        {"residuals": "quartiles and extremes of all rows"} if found["residual_quantiles"] else {}
+    )
+    shown = {
+        "formula": found["formula"],
+        "tables": ", ".join(found["tables"]),
+        "submodels": found["submodels"],
+    }
     return shown | residuals
 
 
 def _origin_lines(core: karat.Coreset) -> dict[str, str]:
-    """Rows about the source files and the command; a merged coreset lists those of all its parts."""
+    """Rows about the source files and the command; a merged coreset lists those of all its
+    parts.
+    """
     from karat._core.provenance import Provenance
 
     parts = Provenance.read(core.provenance).parts
@@ -70,8 +78,14 @@ def _origin_lines(core: karat.Coreset) -> dict[str, str]:
     if not files:
         return {}
     more = f" and {len(files) - FILES:,} more" if len(files) > FILES else ""
-    found = {"made from": ", ".join(f"{file['name']} ({file['rows']:,} rows)" for file in files[:FILES]) + more}
-    made = [f"karat {part.karat}, {part.created}, seed {part.seed}" for part in parts if part.created]
+    found = {
+        "made from": (
+            ", ".join(f"{file['name']} ({file['rows']:,} rows)" for file in files[:FILES]) + more
+        )
+    }
+    made = [
+        f"karat {part.karat}, {part.created}, seed {part.seed}" for part in parts if part.created
+    ]
     found["made with"] = "; ".join(dict.fromkeys(made))
     commands = [part.command for part in parts if part.command]
     return found | ({"command": "\n".join(commands)} if commands else {})
@@ -84,4 +98,7 @@ def _print_rows(columns: dict[str, Any], heaviest: Any, kept: int) -> None:
     printing.grid(names, [[columns[name][i].item() for name in names] for i in heaviest])
     if hidden:
         rest = f" and {len(hidden) - NAMED:,} more" if len(hidden) > NAMED else ""
-        printing.say(f"Not shown: {wording.several(len(hidden), 'column')}, {', '.join(hidden[:NAMED])}{rest}; --json has all.")
+        printing.say(
+            f"Not shown: {wording.several(len(hidden), 'column')},"
+            f" {', '.join(hidden[:NAMED])}{rest}; --json has all."
+        )

@@ -15,11 +15,22 @@ from karat.errors import InputError
 
 
 def merge(
-    cores: Annotated[list[Path], typer.Argument(metavar="CORESET", help="Two or more coreset files.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The coreset to write: .parquet or .npz.")],
+    cores: Annotated[
+        list[Path], typer.Argument(metavar="CORESET", help="Two or more coreset files.")
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The coreset to write: .parquet or .npz."
+        ),
+    ],
     shown: Common,
-    seed: Annotated[int, typer.Option(min=0, help="Seed for the choice of rows; the coreset is exact with any.")] = 0,
-    force: Annotated[bool, typer.Option("--force", help="Replace an output that is not a coreset.")] = False,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed for the choice of rows; the coreset is exact with any.")
+    ] = 0,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace an output that is not a coreset.")
+    ] = False,
 ) -> None:
     """Merge coresets into one that is exact for all their data together.
 
@@ -31,8 +42,13 @@ def merge(
     merged = reduce(lambda one, other: one.merge(other, random_state=seed), map(karat.load, cores))
     merged.save(output)
     if shown.as_json:
-        printing.document(printing.json_summary(merged) | {"output": str(output), "merged": [str(path) for path in cores]})
+        printing.document(
+            printing.json_summary(merged)
+            | {"output": str(output), "merged": [str(path) for path in cores]}
+        )
     else:
         printing.key_values(
-            f"{len(cores)} coresets became {len(merged):,} rows in {output}", printing.summary_lines(merged), printing.GOLD
+            f"{len(cores)} coresets became {len(merged):,} rows in {output}",
+            printing.summary_lines(merged),
+            printing.GOLD,
         )

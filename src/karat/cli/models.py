@@ -1,8 +1,9 @@
 """The models of ``karat train``, each of which trains on a coreset and on all rows.
 
-Alpha is scikit-learn's: ridge and l_p add ``alpha |w|^p`` to the sum of losses, lasso and elastic net to half their mean.
-Iterative solvers run to convergence, so that only the rows can cause a difference between coreset and data.  Times are those of
-a fit at scikit-learn's own tolerance, which is what people wait for.
+Alpha is scikit-learn's: ridge and l_p add ``alpha |w|^p`` to the sum of losses, lasso and elastic
+net to half their mean. Iterative solvers run to convergence, so that only the rows can cause a
+difference between coreset and data.  Times are those of a fit at scikit-learn's own tolerance,
+which is what people wait for.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ class Model(StrEnum):
 
 
 LINEAR = (Model.OLS, Model.RIDGE, Model.LASSO, Model.ELASTIC_NET, Model.LP)
-_OWN = {"LeastSquares": Model.OLS} | {kind.name: Model(name.value) for name, kind in KINDS.items() if name.value in set(Model)}
+_OWN = {"LeastSquares": Model.OLS} | {
+    kind.name: Model(name.value) for name, kind in KINDS.items() if name.value in set(Model)
+}
 
 
 class Fitted(NamedTuple):
@@ -55,7 +58,9 @@ class Fitted(NamedTuple):
 
 
 class Trainer(NamedTuple):
-    """A model that trains on a coreset, or raises NotExactError, and on all rows (X, y, weights, lengths)."""
+    """A model that trains on a coreset, or raises NotExactError, and on all rows (X, y, weights,
+    lengths).
+    """
 
     on_coreset: Callable[[Coreset], dict[str, np.ndarray]]
     on_rows: Callable[[Any, Any, Any, Any], dict[str, np.ndarray]]
@@ -65,7 +70,9 @@ class Trainer(NamedTuple):
     def seconds_on_coreset(self, core: Coreset) -> float:
         """Time one fit, after one that imports and allocates what it needs."""
         usual = self.usual or self
-        return _quietly(lambda: (usual.on_coreset(core), timed(lambda: usual.on_coreset(core))[1])[1])
+        return _quietly(
+            lambda: (usual.on_coreset(core), timed(lambda: usual.on_coreset(core))[1])[1]
+        )
 
     def on_all_rows(self, rows: Any) -> Fitted:
         """Parameters at convergence, and the time of a fit at the default tolerance."""
@@ -108,16 +115,24 @@ def _by_moments(problem: Any) -> Trainer:
 def trainer(
     core: Coreset, model: Model | None, alpha: float | None, l1_ratio: float | None, intercept: bool
 ) -> tuple[Model, Trainer]:
-    """Make the model; by default that of the coreset's own problem.  An option that it does not have is an error."""
+    """Make the model; by default that of the coreset's own problem.
+
+    An option that it does not have is an error.
+    """
     problem = core.problem
     own = _OWN.get(type(problem).__name__)
     model = model or own
     if model is None:
-        raise InputError(f"A coreset of {problem.describe()} has no model of its own; name one with --model.")
+        raise InputError(
+            f"A coreset of {problem.describe()} has no model of its own; name one with --model."
+        )
     _check_options(model, alpha, l1_ratio, intercept)
     if model not in LINEAR:
         if model is not own:
-            raise NotExactError(f"A coreset of {problem.describe()} cannot train --model {model}; build one for that problem.")
+            raise NotExactError(
+                f"A coreset of {problem.describe()} cannot train --model {model}; build one for"
+                " that problem."
+            )
         return model, _by_moments(problem)
     if alpha is None:
         alpha = getattr(problem, "alpha", None) if model is own else None
@@ -130,23 +145,39 @@ def trainer(
     if model not in (Model.LASSO, Model.ELASTIC_NET):
         return model, exact
     plain = _estimator(model, alpha, l1_ratio, intercept, converged=False)
-    return model, exact._replace(tolerance=CONVERGED["tol"], usual=_by_estimator(plain)._replace(tolerance=plain.tol))
+    return model, exact._replace(
+        tolerance=CONVERGED["tol"], usual=_by_estimator(plain)._replace(tolerance=plain.tol)
+    )
 
 
-def linear_estimator(model: Model, alpha: float | None, l1_ratio: float | None, intercept: bool) -> Any:
+def linear_estimator(
+    model: Model, alpha: float | None, l1_ratio: float | None, intercept: bool
+) -> Any:
     """A linear model of scikit-learn; an option that it does not have is an error."""
     if model not in LINEAR or model is Model.LP:
-        raise InputError(f"--model {model} cannot be fitted by label; use ols, ridge, lasso or elastic-net.")
+        raise InputError(
+            f"--model {model} cannot be fitted by label; use ols, ridge, lasso or elastic-net."
+        )
     _check_options(model, alpha, l1_ratio, intercept)
     if alpha is None and model is not Model.OLS:
         raise InputError(f"--model {model} needs --alpha.")
     return _estimator(model, alpha, l1_ratio, intercept)
 
 
-def _check_options(model: Model, alpha: float | None, l1_ratio: float | None, intercept: bool) -> None:
+def _check_options(
+    model: Model, alpha: float | None, l1_ratio: float | None, intercept: bool
+) -> None:
     linear = model in LINEAR
-    given = {"--alpha": alpha is not None, "--l1-ratio": l1_ratio is not None, "--no-intercept": not intercept}
-    takes = {"--alpha": linear and model is not Model.OLS, "--l1-ratio": model is Model.ELASTIC_NET, "--no-intercept": linear}
+    given = {
+        "--alpha": alpha is not None,
+        "--l1-ratio": l1_ratio is not None,
+        "--no-intercept": not intercept,
+    }
+    takes = {
+        "--alpha": linear and model is not Model.OLS,
+        "--l1-ratio": model is Model.ELASTIC_NET,
+        "--no-intercept": linear,
+    }
     for option, takes_it in takes.items():
         if given[option] and not takes_it:
             raise InputError(f"{option} does not apply to --model {model}.")
@@ -154,8 +185,12 @@ def _check_options(model: Model, alpha: float | None, l1_ratio: float | None, in
         raise InputError(f"--alpha must be a number of at least 0, not {alpha:g}.")
 
 
-def _own_problem(problem: Any, model: Model, own: Model | None, alpha: float | None, intercept: bool) -> Trainer:
-    """The minimiser of the coreset's own problem, with its correction; another alpha only if nothing was absorbed."""
+def _own_problem(
+    problem: Any, model: Model, own: Model | None, alpha: float | None, intercept: bool
+) -> Trainer:
+    """The minimiser of the coreset's own problem, with its correction; another alpha only if
+    nothing was absorbed.
+    """
     import numpy as np
 
     from karat.problems.absorb.minimise import minimise_power
@@ -163,12 +198,14 @@ def _own_problem(problem: Any, model: Model, own: Model | None, alpha: float | N
     if model is not own:
         serves = Model.LP if model is Model.LP else "least-squares"
         raise NotExactError(
-            f"A coreset of {problem.describe()} cannot train --model {model}; build one with --problem {serves}."
+            f"A coreset of {problem.describe()} cannot train --model {model}; build one with"
+            f" --problem {serves}."
         )
     if problem.absorb is not None and (alpha, intercept) != (problem.alpha, problem.fit_intercept):
         raise NotExactError(
-            f"The regulariser has absorbed a part of the data, so this coreset is exact for alpha = {problem.alpha:g} "
-            f"{'with' if problem.fit_intercept else 'without'} an intercept only."
+            "The regulariser has absorbed a part of the data, so this coreset is exact for alpha ="
+            f" {problem.alpha:g} {'with' if problem.fit_intercept else 'without'} an intercept"
+            " only."
         )
     served = replace(problem, alpha=alpha, fit_intercept=intercept)
 
@@ -179,7 +216,13 @@ def _own_problem(problem: Any, model: Model, own: Model | None, alpha: float | N
     return Trainer(lambda core: _shaped(*served.solve(core)), on_rows)
 
 
-def _estimator(model: Model, alpha: float | None, l1_ratio: float | None, intercept: bool, converged: bool = True) -> Any:
+def _estimator(
+    model: Model,
+    alpha: float | None,
+    l1_ratio: float | None,
+    intercept: bool,
+    converged: bool = True,
+) -> Any:
     try:
         from sklearn import linear_model as skl
 
@@ -223,6 +266,10 @@ def _learned(model: Any) -> dict[str, np.ndarray]:
     for name, value in vars(model).items():
         if not name.endswith("_") or name.startswith(("_", "n_")):
             continue
-        parts = {f"{name}{i}": v for i, v in enumerate(value)} if isinstance(value, tuple) else {name: value}
+        parts = (
+            {f"{name}{i}": v for i, v in enumerate(value)}
+            if isinstance(value, tuple)
+            else {name: value}
+        )
         found |= {key: part for key, part in parts.items() if isinstance(part, np.ndarray)}
     return found

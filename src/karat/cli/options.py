@@ -1,10 +1,13 @@
-"""Options that several commands share, as dataclasses.  A parameter of such a type becomes one option per field:
+"""Options that several commands share, as dataclasses.
+
+A parameter of such a type becomes one option per field:
 
     def plan(problem: ProblemOptions, shown: Common) -> None: ...
 
-is a command with all options of both.  :class:`Roles` are the columns, whose names are checked before any row is read;
-:class:`ProblemOptions` make a Problem, where an option that the problem does not have is an error; :class:`Database` is a query
-in place of files.  :func:`check_output` sees to it that ``--output`` overwrites neither the data nor a file of another kind.
+is a command with all options of both.  :class:`Roles` are the columns, whose names are checked
+before any row is read; :class:`ProblemOptions` make a Problem, where an option that the problem
+does not have is an error; :class:`Database` is a query in place of files.  :func:`check_output`
+sees to it that ``--output`` overwrites neither the data nor a file of another kind.
 """
 
 from __future__ import annotations
@@ -31,8 +34,21 @@ if TYPE_CHECKING:
     from karat.problems import Problem
 
 FAILED = 1  # exit code of a verification that failed
-UNITS = {"": 1, "b": 1, "k": 10**3, "kb": 10**3, "m": 10**6, "mb": 10**6, "g": 10**9, "gb": 10**9, "t": 10**12, "tb": 10**12}
-column_option = partial(typer.Option, rich_help_panel="Columns (several separated by commas, or the option repeated)")
+UNITS = {
+    "": 1,
+    "b": 1,
+    "k": 10**3,
+    "kb": 10**3,
+    "m": 10**6,
+    "mb": 10**6,
+    "g": 10**9,
+    "gb": 10**9,
+    "t": 10**12,
+    "tb": 10**12,
+}
+column_option = partial(
+    typer.Option, rich_help_panel="Columns (several separated by commas, or the option repeated)"
+)
 problem_option = partial(typer.Option, rich_help_panel="What must be kept")
 database_option = partial(typer.Option, rich_help_panel="Rows of a database instead of files")
 
@@ -41,7 +57,9 @@ database_option = partial(typer.Option, rich_help_panel="Rows of a database inst
 class Common:
     """Options of every command."""
 
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")] = False
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document instead of tables.")
+    ] = False
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False
 
 
@@ -49,12 +67,19 @@ def expanded(command: Callable[..., None]) -> Callable[..., None]:
     """Replace every dataclass among the parameters of a command by its fields."""
     signature, hints = inspect.signature(command), get_type_hints(command, include_extras=True)
     bundles: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
-    single = [p.replace(annotation=hints[p.name]) for p in signature.parameters.values() if p.name not in bundles]
+    single = [
+        p.replace(annotation=hints[p.name])
+        for p in signature.parameters.values()
+        if p.name not in bundles
+    ]
     bundled = [parameter for bundle in bundles.values() for parameter in _parameters(bundle)]
 
     @functools.wraps(command)
     def flat(**values: Any) -> None:
-        built = {name: bundle(**{f.name: values.pop(f.name) for f in fields(bundle)}) for name, bundle in bundles.items()}
+        built = {
+            name: bundle(**{f.name: values.pop(f.name) for f in fields(bundle)})
+            for name, bundle in bundles.items()
+        }
         command(**values, **built)
 
     keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*single, *bundled)]
@@ -102,35 +127,71 @@ def size(text: str) -> int:
 class Roles:
     """The roles of the columns; None means that the option was not given."""
 
-    target: Annotated[list[str] | None, column_option("--target", "-t", metavar="COLUMN", help="The column to predict.")] = None
-    columns: Annotated[list[str] | None, column_option(metavar="COLUMN", help="Features; default: all others.")] = None
-    drop_columns: Annotated[list[str] | None, column_option(metavar="COLUMN", help="Columns that are not features.")] = None
+    target: Annotated[
+        list[str] | None,
+        column_option("--target", "-t", metavar="COLUMN", help="The column to predict."),
+    ] = None
+    columns: Annotated[
+        list[str] | None, column_option(metavar="COLUMN", help="Features; default: all others.")
+    ] = None
+    drop_columns: Annotated[
+        list[str] | None, column_option(metavar="COLUMN", help="Columns that are not features.")
+    ] = None
     view: Annotated[
-        list[str] | None, column_option(metavar="COLUMN", help="Features of one view of multi-view; give it three times.")
+        list[str] | None,
+        column_option(
+            metavar="COLUMN", help="Features of one view of multi-view; give it three times."
+        ),
     ] = None
     weight: Annotated[str | None, column_option(metavar="COLUMN", help="Sample weights.")] = None
     groups: Annotated[
-        str | None, column_option(metavar="COLUMN", help="Groups (folds, sites): one exact coreset for each.")
+        str | None,
+        column_option(metavar="COLUMN", help="Groups (folds, sites): one exact coreset for each."),
     ] = None
-    key: Annotated[str | None, column_option(metavar="COLUMN", help="A column that identifies rows.")] = None
-    sequence: Annotated[str | None, column_option(metavar="COLUMN", help="The sequence of each row, for hidden-markov.")] = None
+    key: Annotated[
+        str | None, column_option(metavar="COLUMN", help="A column that identifies rows.")
+    ] = None
+    sequence: Annotated[
+        str | None,
+        column_option(metavar="COLUMN", help="The sequence of each row, for hidden-markov."),
+    ] = None
 
     def arguments(self, known: list[str]) -> dict[str, Any]:
-        """Those of :func:`karat.coreset_files`, with every name found among the ``known`` columns of the data."""
-        single = {"sample_weight": self.weight, "groups": self.groups, "key": self.key, "sequence": self.sequence}
-        typed = {"--weight": self.weight, "--groups": self.groups, "--key": self.key, "--sequence": self.sequence}
+        """Those of :func:`karat.coreset_files`, with every name found among the ``known`` columns
+        of the data.
+        """
+        single = {
+            "sample_weight": self.weight,
+            "groups": self.groups,
+            "key": self.key,
+            "sequence": self.sequence,
+        }
+        typed = {
+            "--weight": self.weight,
+            "--groups": self.groups,
+            "--key": self.key,
+            "--sequence": self.sequence,
+        }
         for option, name in typed.items():
             named(option, None if name is None else [name], known)
         target = named("--target", self.target, known)
-        return single | {"target": target or None, "columns": self._features(known, {*target, *single.values()})}
+        return single | {
+            "target": target or None,
+            "columns": self._features(known, {*target, *single.values()}),
+        }
 
     def _features(self, known: list[str], taken: set[str | None]) -> list[Any]:
         given = [self.columns, self.drop_columns, self.view]
         if sum(one is not None for one in given) > 1:
-            raise InputError("--columns, --drop-columns and --view exclude each other; use one of them.")
+            raise InputError(
+                "--columns, --drop-columns and --view exclude each other; use one of them."
+            )
         if self.view is not None:
             if len(self.view) != 3:
-                raise InputError(f"--view is for the three views of multi-view: give it three times, not {len(self.view)}.")
+                raise InputError(
+                    "--view is for the three views of multi-view: give it three times, not"
+                    f" {len(self.view)}."
+                )
             return [named("--view", [view], known) for view in self.view]
         from karat._data.arguments import other_columns
 
@@ -160,8 +221,12 @@ def named(option: str, typed: Sequence[str] | None, known: Sequence[str]) -> lis
 class Database:
     """A query; None means that the option was not given."""
 
-    sql: Annotated[str | None, database_option(metavar="QUERY", help="A DuckDB query that gives the rows.")] = None
-    database: Annotated[Path | None, database_option(metavar="FILE", help="The DuckDB file that it reads.")] = None
+    sql: Annotated[
+        str | None, database_option(metavar="QUERY", help="A DuckDB query that gives the rows.")
+    ] = None
+    database: Annotated[
+        Path | None, database_option(metavar="FILE", help="The DuckDB file that it reads.")
+    ] = None
 
     def source(self, paths: Sequence[str] | None) -> Source:
         """The files or the query; one of them must be given."""
@@ -174,14 +239,20 @@ class Database:
 
             return query(self.sql, self.database)
         if not paths:
-            raise InputError("Missing argument 'DATA': name files, or rows of a database with --sql.")
+            raise InputError(
+                "Missing argument 'DATA': name files, or rows of a database with --sql."
+            )
         from karat.io.find import open_source
 
         return open_source(list(paths))
 
     def source_if_given(self, paths: Sequence[str] | None) -> Source | None:
         """The same; None if neither is given."""
-        return self.source(paths) if paths or self.sql is not None or self.database is not None else None
+        return (
+            self.source(paths)
+            if paths or self.sql is not None or self.database is not None
+            else None
+        )
 
     @property
     def files(self) -> list[str]:
@@ -215,26 +286,43 @@ Keep = StrEnum("Keep", ["TENSOR", "MOMENTS", "ALL"])
 
 @dataclass(frozen=True)
 class ProblemKind:
-    """The class of a problem, its parameter for each option, and the options that have no default."""
+    """The class of a problem, its parameter for each option, and the options that have no
+    default.
+    """
 
     name: str
     options: dict[str, str]
     required: tuple[str, ...] = ()
 
 
-_PENALISED = {"alpha": "alpha", "absorb": "absorb", "intercept": "fit_intercept", "total_weight": "total_weight"}
+_PENALISED = {
+    "alpha": "alpha",
+    "absorb": "absorb",
+    "intercept": "fit_intercept",
+    "total_weight": "total_weight",
+}
 _LATENT = {"keep": "keep", "total_weight": "total_weight"}
 KINDS = {
-    Name.LEAST_SQUARES: ProblemKind("LeastSquares", {"intercept": "fit_intercept", "total_weight": "total_weight"}),
+    Name.LEAST_SQUARES: ProblemKind(
+        "LeastSquares", {"intercept": "fit_intercept", "total_weight": "total_weight"}
+    ),
     Name.RIDGE: ProblemKind("Ridge", _PENALISED),
     Name.LP: ProblemKind("LpRegression", {"p": "p", **_PENALISED}, ("p",)),
     Name.MOMENTS: ProblemKind("Moments", {"degree": "degree"}),
     Name.MEAN: ProblemKind("Mean", {}),
-    Name.TENSOR: ProblemKind("TensorContraction", {"p": "p", "total_weight": "total_weight"}, ("p",)),
-    Name.GAUSSIAN_MIXTURE: ProblemKind("GaussianMixture", {"k": "n_components", "variances": "variances", **_LATENT}, ("k",)),
+    Name.TENSOR: ProblemKind(
+        "TensorContraction", {"p": "p", "total_weight": "total_weight"}, ("p",)
+    ),
+    Name.GAUSSIAN_MIXTURE: ProblemKind(
+        "GaussianMixture", {"k": "n_components", "variances": "variances", **_LATENT}, ("k",)
+    ),
     Name.SINGLE_TOPIC: ProblemKind("SingleTopic", {"k": "n_topics", **_LATENT}, ("k",)),
-    Name.LATENT_DIRICHLET: ProblemKind("LatentDirichlet", {"k": "n_topics", "alpha0": "alpha0", **_LATENT}, ("k", "alpha0")),
-    Name.HIDDEN_MARKOV: ProblemKind("HiddenMarkov", {"k": "n_states", "emissions": "emissions", **_LATENT}, ("k",)),
+    Name.LATENT_DIRICHLET: ProblemKind(
+        "LatentDirichlet", {"k": "n_topics", "alpha0": "alpha0", **_LATENT}, ("k", "alpha0")
+    ),
+    Name.HIDDEN_MARKOV: ProblemKind(
+        "HiddenMarkov", {"k": "n_states", "emissions": "emissions", **_LATENT}, ("k",)
+    ),
     Name.MULTI_VIEW: ProblemKind("MultiView", {"k": "n_components", **_LATENT}, ("k",)),
     Name.ICA: ProblemKind("ICA", {"k": "n_components", **_LATENT}, ("k",)),
 }
@@ -248,7 +336,11 @@ class ProblemOptions:
     problem: Annotated[
         Name | None,
         problem_option(
-            metavar="NAME", help=f"One of {', '.join(Name)}. Default: least-squares if there is a target, else moments."
+            metavar="NAME",
+            help=(
+                f"One of {', '.join(Name)}. Default: least-squares if there is a target, else"
+                " moments."
+            ),
         ),
     ] = None
     alpha: Annotated[float | None, problem_option(help="Penalty of ridge (1) or lp (0).")] = None
@@ -256,41 +348,71 @@ class ProblemOptions:
     degree: Annotated[int | None, problem_option(help="Highest degree of moments (2).")] = None
     absorb: Annotated[
         Absorb | None,
-        problem_option(help="Let the penalty of ridge or lp absorb a part of the data, to keep fewer rows."),
+        problem_option(
+            help="Let the penalty of ridge or lp absorb a part of the data, to keep fewer rows."
+        ),
     ] = None
-    k: Annotated[int | None, problem_option("--k", help="Components, topics or states of a latent model.")] = None
-    alpha0: Annotated[float | None, problem_option("--alpha0", help="Concentration of latent-dirichlet.")] = None
-    variances: Annotated[Variances | None, problem_option(help="Variances of gaussian-mixture.")] = None
-    emissions: Annotated[Emissions | None, problem_option(help="Emissions of hidden-markov.")] = None
-    keep: Annotated[Keep | None, problem_option(help="What the rows of a latent coreset keep without its maps (tensor).")] = (
+    k: Annotated[
+        int | None, problem_option("--k", help="Components, topics or states of a latent model.")
+    ] = None
+    alpha0: Annotated[
+        float | None, problem_option("--alpha0", help="Concentration of latent-dirichlet.")
+    ] = None
+    variances: Annotated[
+        Variances | None, problem_option(help="Variances of gaussian-mixture.")
+    ] = None
+    emissions: Annotated[Emissions | None, problem_option(help="Emissions of hidden-markov.")] = (
         None
     )
-    intercept: Annotated[bool | None, problem_option("--no-intercept", help="Models have no intercept.")] = None
-    total_weight: Annotated[bool | None, problem_option("--no-total-weight", help="Do not keep the total weight.")] = None
+    keep: Annotated[
+        Keep | None,
+        problem_option(help="What the rows of a latent coreset keep without its maps (tensor)."),
+    ] = None
+    intercept: Annotated[
+        bool | None, problem_option("--no-intercept", help="Models have no intercept.")
+    ] = None
+    total_weight: Annotated[
+        bool | None, problem_option("--no-total-weight", help="Do not keep the total weight.")
+    ] = None
 
     def takes_target(self) -> bool:
         """Whether the problem that was named has a target."""
         from karat import problems
 
-        return self.problem is not None and bool(getattr(problems, KINDS[self.problem].name).needs_target)
+        return self.problem is not None and bool(
+            getattr(problems, KINDS[self.problem].name).needs_target
+        )
 
     def chosen(self, target: bool) -> Problem:
-        """Make the problem and check its options; the default depends on whether there is a target."""
+        """Make the problem and check its options; the default depends on whether there is a
+        target.
+        """
         from karat import problems
 
         name = self.problem or (Name.LEAST_SQUARES if target else Name.MOMENTS)
         kind = KINDS[name]
-        given = {f.name: v for f in fields(self) if f.name != "problem" and (v := getattr(self, f.name)) is not None}
+        given = {
+            f.name: v
+            for f in fields(self)
+            if f.name != "problem" and (v := getattr(self, f.name)) is not None
+        }
         for option in given:
             if option not in kind.options:
                 takes = ", ".join(map(_flag, kind.options)) or "no options of its own"
-                raise InputError(f"{_flag(option)} does not apply to --problem {name}, which takes {takes}.")
+                raise InputError(
+                    f"{_flag(option)} does not apply to --problem {name}, which takes {takes}."
+                )
         for option in kind.required:
             if option not in given:
                 raise InputError(f"--problem {name} needs {_flag(option)}.")
-        problem: Problem = getattr(problems, kind.name)(**{kind.options[o]: _value(o, v) for o, v in given.items()})
+        problem: Problem = getattr(problems, kind.name)(
+            **{kind.options[o]: _value(o, v) for o, v in given.items()}
+        )
         if target and not problem.needs_target:
-            raise InputError(f"--problem {name} has no target; without --target the column is one of the features.")
+            raise InputError(
+                f"--problem {name} has no target; without --target the column is one of the"
+                " features."
+            )
         if problem.needs_target and not target:
             raise InputError(f"--problem {name} needs --target.")
         return problem
@@ -328,23 +450,36 @@ def loads(load: Callable[[Path], object], path: Path) -> bool:
 CORESET = OutputKind("a coreset", (".parquet", ".npz"), lambda path: loads(karat.load, path))
 
 
-def check_output(output: Path, sources: Sequence[str], force: bool, kind: OutputKind = CORESET) -> None:
-    """Refuse an output that could not be written or would overwrite other data; an older result may be replaced."""
+def check_output(
+    output: Path, sources: Sequence[str], force: bool, kind: OutputKind = CORESET
+) -> None:
+    """Refuse an output that could not be written or would overwrite other data; an older result may
+    be replaced.
+    """
     if output.suffix not in kind.suffixes:
         raise InputError(f"--output must end in {' or '.join(kind.suffixes)}, not {output.name!r}.")
     if not output.parent.is_dir():
-        raise StorageError(f"There is no folder {output.parent}; make it, or choose another --output.")
+        raise StorageError(
+            f"There is no folder {output.parent}; make it, or choose another --output."
+        )
     if not os.access(output.parent, os.W_OK):
         raise StorageError(f"The folder {output.parent} is not writable; choose another --output.")
     place = output.resolve()
     for source in map(_local, sources):
-        for path in map(Path, [source, *glob.glob(source, recursive=True)]):  # a file name may contain * or ?
+        # a file name may contain * or ?
+        for path in map(Path, [source, *glob.glob(source, recursive=True)]):
             if place == path.resolve():
                 raise InputError(f"--output {output} is the data itself; choose another name.")
             if path.is_dir() and place.is_relative_to(path.resolve()):
-                raise InputError(f"--output {output} is in the folder {path}, whose files are all read; choose another folder.")
+                raise InputError(
+                    f"--output {output} is in the folder {path}, whose files are all read; choose"
+                    " another folder."
+                )
     if output.exists() and not force and not kind.is_one(output):
-        raise InputError(f"{output} exists and is not {kind.name}; choose another name, or replace it with --force.")
+        raise InputError(
+            f"{output} exists and is not {kind.name}; choose another name, or replace it with"
+            " --force."
+        )
 
 
 def _local(source: str) -> str:

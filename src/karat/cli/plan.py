@@ -20,22 +20,40 @@ def plan(
     problem: ProblemOptions,
     shown: Common,
     source: Annotated[
-        list[str] | None, typer.Argument(metavar="DATA", help="Files to plan for, instead of --rows and --columns.")
+        list[str] | None,
+        typer.Argument(metavar="DATA", help="Files to plan for, instead of --rows and --columns."),
     ] = None,
-    rows: Annotated[int | None, typer.Option(parser=count, metavar="N", help="Number of rows, such as 1e9.")] = None,
-    columns: Annotated[int | None, typer.Option(parser=count, metavar="D", help="Number of feature columns.")] = None,
+    rows: Annotated[
+        int | None, typer.Option(parser=count, metavar="N", help="Number of rows, such as 1e9.")
+    ] = None,
+    columns: Annotated[
+        int | None, typer.Option(parser=count, metavar="D", help="Number of feature columns.")
+    ] = None,
     target: Annotated[
         list[str] | None,
-        typer.Option("--target", "-t", metavar="COLUMN", help="Target column of the files; several with commas."),
+        typer.Option(
+            "--target",
+            "-t",
+            metavar="COLUMN",
+            help="Target column of the files; several with commas.",
+        ),
     ] = None,
     targets: Annotated[
-        int | None, typer.Option(min=0, help="Number of targets, with --rows and --columns (1, or none if none is needed).")
+        int | None,
+        typer.Option(
+            min=0,
+            help="Number of targets, with --rows and --columns (1, or none if none is needed).",
+        ),
     ] = None,
     groups: Annotated[int, typer.Option(min=1, help="Number of groups (folds).")] = 1,
-    synthetic: Annotated[bool, typer.Option("--synthetic", help="Plan for made rows instead of rows of the data.")] = False,
+    synthetic: Annotated[
+        bool, typer.Option("--synthetic", help="Plan for made rows instead of rows of the data.")
+    ] = False,
     where: Annotated[Where, typer.Option(help="Where the rows are.")] = Where.FILES,
     partitions: Annotated[int, typer.Option(min=1, help="Number of partitions on a cluster.")] = 1,
-    workers: Annotated[int, typer.Option(min=1, help="Number of partitions that are read at the same time.")] = 1,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Number of partitions that are read at the same time.")
+    ] = 1,
 ) -> None:
     """Estimate rows, memory, passes and work of a coreset, and say why.
 
@@ -54,7 +72,9 @@ def plan(
         (rows, exact), targets = opened.row_count(), len(predicted)
         columns = len(opened.schema().names) - targets - len(left_out)
     elif rows is None or columns is None:
-        raise InputError("The size of the data is missing: name its files, or give --rows and --columns.")
+        raise InputError(
+            "The size of the data is missing: name its files, or give --rows and --columns."
+        )
     elif target:
         raise InputError("--target is for files; with --rows and --columns, give --targets.")
     if targets is None:
@@ -71,7 +91,12 @@ def plan(
         partitions=partitions,
         workers=workers,
     )
-    asked = {"problem": chosen.describe(), "rows_in": rows, "columns": columns, "left_out": left_out}
+    asked = {
+        "problem": chosen.describe(),
+        "rows_in": rows,
+        "columns": columns,
+        "left_out": left_out,
+    }
     if shown.as_json:
         printing.document(asked | asdict(expected))
         return
@@ -88,7 +113,9 @@ def plan(
         "why": expected.why,
     }
     if left_out:
-        lines["left out"] = f"{', '.join(left_out)}: not numeric; build with --drop-columns, or encode first"
+        lines["left out"] = (
+            f"{', '.join(left_out)}: not numeric; build with --drop-columns, or encode first"
+        )
     if expected.travels:
         lines["network"] = printing.amount(expected.travels)
     printing.key_values("Estimate", lines)

@@ -1,6 +1,7 @@
 """What commands print: tables for people, one JSON document for scripts, and a bar while they read.
 
-Tables have no frames and fold at any width.  They have colours on a terminal only, and none with NO_COLOR.
+Tables have no frames and fold at any width.  They have colours on a terminal only, and none with
+NO_COLOR.
 """
 
 from __future__ import annotations
@@ -26,12 +27,15 @@ if TYPE_CHECKING:
 
 GOOD, BAD, GOLD = "green", "red", "yellow"
 PATIENCE = 0.5  # seconds before the bar is drawn
-FIRST = ("index", "weight", "target")  # roles of the columns that come first, so that a narrow terminal shows them
+# roles of the columns that come first, so that a narrow terminal shows them
+FIRST = ("index", "weight", "target")
 amount, seconds = wording.amount, TERMINAL.duration
 
 
 def console() -> Console:
-    """Make a console that prints text as it is, without reading markup in it (a file name may look like markup)."""
+    """Make a console that prints text as it is, without reading markup in it (a file name may look
+    like markup).
+    """
     return Console(highlight=False, markup=False, emoji=False)
 
 
@@ -60,13 +64,20 @@ def key_values(title: str, values: Mapping[str, Any], tone: str = "") -> None:
 def grid(names: Sequence[str], rows: Sequence[Sequence[Any]], tones: Sequence[str] = ()) -> None:
     """Print a table with a header.
 
-    Numbers are aligned to the right, text that is too wide is cut, and ``tones`` gives a colour to each column.
+    Numbers are aligned to the right, text that is too wide is cut, and ``tones`` gives a colour to
+    each column.
     """
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for i, name in enumerate(names):
         numeric = all(isinstance(row[i], int | float) for row in rows)
         tone = tones[i] if tones else ""
-        table.add_column(name, justify="right" if numeric else "left", overflow="ellipsis", no_wrap=True, style=tone)
+        table.add_column(
+            name,
+            justify="right" if numeric else "left",
+            overflow="ellipsis",
+            no_wrap=True,
+            style=tone,
+        )
     for row in rows:
         table.add_row(*(TERMINAL.number(v, 6) if isinstance(v, float) else str(v) for v in row))
     console().print(table)
@@ -76,9 +87,14 @@ def matrix(values: Any, most: int = 10) -> None:
     """Print an array of one or two dimensions; of a large one, its first rows and columns."""
     rows = values if values.ndim > 1 else values[None]
     fit = max(1, console().width // 13)
-    grid([str(i) for i in range(min(fit, rows.shape[1]))], [row[:fit].tolist() for row in rows[:most]])
+    grid(
+        [str(i) for i in range(min(fit, rows.shape[1]))],
+        [row[:fit].tolist() for row in rows[:most]],
+    )
     if rows.shape[0] > most or rows.shape[1] > fit:
-        say(f"(the first {min(most, rows.shape[0])} x {min(fit, rows.shape[1])}; --json prints all)")
+        say(
+            f"(the first {min(most, rows.shape[0])} x {min(fit, rows.shape[1])}; --json prints all)"
+        )
 
 
 def _json_value(value: Any) -> Any:
@@ -118,7 +134,8 @@ def ordered_columns(core: Coreset) -> dict[str, np.ndarray]:
 
     found: dict[str, np.ndarray] = {}
     for column in sorted(kept_columns(core), key=lambda column: column.role not in FIRST):
-        found[free_name(column.name, found)] = column.values  # a column of the data may be called "weight" or "row", too
+        # a column of the data may be called "weight" or "row", too
+        found[free_name(column.name, found)] = column.values
     return found
 
 
@@ -130,10 +147,14 @@ def names_of_role(core: Coreset, role: str) -> list[str]:
 
 
 @contextmanager
-def progress(shown: bool, rows: Callable[[], int | None] = lambda: None) -> Iterator[Progress | None]:
-    """Show a bar if standard error is a terminal; yield a callback for (bytes done, bytes in all), or None.
+def progress(
+    shown: bool, rows: Callable[[], int | None] = lambda: None
+) -> Iterator[Progress | None]:
+    """Show a bar if standard error is a terminal; yield a callback for (bytes done, bytes in all),
+    or None.
 
-    ``rows`` returns about how many rows there are, which the bar then counts; it is called only if there is a bar.
+    ``rows`` returns about how many rows there are, which the bar then counts; it is called only if
+    there is a bar.
     """
     if not shown or not sys.stderr.isatty():
         yield None

@@ -18,7 +18,8 @@ def regress(
     source: Annotated[
         list[str],
         typer.Argument(
-            metavar="DATA... FORMULA", help="Parquet, CSV or Arrow files, folders or globs; the formula comes last."
+            metavar="DATA... FORMULA",
+            help="Parquet, CSV or Arrow files, folders or globs; the formula comes last.",
         ),
     ],
     shown: Common,
@@ -27,25 +28,47 @@ def regress(
         typer.Option(
             "--cov",
             metavar="KIND",
-            help="nonrobust, HC0, HC1, HC2, HC3 or cluster:COLUMN. Repeat it to store several; the first is shown.",
+            help=(
+                "nonrobust, HC0, HC1, HC2, HC3 or cluster:COLUMN. Repeat it to store several; the"
+                " first is shown."
+            ),
         ),
     ] = None,
-    weight: Annotated[str | None, typer.Option(metavar="COLUMN", help="Weights: inverse variances of the rows.")] = None,
-    use_t: Annotated[bool, typer.Option("--use-t", help="The t distribution for robust errors, as in R and Stata.")] = False,
+    weight: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Weights: inverse variances of the rows.")
+    ] = None,
+    use_t: Annotated[
+        bool,
+        typer.Option("--use-t", help="The t distribution for robust errors, as in R and Stata."),
+    ] = False,
     on_missing: Annotated[
         OnMissing, typer.Option(help="Refuse rows with missing values, or leave them out.")
     ] = OnMissing.ERROR,
     residuals: Annotated[
-        bool, typer.Option("--residuals", help="Also the quartiles and extremes of all residuals, by one or two more passes.")
+        bool,
+        typer.Option(
+            "--residuals",
+            help="Also the quartiles and extremes of all residuals, by one or two more passes.",
+        ),
     ] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Save the coreset with its sums: .parquet or .npz.")
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Save the coreset with its sums: .parquet or .npz.",
+        ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an output that is not a coreset.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace an output that is not a coreset.")
+    ] = False,
 ) -> None:
-    """Print the regression table of all rows: coefficients, errors, tests, R2, AIC and BIC, as statsmodels gives them.
+    """Print the regression table of all rows: coefficients, errors, tests, R2, AIC and BIC, as
+    statsmodels gives them.
 
-    One file may be a coreset that an earlier run saved; then the formula may be left out, or be a smaller one.
+    One file may be a coreset that an earlier run saved; then the formula may be left out, or be a
+    smaller one.
 
     Example:  karat regress data.parquet "y ~ a + C(b)" --cov cluster:user_id
     """
@@ -56,13 +79,20 @@ def regress(
     stored = _coreset(paths)
     from karat.inference import ols
 
-    options: dict[str, Any] = {"cov_type": kinds, "cluster": cluster, "weights": weight, "use_t": use_t or None}
+    options: dict[str, Any] = {
+        "cov_type": kinds,
+        "cluster": cluster,
+        "weights": weight,
+        "use_t": use_t or None,
+    }
     options["residual_quantiles"] = residuals
     if stored is not None:
         fit = ols(stored, **options) if formula is None else ols(formula, stored, **options)
     else:
         if formula is None:
-            raise InputError('The formula is missing; it comes last: karat regress data.parquet "y ~ a + C(b)".')
+            raise InputError(
+                'The formula is missing; it comes last: karat regress data.parquet "y ~ a + C(b)".'
+            )
         with printing.progress(not shown.as_json) as advance:
             fit = ols(formula, paths, on_missing=on_missing.value, progress=advance, **options)
     if output is not None:
@@ -79,7 +109,9 @@ def _split(words: list[str]) -> tuple[list[str], str | None]:
     """The paths and the formula, which holds a tilde."""
     if "~" in words[-1] and not Path(words[-1]).exists():
         if len(words) == 1:
-            raise InputError("Name the data before the formula: karat regress data.parquet 'y ~ a'.")
+            raise InputError(
+                "Name the data before the formula: karat regress data.parquet 'y ~ a'."
+            )
         return words[:-1], words[-1]
     return words, None
 
@@ -100,7 +132,11 @@ def _covariances(typed: list[str]) -> tuple[list[str], str | None]:
 
 def _coreset(paths: list[str]) -> Any:
     """The coreset in a file, or None where the paths are data."""
-    if len(paths) != 1 or Path(paths[0]).suffix not in (".npz", ".parquet") or not Path(paths[0]).is_file():
+    if (
+        len(paths) != 1
+        or Path(paths[0]).suffix not in (".npz", ".parquet")
+        or not Path(paths[0]).is_file()
+    ):
         return None
     try:
         return karat.load(paths[0])

@@ -16,20 +16,34 @@ from karat.cli.options import FAILED, Common, Database, OutputKind, check_output
 
 def report(
     core: Annotated[Path, typer.Argument(metavar="CORE", help="A coreset file.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page to write: .html.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The page to write: .html.")
+    ],
     stored: Database,
     shown: Common,
     data: Annotated[
         list[str] | None,
-        typer.Option(metavar="DATA", help="The data: measure the coreset on it and show both. Repeat for several."),
+        typer.Option(
+            metavar="DATA",
+            help="The data: measure the coreset on it and show both. Repeat for several.",
+        ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an output that is not a report.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace an output that is not a report.")
+    ] = False,
 ) -> None:
-    """Write one HTML page about a coreset: certificate, weights, projection, moments, kept rows. It needs no network.
+    """Write one HTML page about a coreset: certificate, weights, projection, moments, kept rows.
+
+    It needs no network.
 
     Example:  karat report core.parquet --data data.parquet -o report.html
     """
-    check_output(output, [str(core), *(data or ())], force, OutputKind("a report", (".html", ".htm"), _is_report))
+    check_output(
+        output,
+        [str(core), *(data or ())],
+        force,
+        OutputKind("a report", (".html", ".htm"), _is_report),
+    )
     from karat.report.page import facts, write_page
 
     start = time.perf_counter()
@@ -41,11 +55,22 @@ def report(
     if shown.as_json:
         told = {name: found[name] for name in ("problem", "exact", "verified", "weights")}
         sizes = {"rows_in": found["rows"], "rows_kept": found["kept"]}
-        printing.document(sizes | told | {"output": str(output), "bytes": output.stat().st_size, "seconds": seconds})
+        printing.document(
+            sizes
+            | told
+            | {
+                "output": str(output),
+                "bytes": output.stat().st_size,
+                "seconds": seconds,
+            }
+        )
     else:
-        lines = {"report": f"{output} ({printing.amount(output.stat().st_size)})"} | _measured(verified)
+        lines = {"report": f"{output} ({printing.amount(output.stat().st_size)})"} | _measured(
+            verified
+        )
         printing.key_values(
-            f"{wording.several(found['rows'], 'row')}, {found['kept']:,} {'made' if found['made'] else 'kept'}",
+            f"{wording.several(found['rows'], 'row')}, {found['kept']:,}"
+            f" {'made' if found['made'] else 'kept'}",
             lines | {"time": printing.seconds(seconds)},
         )
     if verified is not None and not verified["ok"]:
@@ -56,9 +81,14 @@ def _measured(verified: dict[str, Any] | None) -> dict[str, str]:
     """Rows about the measurement on the data."""
     if verified is None:
         return {"data": "not given, so nothing was measured; name it with --data"}
-    worst = f"{wording.worst_error(verified, wording.TERMINAL)}, measured on the data: {wording.check_verdict(verified['ok'])}"
+    worst = (
+        f"{wording.worst_error(verified, wording.TERMINAL)}, measured on the data:"
+        f" {wording.check_verdict(verified['ok'])}"
+    )
     data = verified["data"]
-    return {"worst error": worst} | ({} if data is None else {"data": wording.data_verdict(data, verified["columns"])})
+    return {"worst error": worst} | (
+        {} if data is None else {"data": wording.data_verdict(data, verified["columns"])}
+    )
 
 
 def _is_report(path: Path) -> bool:

@@ -1,4 +1,6 @@
-"""karat train: train a model on the kept rows and, with ``--check``, compare it with the model of all rows."""
+"""karat train: train a model on the kept rows and, with ``--check``, compare it with the model of
+all rows.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +14,37 @@ from karat.cli import printing
 from karat.cli.models import Fitted, Model, Trainer, trainer
 from karat.cli.options import FAILED, Common
 
-SAME = 1e-6  # relative to the largest parameter; converged solvers differ by far less on the same data
+# relative to the largest parameter; converged solvers differ by far less on the same data
+SAME = 1e-6
 
 
 def train(
     core: Annotated[Path, typer.Argument(metavar="CORESET", help="A coreset file.")],
     shown: Common,
     model: Annotated[
-        Model | None, typer.Option(metavar="NAME", help=f"One of {', '.join(Model)}. Default: that of the coreset's problem.")
+        Model | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"One of {', '.join(Model)}. Default: that of the coreset's problem.",
+        ),
     ] = None,
-    alpha: Annotated[float | None, typer.Option(help="Penalty, as in scikit-learn. Default: that of the problem.")] = None,
-    l1_ratio: Annotated[float | None, typer.Option(min=0, max=1, help="Share of the l1 penalty in elastic-net (0.5).")] = None,
-    no_intercept: Annotated[bool, typer.Option("--no-intercept", help="The model has no intercept.")] = False,
+    alpha: Annotated[
+        float | None,
+        typer.Option(help="Penalty, as in scikit-learn. Default: that of the problem."),
+    ] = None,
+    l1_ratio: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Share of the l1 penalty in elastic-net (0.5)."),
+    ] = None,
+    no_intercept: Annotated[
+        bool, typer.Option("--no-intercept", help="The model has no intercept.")
+    ] = False,
     check: Annotated[
         list[str] | None,
-        typer.Option(metavar="DATA", help="The data: train on all rows too, in memory, and compare. Repeat for several."),
+        typer.Option(
+            metavar="DATA",
+            help="The data: train on all rows too, in memory, and compare. Repeat for several.",
+        ),
     ] = None,
 ) -> None:
     """Train a model on a coreset; its parameters are those of the full data.
@@ -54,28 +72,44 @@ def train(
             "rows": len(rows.X[0] if isinstance(rows.X, tuple) else rows.X),
             "rows_expected": loaded.n_represented,
             "parameters": _parameters_by_name(loaded, full),
-            "solver_tolerance": {"compared": learner.tolerance, "timed": learner.usual.tolerance if learner.usual else None},
+            "solver_tolerance": {
+                "compared": learner.tolerance,
+                "timed": learner.usual.tolerance if learner.usual else None,
+            },
         }
     if shown.as_json:
         printing.document(found)
     else:
-        printing.say(f"{chosen.value} from {len(loaded):,} rows that represent {loaded.n_represented:,}", style="bold")
+        printing.say(
+            f"{chosen.value} from {len(loaded):,} rows that represent {loaded.n_represented:,}",
+            style="bold",
+        )
         _print_parameters(loaded, fitted, full)
         if full is not None:
-            verdict, tone = ("the same", printing.GOOD) if at["same"] else ("NOT the same", printing.BAD)
-            printing.key_values(f"\nTrained on all rows too: {verdict}", _comparison_lines(at, loaded, fitted, learner), tone)
+            verdict, tone = (
+                ("the same", printing.GOOD) if at["same"] else ("NOT the same", printing.BAD)
+            )
+            printing.key_values(
+                f"\nTrained on all rows too: {verdict}",
+                _comparison_lines(at, loaded, fitted, learner),
+                tone,
+            )
     if full is not None and not at["same"]:
         raise typer.Exit(FAILED)
 
 
 def _compared(few: Fitted, all_rows: Fitted) -> dict[str, Any]:
-    """Compare parameters: whether they agree, their largest difference, absolute and relative, and the time of all rows.
+    """Compare parameters: whether they agree, their largest difference, absolute and relative, and
+    the time of all rows.
 
-    A difference is relative to the largest parameter of its kind.  For the intercept that includes the coefficients, whose
-    errors it inherits.
+    A difference is relative to the largest parameter of its kind.  For the intercept that includes
+    the coefficients, whose errors it inherits.
     """
-    both = {name: value for name, value in all_rows.parameters.items() if name in few.parameters}  # some need all rows
-    differences = {name: float(abs(value - few.parameters[name]).max()) for name, value in both.items()}
+    # some need all rows
+    both = {name: value for name, value in all_rows.parameters.items() if name in few.parameters}
+    differences = {
+        name: float(abs(value - few.parameters[name]).max()) for name, value in both.items()
+    }
     sizes = {name: float(abs(value).max()) for name, value in both.items()}
     if "intercept" in sizes:
         sizes["intercept"] = max(sizes["intercept"], sizes["coef"])
@@ -89,14 +123,22 @@ def _compared(few: Fitted, all_rows: Fitted) -> dict[str, Any]:
     }
 
 
-def _comparison_lines(check: dict[str, Any], core: karat.Coreset, fitted: Fitted, learner: Trainer) -> dict[str, str]:
+def _comparison_lines(
+    check: dict[str, Any], core: karat.Coreset, fitted: Fitted, learner: Trainer
+) -> dict[str, str]:
     rows = f"{check['rows']:,}, against {len(core):,}"
     if check["rows"] != check["rows_expected"]:
         rows += f"; this is other data: the coreset represents {check['rows_expected']:,}"
     lines = {
         "rows": rows,
-        "largest difference": f"{check['difference']:.1e}, {check['relative']:.0e} of the largest parameter (limit {SAME:.0e})",
-        "time to train": f"all rows {printing.seconds(check['seconds'])}, coreset {printing.seconds(fitted.seconds)}",
+        "largest difference": (
+            f"{check['difference']:.1e}, {check['relative']:.0e} of the largest parameter (limit"
+            f" {SAME:.0e})"
+        ),
+        "time to train": (
+            f"all rows {printing.seconds(check['seconds'])}, coreset"
+            f" {printing.seconds(fitted.seconds)}"
+        ),
     }
     if learner.usual is not None:
         lines["solver tolerance"] = (
@@ -110,10 +152,15 @@ def _parameters_by_name(core: karat.Coreset, fitted: Fitted) -> dict[str, Any]:
     """Label the parameters of linear models with columns and targets."""
     if "coef" not in fitted.parameters:
         return dict(fitted.parameters)
-    targets, features = printing.names_of_role(core, "target"), printing.names_of_role(core, "feature")
+    targets, features = (
+        printing.names_of_role(core, "target"),
+        printing.names_of_role(core, "feature"),
+    )
     coef, intercept = fitted.parameters["coef"], fitted.parameters["intercept"]
     return {
-        "coefficients": {t: dict(zip(features, row, strict=True)) for t, row in zip(targets, coef, strict=True)},
+        "coefficients": {
+            t: dict(zip(features, row, strict=True)) for t, row in zip(targets, coef, strict=True)
+        },
         "intercept": dict(zip(targets, intercept, strict=True)),
     }
 
@@ -125,10 +172,15 @@ def _print_parameters(core: karat.Coreset, fitted: Fitted, full: Fitted | None) 
             printing.matrix(value)
         return
     names = [*printing.names_of_role(core, "feature"), "intercept"]
-    columns = dict(zip(printing.names_of_role(core, "target"), _coefficient_rows(fitted), strict=True))
+    columns = dict(
+        zip(printing.names_of_role(core, "target"), _coefficient_rows(fitted), strict=True)
+    )
     if full is not None and len(columns) == 1:
         columns["all rows"] = _coefficient_rows(full)[0]
-    printing.grid(["", *columns], [[name, *(float(v[i]) for v in columns.values())] for i, name in enumerate(names)])
+    printing.grid(
+        ["", *columns],
+        [[name, *(float(v[i]) for v in columns.values())] for i, name in enumerate(names)],
+    )
 
 
 def _coefficient_rows(fitted: Fitted) -> Any:

@@ -21,20 +21,36 @@ def verify(
     stored: Database,
     shown: Common,
     source: Annotated[
-        list[str] | None, typer.Argument(metavar="DATA", help="Its data; by default the files it was made from.")
+        list[str] | None,
+        typer.Argument(metavar="DATA", help="Its data; by default the files it was made from."),
     ] = None,
     target: Annotated[
-        list[str] | None, typer.Option("--target", "-t", metavar="COLUMN", help="Target, if the coreset does not say.")
+        list[str] | None,
+        typer.Option(
+            "--target", "-t", metavar="COLUMN", help="Target, if the coreset does not say."
+        ),
     ] = None,
-    columns: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Features, if the coreset does not say.")] = None,
-    weight: Annotated[str | None, typer.Option(metavar="COLUMN", help="Weights, if the coreset does not say.")] = None,
-    groups: Annotated[str | None, typer.Option(metavar="COLUMN", help="Groups, if the coreset does not say.")] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="Features, if the coreset does not say."),
+    ] = None,
+    weight: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Weights, if the coreset does not say.")
+    ] = None,
+    groups: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Groups, if the coreset does not say.")
+    ] = None,
     locate: Annotated[
-        bool, typer.Option("--locate", help="Read the changed rows again, and print what they hold now.")
+        bool,
+        typer.Option("--locate", help="Read the changed rows again, and print what they hold now."),
     ] = False,
-    memory: Annotated[int | None, typer.Option(parser=size, metavar="SIZE", help="Memory to use, such as 500MB (1GB).")] = None,
+    memory: Annotated[
+        int | None,
+        typer.Option(parser=size, metavar="SIZE", help="Memory to use, such as 500MB (1GB)."),
+    ] = None,
 ) -> None:
-    """Prove or refute a coreset: are its moments those of the data, and is the data what it was made from?
+    """Prove or refute a coreset: are its moments those of the data, and is the data what it was
+    made from?
 
     The data is read once. Exit code 1 if a moment differs or a row has changed.
 
@@ -51,7 +67,13 @@ def verify(
     loaded = karat.load(core)
     with printing.progress(not shown.as_json, lambda: loaded.n_rows) as advance:
         found = karat.verify_files(
-            loaded, opened, sample_weight=weight, groups=groups, progress=advance, locate=locate, **options
+            loaded,
+            opened,
+            sample_weight=weight,
+            groups=groups,
+            progress=advance,
+            locate=locate,
+            **options,
         )
     seconds = time.perf_counter() - start
     if shown.as_json:
@@ -59,7 +81,9 @@ def verify(
     else:
         tone = printing.GOOD if found.ok else printing.BAD
         printing.key_values(
-            f"{core}: {wording.check_verdict(found.ok)}", _verdict_lines(found) | {"time": printing.seconds(seconds)}, tone
+            f"{core}: {wording.check_verdict(found.ok)}",
+            _verdict_lines(found) | {"time": printing.seconds(seconds)},
+            tone,
         )
     if not found.ok:
         raise typer.Exit(FAILED)
@@ -69,13 +93,28 @@ def _verdict_lines(found: Any) -> dict[str, str]:
     certificate = found.certificate
     worst = wording.worst_error(certificate.to_dict(), wording.TERMINAL)
     lines = {
-        "worst error": worst if certificate.ok and not found.ok else f"{worst}: {wording.verdict(certificate.ok)}",
+        "worst error": (
+            worst
+            if certificate.ok and not found.ok
+            else f"{worst}: {wording.verdict(certificate.ok)}"
+        ),
         "data": wording.data_verdict(found.data, len(found.columns)),
-        "rows": f"{certificate.n_rows:,} read, {certificate.size:,} {'kept' if certificate.rows == 'real' else 'made'}",
+        "rows": (
+            f"{certificate.n_rows:,} read, {certificate.size:,}"
+            f" {'kept' if certificate.rows == 'real' else 'made'}"
+        ),
     }
     if found.changed:
-        more = f"\nand {len(found.changed) - BLOCKS:,} more blocks" if len(found.changed) > BLOCKS else ""
-        lines["where"] = "\n".join(map(str, found.changed[:BLOCKS])) + more + "\n(rows are counted from 0, without a header)"
+        more = (
+            f"\nand {len(found.changed) - BLOCKS:,} more blocks"
+            if len(found.changed) > BLOCKS
+            else ""
+        )
+        lines["where"] = (
+            "\n".join(map(str, found.changed[:BLOCKS]))
+            + more
+            + "\n(rows are counted from 0, without a header)"
+        )
     if certificate.notes:
         lines["note"] = " ".join(certificate.notes)
     return lines

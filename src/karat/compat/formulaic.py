@@ -1,8 +1,8 @@
 """formulaic, asked so that its tables are those of statsmodels.
 
-Powers come in the order of patsy, booleans are categories, and ``C(g, Treatment)`` may be written without parentheses.  Not
-public are two methods of a materializer, the argument by which a transform is given its state, and the name in the context that
-lists what ``.`` stands for.
+Powers come in the order of patsy, booleans are categories, and ``C(g, Treatment)`` may be written
+without parentheses.  Not public are two methods of a materializer, the argument by which a
+transform is given its state, and the name in the context that lists what ``.`` stands for.
 """
 
 from __future__ import annotations
@@ -33,8 +33,12 @@ MOST_TERMS = 10_000  # of a power
 
 
 def parse_formula(text: str, names: Sequence[str]) -> Any:
-    """formulaic's formula of a text, its terms in the order in which they are written; ``.`` stands for ``names``."""
-    return Formula.from_spec(text, ordering="none", parser=_parser(), context={AVAILABLE: list(names)})
+    """formulaic's formula of a text, its terms in the order in which they are written; ``.`` stands
+    for ``names``.
+    """
+    return Formula.from_spec(
+        text, ordering="none", parser=_parser(), context={AVAILABLE: list(names)}
+    )
 
 
 @cache
@@ -51,7 +55,9 @@ class PowersInOrder(DefaultOperatorResolver):
 
 
 def _by_degree(operator: Any) -> Any:
-    """Products of up to ``power`` different terms, the shortest first; formulaic would make all with repetitions."""
+    """Products of up to ``power`` different terms, the shortest first; formulaic would make all
+    with repetitions.
+    """
 
     def expand(terms: Any, power: Any) -> Any:
         written = str(next(iter(power)))
@@ -59,12 +65,17 @@ def _by_degree(operator: Any) -> Any:
             return operator.to_terms(terms, power)  # says what is wrong
         sizes = range(1, min(int(written), len(terms)) + 1)
         if sum(comb(len(terms), size) for size in sizes) > MOST_TERMS:
-            raise InputError(f"The power {written} of {len(terms)} terms has more than {MOST_TERMS:,} terms; lower it.")
-        return type(terms)(reduce(mul, some) for size in sizes for some in combinations(terms, size))
+            raise InputError(
+                f"The power {written} of {len(terms)} terms has more than {MOST_TERMS:,} terms;"
+                " lower it."
+            )
+        return type(terms)(
+            reduce(mul, some) for size in sizes for some in combinations(terms, size)
+        )
 
     return Operator(
-        operator.symbol, arity=operator.arity, precedence=operator.precedence, associativity=operator.associativity,
-        fixity=operator.fixity, to_terms=expand,
+        operator.symbol, arity=operator.arity, precedence=operator.precedence,
+        associativity=operator.associativity, fixity=operator.fixity, to_terms=expand,
     )  # fmt: skip
 
 
@@ -87,14 +98,18 @@ class BooleanLevels(PandasMaterializer):
     @PandasMaterializer.override
     def _evaluate(self, expr: str, metadata: Any, spec: Any) -> tuple[Any, Any]:
         value, variables = super()._evaluate(expr, metadata, spec)
-        return (pd.Series(value) if isinstance(value, np.ndarray) and value.dtype == bool else value), variables
+        return (
+            pd.Series(value) if isinstance(value, np.ndarray) and value.dtype == bool else value
+        ), variables
 
     @PandasMaterializer.override
     def _is_categorical(self, values: Any) -> bool:
         return str(getattr(values, "dtype", "")) == "bool" or super()._is_categorical(values)
 
 
-def apply_transform(name: str, arguments: Sequence[Any], keywords: dict[str, Any], state: dict[str, Any]) -> np.ndarray:
+def apply_transform(
+    name: str, arguments: Sequence[Any], keywords: dict[str, Any], state: dict[str, Any]
+) -> np.ndarray:
     """The values of a transform with a state that was learned."""
     found = TRANSFORMS[name](*arguments, **keywords, **{STATE: state})
     if isinstance(found, dict):
@@ -103,5 +118,7 @@ def apply_transform(name: str, arguments: Sequence[Any], keywords: dict[str, Any
 
 
 def first_line(error: Exception) -> str:
-    """What an error of formulaic says first, without the colours of a terminal; nothing if it says nothing."""
+    """What an error of formulaic says first, without the colours of a terminal; nothing if it says
+    nothing.
+    """
     return next(iter(COLOURS.sub("", str(error)).strip().splitlines()), "")

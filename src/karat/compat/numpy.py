@@ -2,4 +2,5 @@
 
 from __future__ import annotations
 
-LINKED = "numpy.linalg._umath_linalg"  # an extension module that calls LAPACK, so that its BLAS can be found through it
+# an extension module that calls LAPACK, so that its BLAS can be found through it
+LINKED = "numpy.linalg._umath_linalg"

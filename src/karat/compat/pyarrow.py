@@ -1,16 +1,23 @@
-"""pyarrow: what the messages of its CSV reader say, and the columns that its scanner keeps for itself."""
+"""pyarrow: what the messages of its CSV reader say, and the columns that its scanner keeps for
+itself.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import NamedTuple
 
-RESERVED = {"__filename", "__fragment_index", "__batch_index", "__last_in_fragment"}  # names that the scanner takes for its own
-INVALID = re.compile(r"column #(\d+): (?:Row #(\d+): )?.*?to (\w+).*invalid value '(.*)'", re.DOTALL)
+# names that the scanner takes for its own
+RESERVED = {"__filename", "__fragment_index", "__batch_index", "__last_in_fragment"}
+INVALID = re.compile(
+    r"column #(\d+): (?:Row #(\d+): )?.*?to (\w+).*invalid value '(.*)'", re.DOTALL
+)
 
 
 class InvalidValue(NamedTuple):
-    """A value that is not of the type of its column; rows are numbered from 1, empty lines left out."""
+    """A value that is not of the type of its column; rows are numbered from 1, empty lines left
+    out.
+    """
 
     column: int
     row: int
@@ -19,6 +26,8 @@ class InvalidValue(NamedTuple):
 
 
 def invalid_value(message: str) -> InvalidValue | None:
-    """The value that pyarrow's CSV reader could not convert, if that is what its error message is about."""
+    """The value that pyarrow's CSV reader could not convert, if that is what its error message is
+    about.
+    """
     found = INVALID.search(message)
     return InvalidValue(int(found[1]), int(found[2] or 1), found[3], found[4]) if found else None

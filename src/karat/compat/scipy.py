@@ -1,7 +1,8 @@
 """SciPy's BLAS by the addresses that it publishes for Cython.
 
-The functions of ``scipy.linalg.blas`` hold the interpreter while they work, so that threads wait for each other, and NumPy's
-products cannot be added to a matrix in place.  The addresses serve Cython and Numba, but the table of them is not documented.
+The functions of ``scipy.linalg.blas`` hold the interpreter while they work, so that threads wait
+for each other, and NumPy's products cannot be added to a matrix in place.  The addresses serve
+Cython and Numba, but the table of them is not documented.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ Routine = Callable[..., None]  # takes the addresses of its arguments
 
 @lru_cache
 def blas_routine(name: str, arguments: int) -> Routine | None:
-    """A routine of BLAS; None if this SciPy does not publish it, or with another number of arguments."""
+    """A routine of BLAS; None if this SciPy does not publish it, or with another number of
+    arguments.
+    """
     capsule = getattr(cython_blas, "__pyx_capi__", {}).get(name)
     if capsule is None:
         return None

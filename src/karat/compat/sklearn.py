@@ -1,4 +1,6 @@
-"""scikit-learn's names that are not public: what a scorer computes, checks of parameters, requests, and fitted state."""
+"""scikit-learn's names that are not public: what a scorer computes, checks of parameters, requests,
+and fitted state.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,19 @@ from typing import Any
 import sklearn
 from sklearn.utils.fixes import parse_version
 
-# From 1.9.1 on discriminants divide scatters by the number of rows, before by so many less: the number
-# of classes (linear, solver "svd"), or one (quadratic).
+# From 1.9.1 on discriminants divide scatters by the number of rows, before by so many less: the
+# number of classes (linear, solver "svd"), or one (quadratic).
 DIVIDES_BY_ROWS = parse_version(sklearn.__version__) >= parse_version("1.9.1")
 SCORER = ("_score_func", "_sign", "_kwargs", "_response_method")  # what a scorer computes
-FITTED = ("coef_", "intercept_", "n_features_in_", "feature_names_in_", "classes_", "_label_binarizer")  # of a ridge model
+# of a ridge model
+FITTED = (
+    "coef_",
+    "intercept_",
+    "n_features_in_",
+    "feature_names_in_",
+    "classes_",
+    "_label_binarizer",
+)
 
 
 def is_scorer(scorer: Any) -> bool:
@@ -20,13 +30,17 @@ def is_scorer(scorer: Any) -> bool:
 
 
 def score_function(scorer: Any) -> Any:
-    """The function that a scorer calls with targets and predictions; a scorer of the user's own is that function itself."""
+    """The function that a scorer calls with targets and predictions; a scorer of the user's own is
+    that function itself.
+    """
     return getattr(scorer, "_score_func", scorer)
 
 
 def same_score(first: Any, second: Any) -> bool:
     """Whether two scorers of ``make_scorer`` compute the same number."""
-    return type(first) is type(second) and all(getattr(first, name) == getattr(second, name) for name in SCORER)
+    return type(first) is type(second) and all(
+        getattr(first, name) == getattr(second, name) for name in SCORER
+    )
 
 
 def check_parameters(estimator: Any) -> None:
@@ -36,7 +50,9 @@ def check_parameters(estimator: Any) -> None:
 
 
 def weight_request(thing: Any, method: str = "fit") -> Any:
-    """What ``set_fit_request`` or ``set_score_request`` was told about sample_weight: True, False, an alias, or None.
+    """What ``set_fit_request`` or ``set_score_request`` was told about sample_weight:
+
+    True, False, an alias, or None.
 
     The public way fails for some meta-estimators.
     """
@@ -45,14 +61,18 @@ def weight_request(thing: Any, method: str = "fit") -> Any:
 
 
 def copy_fitted(model: Any, other: Any) -> None:
-    """Give another ridge model the coefficients, and what was noted of the columns and classes, of a fitted one."""
+    """Give another ridge model the coefficients, and what was noted of the columns and classes, of
+    a fitted one.
+    """
     for name in FITTED:
         if hasattr(model, name) and not isinstance(getattr(type(other), name, None), property):
             setattr(other, name, getattr(model, name))
 
 
 def set_means_of_pls(model: Any, x_mean: Any, y_mean: Any) -> None:
-    """Give a PLSRegression of centred rows the means of the columns; scores of made rows are left out."""
+    """Give a PLSRegression of centred rows the means of the columns; scores of made rows are left
+    out.
+    """
     model._x_mean, model._y_mean = x_mean, y_mean.reshape(-1)
     model.intercept_ = model._y_mean
     for name in ("_x_scores", "_y_scores", "x_scores_", "y_scores_"):

@@ -1,8 +1,10 @@
-"""Products and factorisations of large matrices, in single or double precision, by blocks that our own threads share.
+"""Products and factorisations of large matrices, in single or double precision, by blocks that our
+own threads share.
 
-Points are the columns of a matrix, one row per feature: ``columns`` is m x N and C-contiguous.  Every block is one product
-by NumPy, during which other threads can go on (SciPy's BLAS holds the interpreter).  Triangular systems become products with
-inverses of diagonal blocks, which are small.  Which blocks there are depends on the sizes alone (:mod:`karat.engine.threads`).
+Points are the columns of a matrix, one row per feature: ``columns`` is m x N and C-contiguous.
+Every block is one product by NumPy, during which other threads can go on (SciPy's BLAS holds the
+interpreter).  Triangular systems become products with inverses of diagonal blocks, which are small.
+Which blocks there are depends on the sizes alone (:mod:`karat.engine.threads`).
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ def blocked_product(left: Real, right: Real, threads: int) -> Real:
 
 
 def add_gram(gram: Real, columns: Real, signs: Real | None, threads: int) -> None:
-    """Add ``columns diag(signs) columns'`` to the upper triangle of a matrix (and some of it to the lower)."""
+    """Add ``columns diag(signs) columns'`` to the upper triangle of a matrix (and some of it to the
+    lower).
+    """
     signed = columns if signs is None else columns * signs
 
     def add(rows: slice) -> None:
@@ -55,16 +59,20 @@ def add_gram(gram: Real, columns: Real, signs: Real | None, threads: int) -> Non
 
 
 def add_squares(gram: Real, block: Real, piece: int, threads: int) -> None:
-    """Add ``block' block`` to the upper triangle of a C-contiguous matrix, ``piece`` rows after the other.
+    """Add ``block' block`` to the upper triangle of a C-contiguous matrix, ``piece`` rows after the
+    other.
 
     BLAS sums the rows of a piece before it adds them to the matrix.  So a row goes through at most
     ``piece + len(block) / piece`` additions.
     """
-    tiles = [(i, j) for i in _blocks(0, len(gram), STRIP) for j in _blocks(i.start, len(gram), STRIP)]
+    tiles = [
+        (i, j) for i in _blocks(0, len(gram), STRIP) for j in _blocks(i.start, len(gram), STRIP)
+    ]
     square, multiply = blas_routine("dsyrk", 10), blas_routine("dgemm", 13)
     whole = len(block) // piece * piece
     starts = [*range(0, whole, piece), *([whole] if whole < len(block) else [])]
-    if square is None or multiply is None or block.strides[1] != 8:  # slower: the product is a matrix of its own
+    # slower: the product is a matrix of its own
+    if square is None or multiply is None or block.strides[1] != 8:
 
         def add(tile: tuple[slice, slice]) -> None:
             for start in starts:
@@ -74,9 +82,15 @@ def add_squares(gram: Real, block: Real, piece: int, threads: int) -> None:
 
         share(add, tiles, threads)
         return
-    lower, plain, turned, one = (ctypes.c_char(b"L"), ctypes.c_char(b"N"), ctypes.c_char(b"T"), ctypes.c_double(1.0))
+    lower, plain, turned, one = (
+        ctypes.c_char(b"L"),
+        ctypes.c_char(b"N"),
+        ctypes.c_char(b"T"),
+        ctypes.c_double(1.0),
+    )
     leading, width = ctypes.c_int(block.strides[0] // 8), ctypes.c_int(gram.strides[0] // 8)
-    # BLAS reads matrices column by column: to it the block is its transpose, and the upper triangle the lower one.
+    # BLAS reads matrices column by column: to it the block is its transpose, and the upper triangle
+    # the lower one.
     constants: tuple[Any, ...] = (lower, plain, turned, one, leading, width)
     low, no, yes, unit, ld, ldc = map(ctypes.addressof, constants)
     data, target, step = block.ctypes.data, gram.ctypes.data, block.strides[0]
@@ -92,13 +106,29 @@ def add_squares(gram: Real, block: Real, piece: int, threads: int) -> None:
             if tile[0] == tile[1]:
                 square(low, no, left, count, unit, first + away, ld, unit, place, ldc)
             else:
-                multiply(no, yes, right, left, count, unit, last + away, ld, first + away, ld, unit, place, ldc)
+                multiply(
+                    no,
+                    yes,
+                    right,
+                    left,
+                    count,
+                    unit,
+                    last + away,
+                    ld,
+                    first + away,
+                    ld,
+                    unit,
+                    place,
+                    ldc,
+                )
 
     share(add_tile, tiles, threads)
 
 
 def blocked_cholesky(gram: Real, threads: int) -> Real | None:
-    """Upper factor R of ``gram = R'R``, whose upper triangle is used; None if it is not numerically positive definite."""
+    """Upper factor R of ``gram = R'R``, whose upper triangle is used; None if it is not numerically
+    positive definite.
+    """
     factor = np.zeros_like(gram)
     size = len(gram)
     for rows in _blocks(0, size, BLOCK):
@@ -124,9 +154,11 @@ def blocked_cholesky(gram: Real, threads: int) -> Real | None:
 
 
 def blocked_null_table(columns: Real, threads: int) -> tuple[npt.NDArray[np.intp], Real]:
-    """Express N - m of N points by the m others, as in :func:`karat.engine.linalg.null_table`; overwrites ``columns`` (m x N).
+    """Express N - m of N points by the m others, as in :func:`karat.engine.linalg.null_table`;
+    overwrites ``columns`` (m x N).
 
-    Gaussian elimination of the points with pivoting among them: after a block of features, the others are updated.
+    Gaussian elimination of the points with pivoting among them: after a block of features, the
+    others are updated.
     """
     width, count = columns.shape
     order = np.arange(count)
@@ -144,7 +176,9 @@ def blocked_null_table(columns: Real, threads: int) -> tuple[npt.NDArray[np.intp
         corner = _unit_inverse(lower[:size])
         below = columns[rows, rows.stop :]
 
-        def update(others: slice, rows: slice = rows, corner: Real = corner, below: Real = below) -> None:
+        def update(
+            others: slice, rows: slice = rows, corner: Real = corner, below: Real = below
+        ) -> None:
             columns[others, rows] = columns[others, rows] @ corner.T
             columns[others, rows.stop :] -= columns[others, rows] @ below
 

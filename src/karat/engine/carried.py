@@ -1,13 +1,17 @@
-"""What sums of features may be off by, feature by feature, and how that is carried to other coordinates.
+"""What sums of features may be off by, feature by feature, and how that is carried to other
+coordinates.
 
-The claim of a stream is about the means of all columns, which wander, while the shift of its sums does not.  So sums are
-carried to the means, ``(w + m)^p`` term by term (:meth:`karat.engine.polynomial.Polynomials.carried`), and the rows held are
-proven there as well.  What the sums are off by is carried with them, as one number per feature and relative to nothing: what an
-early start was off by is little beside the sums of a long stream.  It is kept as a few **debts**, each about the means of the
-rows that it is of: to carry it there and back would let it grow twice.
+The claim of a stream is about the means of all columns, which wander, while the shift of its sums
+does not.  So sums are carried to the means, ``(w + m)^p`` term by term
+(:meth:`karat.engine.polynomial.Polynomials.carried`), and the rows held are proven there as well.
+What the sums are off by is carried with them, as one number per feature and relative to nothing:
+what an early start was off by is little beside the sums of a long stream.  It is kept as a few
+**debts**, each about the means of the rows that it is of: to carry it there and back would let it
+grow twice.
 
-Carried over a few standard deviations, rounding grows by 10^p and more.  So rows that are mostly on one side of the shift are
-summed in extended precision, where the machine has one, and the sum is carried in it.  So are small batches.
+Carried over a few standard deviations, rounding grows by 10^p and more.  So rows that are mostly on
+one side of the shift are summed in extended precision, where the machine has one, and the sum is
+carried in it.  So are small batches.
 """
 
 from __future__ import annotations
@@ -28,16 +32,22 @@ from karat.engine.tolerances import EPS, MEASURED, TINY
 
 FEW = 2**20  # features of rows that are summed in extended precision in any case
 DEBTS = 16  # kept apart
-ASIDE = 0.7  # distance of a mean from the shift, in units of the mean absolute value, from which on rows are on one side of it
+# distance of a mean from the shift, in units of the mean absolute value, from which on rows are on
+# one side of it
+ASIDE = 0.7
 
 
 def serves_powers(fitted: FittedMoments) -> bool:
     """Whether powers of linear forms are claimed, beside sums of features or without."""
-    return linear_class(fitted) is None or (isinstance(fitted.kernel, Powers) and fitted.kernel.degree % 2 == 0)
+    return linear_class(fitted) is None or (
+        isinstance(fitted.kernel, Powers) and fitted.kernel.degree % 2 == 0
+    )
 
 
 def linear_kernel(kernel: Kernel) -> Kernel | None:
-    """The kernel of single columns, if sums of its features are claimed; its statistic comes last."""
+    """The kernel of single columns, if sums of its features are claimed; its statistic comes
+    last.
+    """
     return kernel.single if isinstance(kernel, Powers) else kernel
 
 
@@ -63,18 +73,26 @@ def _read(row: Array, kernel: Kernel) -> tuple[Kernel, Array]:
 
 
 def off_by(debts: Array | None, kernel: Kernel | None, other: Kernel | None = None) -> Array | None:
-    """What debts, in the units of a kernel, come to in the coordinates of the same or another one."""
+    """What debts, in the units of a kernel, come to in the coordinates of the same or another
+    one.
+    """
     if debts is None or kernel is None:
         return None
     goal = kernel if other is None else other
-    return np.asarray(sum(one.sizes_in(sizes, goal) for one, sizes in (_read(row, kernel) for row in debts)))
+    return np.asarray(
+        sum(one.sizes_in(sizes, goal) for one, sizes in (_read(row, kernel) for row in debts))
+    )
 
 
 def summed(rows: Rows, kernel: Kernel, new: Statistic) -> tuple[Statistic, Statistic, Array | None]:
-    """The statistic ``new`` of some rows, more accurate if need be; its low part; and what it is off by."""
+    """The statistic ``new`` of some rows, more accurate if need be; its low part; and what it is
+    off by.
+    """
     with np.errstate(over="ignore", invalid="ignore"):  # the caller looks
         new, exact = tuple(part.astype(float, copy=False) for part in new), new
-        low = tuple((whole - part).astype(float, copy=False) for whole, part in zip(exact, new, strict=True))
+        low = tuple(
+            (whole - part).astype(float, copy=False) for whole, part in zip(exact, new, strict=True)
+        )
     single = linear_kernel(kernel)
     if single is None or len(new) < 2 or new[-1].shape != new[-2].shape:
         return new, low, None
@@ -84,15 +102,25 @@ def summed(rows: Rows, kernel: Kernel, new: Statistic) -> tuple[Statistic, Stati
     few = len(rows) * single.width <= FEW
     if isinstance(single, Polynomials) and single.affine and (few or single.aside(fitted, ASIDE)):
         rounding *= WIDE / np.finfo(float).eps
-        extended = sweep(rows, np.zeros(rows.columns), lambda b, u, _: single.extended(b, u), np.add, (single.width, 1))
+        extended = sweep(
+            rows,
+            np.zeros(rows.columns),
+            lambda b, u, _: single.extended(b, u),
+            np.add,
+            (single.width, 1),
+        )
         high = extended.astype(float)
         new[-2][single.first, single.last] = high
         low[-2][single.first, single.last] = (extended - high).astype(float)
     return new, low, rounding * fitted.absolute
 
 
-def owed_by(rows: Rows, weights: Array, linear: FittedMoments | None, goal: Kernel | None) -> Array | None:
-    """What held rows are off by, in the coordinates of a kernel, if ``linear`` are the sums that they stand for."""
+def owed_by(
+    rows: Rows, weights: Array, linear: FittedMoments | None, goal: Kernel | None
+) -> Array | None:
+    """What held rows are off by, in the coordinates of a kernel, if ``linear`` are the sums that
+    they stand for.
+    """
     if linear is None or goal is None or linear.absolute is None or linear.off is None:
         return None
     features = goal.features(rows.take(np.arange(len(rows)), goal.shift))
@@ -103,12 +131,21 @@ def owed_by(rows: Rows, weights: Array, linear: FittedMoments | None, goal: Kern
         target = linear.target
     else:
         about, low = own.at(goal.shift), np.zeros(own.width) if linear.low is None else linear.low
-        target, terms = own.carried(linear.target, low, linear.absolute, goal.shift) if own.affine else (linear.target, kept)
-        factor = about.sizes_in(np.ones(own.width), goal) if (about.scale != goal.scale).any() else 1.0
+        target, terms = (
+            own.carried(linear.target, low, linear.absolute, goal.shift)
+            if own.affine
+            else (linear.target, kept)
+        )
+        factor = (
+            about.sizes_in(np.ones(own.width), goal) if (about.scale != goal.scale).any() else 1.0
+        )
         target, off = target * factor, off + own.carrying * WIDE * terms * factor
     if isinstance(goal, Polynomials) and goal.affine:
         plain = rows.take(np.arange(len(rows)), np.zeros(rows.columns))
-        total, rounding = (goal.extended(plain, weights) * goal.root).astype(float), EPS + WIDE * goal.roundings
+        total, rounding = (
+            (goal.extended(plain, weights) * goal.root).astype(float),
+            EPS + WIDE * goal.roundings,
+        )
     else:
         total, rounding = exact_sum(features, weights), exact_sum_rounding(own.roundings)
     return np.asarray(off + np.minimum(np.abs(total - target), MEASURED * kept) + rounding * kept)
@@ -120,17 +157,31 @@ def carried_moments(rows: Rows, found: Reduction) -> FittedMoments | None:
     if linear is None or linear.absolute is None:
         return linear
     kernel = linear.kernel.centred(linear)
-    if not isinstance(kernel, Polynomials) or not isinstance(linear.kernel, Polynomials) or linear.off is None:
+    if (
+        not isinstance(kernel, Polynomials)
+        or not isinstance(linear.kernel, Polynomials)
+        or linear.off is None
+    ):
         return linear
     low = np.zeros(len(linear.target)) if linear.low is None else linear.low
     target, terms = linear.kernel.carried(linear.target, low, linear.absolute, kernel.shift)
     features = np.abs(kernel.features(rows.take(found.positions, kernel.shift)))
-    # The rows held have about the absolute sums of all rows; about the shift they exceed them by ``inflation`` at most.
+    # The rows held have about the absolute sums of all rows; about the shift they exceed them by
+    # ``inflation`` at most.
     absolute = np.maximum(np.abs(target), found.weights @ features / found.proof.inflation)
     off = off_by(linear.debts, linear.kernel, kernel)
     assert off is not None
     off = off + kernel.carrying * WIDE * terms
-    return replace(linear, kernel=kernel, target=target, statistic=(), absolute=absolute, off=off, low=None, debts=None)
+    return replace(
+        linear,
+        kernel=kernel,
+        target=target,
+        statistic=(),
+        absolute=absolute,
+        off=off,
+        low=None,
+        debts=None,
+    )
 
 
 def about_the_means(rows: Rows, found: Reduction, held: int, polishes: bool = True) -> Reduction:
@@ -156,25 +207,42 @@ def beside(fitted: FittedMoments, rows: Rows, peeled: Indices) -> FittedMoments:
         return fitted
     kept = rows.take(peeled, np.zeros(rows.columns)), own_weights(rows, peeled)
     also = fitted.also_linear
-    return replace(fitted, peeled=kept, also_linear=None if also is None else replace(also, peeled=kept))
+    return replace(
+        fitted, peeled=kept, also_linear=None if also is None else replace(also, peeled=kept)
+    )
 
 
 def sums_about_means(rows: Rows, found: Reduction) -> FittedMoments | None:
     """The sums of features of these rows about their means."""
     linear = linear_class(found.fitted)
     kernel = None if linear is None else linear.kernel.centred(linear)
-    return linear if kernel is None else kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)
+    return (
+        linear
+        if kernel is None
+        else kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)
+    )
 
 
-def claimed_again(rows: Rows, peeled: Flags, found: Reduction, more: Array | None, kernel: Kernel) -> Reduction:
-    """The reduction to the rows held, now that their sum is off by ``more``, in the coordinates of a kernel."""
+def claimed_again(
+    rows: Rows, peeled: Flags, found: Reduction, more: Array | None, kernel: Kernel
+) -> Reduction:
+    """The reduction to the rows held, now that their sum is off by ``more``, in the coordinates of
+    a kernel.
+    """
     proof, left, linear = found.proof, np.flatnonzero(~peeled), linear_class(found.fitted)
     if linear is None or more is None:
         return found
-    absolute = own_weights(rows, left) @ np.abs(kernel.features(rows.take(left, kernel.shift))) / proof.inflation
+    absolute = (
+        own_weights(rows, left)
+        @ np.abs(kernel.features(rows.take(left, kernel.shift)))
+        / proof.inflation
+    )
     about = beside(replace(linear, kernel=kernel, absolute=absolute), rows, np.flatnonzero(peeled))
     added = owed_share(more, kernel, about)
-    return replace(found, proof=replace(proof, derived=proof.derived + added, loss_error=proof.loss_error + added))
+    return replace(
+        found,
+        proof=replace(proof, derived=proof.derived + added, loss_error=proof.loss_error + added),
+    )
 
 
 def means_kernel(linear: FittedMoments | None) -> Kernel | None:

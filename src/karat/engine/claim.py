@@ -1,19 +1,26 @@
-"""What weighted rows may be off by from the rows that they stand for, however many reductions they have been through.
+"""What weighted rows may be off by from the rows that they stand for, however many reductions they
+have been through.
 
-The two terms of a claim are those of :mod:`karat.engine.tolerances`.  There are three ways to go on with claims:
+The two terms of a claim are those of :mod:`karat.engine.tolerances`.  There are three ways to go on
+with claims:
 
-    Claim.union(parts)              rows of several parts, put together as they are: as exact as the least exact part
-    before.after(own)               a reduction, with a claim of its own, of rows that have the claim ``before``
-    parts.grown(before, now)        a sum that has taken in rows of other claims
+    Claim.union(parts)        rows of several parts, put together as they are: as exact as the least
+                              exact part
+    before.after(own)         a reduction, with a claim of its own, of rows that have the claim
+                              ``before``
+    parts.grown(before, now)  a sum that has taken in rows of other claims
 
-**Union.**  Each loss error is relative to the loss of a part, which is at most that of all parts; so is the second term.
+**Union.**  Each loss error is relative to the loss of a part, which is at most that of all parts;
+so is the second term.
 
-**After.**  Loss errors add up (to first order: they are at most 1e-10).  The second term of a reduction is relative to absolute
-moments of the rows that it was given.  If these stand for others, their absolute moments may be larger by a factor of up to
-``inflation``, which magnifies the term in units of the data.  The factors of chained reductions multiply.
+**After.**  Loss errors add up (to first order: they are at most 1e-10).  The second term of a
+reduction is relative to absolute moments of the rows that it was given.  If these stand for others,
+their absolute moments may be larger by a factor of up to ``inflation``, which magnifies the term in
+units of the data.  The factors of chained reductions multiply.
 
-The rule by which a field of several parts becomes that of their union stands with the field.  A certificate is a claim with a
-description, and adds fields with rules of their own (:class:`karat._core.certify.Certificate`).
+The rule by which a field of several parts becomes that of their union stands with the field.  A
+certificate is a claim with a description, and adds fields with rules of their own
+(:class:`karat._core.certify.Certificate`).
 """
 
 from __future__ import annotations
@@ -38,21 +45,31 @@ class Claim:
     spent: float = field(default=0.0, metadata=united(max))  # the second term, in units of ROUNDING
     # by how much absolute moments of these rows exceed those of the rows that they stand for
     inflation: float = field(default=1.0, metadata=united(max))
-    remainder: float = field(default=0.0, metadata=united(max))  # what a reduction used of the second term it may use
-    spread: float = field(default=1.0, metadata=united(max))  # the largest ratio of a column's size to what is typical in it
-    refuted: bool = field(default=False, metadata=united(any))  # whether something other than a moment contradicts it
-    proof_version: int = field(default=PROOF_VERSION, metadata=united(min))  # the oldest proof that it relies on
+    # what a reduction used of the second term it may use
+    remainder: float = field(default=0.0, metadata=united(max))
+    # the largest ratio of a column's size to what is typical in it
+    spread: float = field(default=1.0, metadata=united(max))
+    # whether something other than a moment contradicts it
+    refuted: bool = field(default=False, metadata=united(any))
+    # the oldest proof that it relies on
+    proof_version: int = field(default=PROOF_VERSION, metadata=united(min))
 
     @classmethod
     def union(cls, parts: Sequence[Self]) -> Self:
-        """What is claimed of the rows of several parts together; ``Claim.union`` of instances of a subclass is a claim only."""
+        """What is claimed of the rows of several parts together; ``Claim.union`` of instances of a
+        subclass is a claim only.
+        """
         if len(parts) == 1:
             return parts[0]
         rules = {one.name: one.metadata["union"] for one in fields(cls)}
-        return cls(**{name: rule([getattr(part, name) for part in parts]) for name, rule in rules.items()})
+        return cls(
+            **{name: rule([getattr(part, name) for part in parts]) for name, rule in rules.items()}
+        )
 
     def after(self, own: Claim) -> Claim:
-        """The claim of a reduction of rows with this claim; ``own`` is that of the reduction by itself."""
+        """The claim of a reduction of rows with this claim; ``own`` is that of the reduction by
+        itself.
+        """
         return Claim(
             self.loss_error + own.loss_error,
             self.spent + own.spent * self.inflation,

@@ -1,25 +1,32 @@
 """Coordinates: shift, scale, whiten, and decide the rank of the base variables.
 
-The span of the powers of linear forms does not change when the variables undergo an invertible linear map (an affine one, if
-the constant is among them), but its conditioning does: degree p amplifies a condition number kappa of the base variables to
-kappa^p.  So the variables are mapped to nearly orthonormal ones before anything is multiplied:
+The span of the powers of linear forms does not change when the variables undergo an invertible
+linear map (an affine one, if the constant is among them), but its conditioning does: degree p
+amplifies a condition number kappa of the base variables to kappa^p.  So the variables are mapped to
+nearly orthonormal ones before anything is multiplied:
 
-    pilot    QR with column pivoting of the scaled columns of a sample:  map = R^-1, so that columns are mixed no more than
-             they must be; directions that vanish in the sample stay unscaled ("unconfirmed");
-    pass     Gram matrix G of the mapped variables over all rows;
-    refine   G tells what the pilot could not see.  Loose directions are dropped if G confirms that they vanish, and
-             scaled if it does not.  If G is well conditioned its sum is accurate and we are done; otherwise the map is
-             improved by the eigenvectors of G and the pass repeated (as in CholeskyQR2).
+    pilot   QR with column pivoting of the scaled columns of a sample:  map = R^-1, so that columns
+            are mixed no more than they must be; directions that vanish in the sample stay unscaled
+            ("unconfirmed");
+    pass    Gram matrix G of the mapped variables over all rows;
+    refine  G tells what the pilot could not see.  Loose directions are dropped if G confirms that
+    they vanish, and
+            scaled if it does not.  If G is well conditioned its sum is accurate and we are done;
+            otherwise the map is improved by the eigenvectors of G and the pass repeated (as in
+            CholeskyQR2).
 
-A direction vanishes if columns that differ by at most NULL of their own size from the given ones do not have it.  A single
-column vanishes only if it is zero in every row, however rare or small it is elsewhere.  What is dropped is remembered with its
-size over all rows, which the proof charges to its second term (:mod:`karat.engine.frame`).
+A direction vanishes if columns that differ by at most NULL of their own size from the given ones do
+not have it.  A single column vanishes only if it is zero in every row, however rare or small it is
+elsewhere.  What is dropped is remembered with its size over all rows, which the proof charges to
+its second term (:mod:`karat.engine.frame`).
 
-Some variables may not be mixed with each other: the targets of a multi-output regression, of which only the squares are
-kernel features.  They come last, ``separate_targets`` of them.  Each is only residualised on the other variables, but not on
-small directions (GRADED): their coordinates have large factors, and with them the rounding of the data, which must not spread.
+Some variables may not be mixed with each other: the targets of a multi-output regression, of which
+only the squares are kernel features.  They come last, ``separate_targets`` of them.  Each is only
+residualised on the other variables, but not on small directions (GRADED): their coordinates have
+large factors, and with them the rounding of the data, which must not spread.
 
-Features are monomials of the coordinates: :class:`Monomials` has the table of those of one degree, for all that need them.
+Features are monomials of the coordinates: :class:`Monomials` has the table of those of one degree,
+for all that need them.
 """
 
 from __future__ import annotations
@@ -36,29 +43,53 @@ from scipy.linalg import block_diag
 from karat.engine import linalg
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.sums import gram_matrix
-from karat.engine.tolerances import BLIND, EPS, EXPLAINED, GRADED, HALF_EXPLAINED, KAPPA, SMALL, SMALLISH, TINY, UNSCALED
+from karat.engine.tolerances import (
+    BLIND,
+    EPS,
+    EXPLAINED,
+    GRADED,
+    HALF_EXPLAINED,
+    KAPPA,
+    SMALL,
+    SMALLISH,
+    TINY,
+    UNSCALED,
+)
 
 
 @dataclass(frozen=True)
 class Directions:
     """Directions of the base variables that vanish on all rows, up to rounding."""
 
-    vectors: Array  # (v, e): each a combination of the shifted columns (the constant first, if it is a base variable)
+    # (v, e): each a combination of the shifted columns (the constant first, if it is a base
+    # variable)
+    vectors: Array
     sizes: Array  # (e,): their root mean square over all rows, relative to that of their terms
-    norms: Array  # (e,): the same itself; for a loss of degree p, the p-th root of the mean p-th power
+    # (e,): the same itself; for a loss of degree p, the p-th root of the mean p-th power
+    norms: Array
     products: Array | None = None  # (e, e): mean products of their values, where they are known
 
     def __len__(self) -> int:
         return len(self.sizes)
 
-    def plus(self, vectors: Array, sizes: Array, norms: Array, products: Array | None = None) -> Directions:
+    def plus(
+        self, vectors: Array, sizes: Array, norms: Array, products: Array | None = None
+    ) -> Directions:
         joint = None
         if not len(self) or not len(sizes):
             joint = products if not len(self) else self.products
-        elif self.products is not None and products is not None and not (self.norms.any() and norms.any()):
-            joint = block_diag(self.products, products)  # products with directions that are zero are zero
+        elif (
+            self.products is not None
+            and products is not None
+            and not (self.norms.any() and norms.any())
+        ):
+            # products with directions that are zero are zero
+            joint = block_diag(self.products, products)
         return Directions(
-            np.hstack([self.vectors, vectors]), np.concatenate([self.sizes, sizes]), np.concatenate([self.norms, norms]), joint
+            np.hstack([self.vectors, vectors]),
+            np.concatenate([self.sizes, sizes]),
+            np.concatenate([self.norms, norms]),
+            joint,
         )
 
     @staticmethod
@@ -70,9 +101,11 @@ class Directions:
 class Basis:
     """A linear map of the base variables to coordinates."""
 
-    # (v, r): ``variables @ map`` are the coordinates; the last ``separate_targets`` of them belong to the separate variables
+    # (v, r): ``variables @ map`` are the coordinates; the last ``separate_targets`` of them belong
+    # to the separate variables
     map: Array
-    unconfirmed: Flags  # (r,): directions that vanished in a sample; whether they vanish on all rows is not known yet
+    # (r,): directions that vanished in a sample; whether they vanish on all rows is not known yet
+    unconfirmed: Flags
     separate_targets: int  # number of separate variables left
     excluded: Directions  # what was dropped
     inverse: Array | None = None  # of the map with what was dropped beside it, where that is known
@@ -81,10 +114,17 @@ class Basis:
     def of(map_: Array, separate_targets: int = 0, unconfirmed: Flags | None = None) -> Basis:
         """A basis from which nothing was dropped; by default, all of it is confirmed."""
         none = np.zeros(map_.shape[1], dtype=bool)
-        return Basis(map_, none if unconfirmed is None else unconfirmed, separate_targets, Directions.none(len(map_)))
+        return Basis(
+            map_,
+            none if unconfirmed is None else unconfirmed,
+            separate_targets,
+            Directions.none(len(map_)),
+        )
 
     def sizes(self, block: Array) -> Array:
-        """Root mean square of every coordinate of a block, relative to that of its terms: 1 / condition of each direction."""
+        """Root mean square of every coordinate of a block, relative to that of its terms: 1 /
+        condition of each direction.
+        """
         terms = linalg.column_norms(block) @ np.abs(self.map)
         return np.asarray(linalg.column_norms(block @ self.map) / np.where(terms > 0, terms, 1.0))
 
@@ -100,11 +140,13 @@ def condition_of(variables: Array) -> float:
     return float(np.sqrt(values[-1] / max(values[0], EPS**2)))
 
 
-def pilot_basis(variables: Array, weights: Array | None, separate_targets: int, constant: bool, degree: int = 2) -> Basis:
+def pilot_basis(
+    variables: Array, weights: Array | None, separate_targets: int, constant: bool, degree: int = 2
+) -> Basis:
     """The whitening map of a sample of rows (k x v).
 
-    The last ``separate_targets`` variables are separate.  If the first is the ``constant`` 1, it stays a coordinate, and the
-    others are centred on it.
+    The last ``separate_targets`` variables are separate.  If the first is the ``constant`` 1, it
+    stays a coordinate, and the others are centred on it.
     """
     if weights is None:
         weights = np.ones(len(variables))
@@ -144,14 +186,19 @@ def pilot_basis(variables: Array, weights: Array | None, separate_targets: int, 
     columns = np.block([[columns, -(sight @ coefficients) / size], [zeros, np.diag(1 / size)]])
     unconfirmed = np.concatenate([gone, vanish])
     if constant:
-        columns = np.block([[np.ones((1, 1)), -centre[1:] @ columns], [np.zeros((len(columns), 1)), columns]])
+        columns = np.block(
+            [[np.ones((1, 1)), -centre[1:] @ columns], [np.zeros((len(columns), 1)), columns]]
+        )
         unconfirmed = np.concatenate([[False], unconfirmed])
     known = ~unconfirmed
-    # The proof looks at one separate variable at a time: a coordinate with two of them would hide errors.
+    # The proof looks at one separate variable at a time: a coordinate with two of them would hide
+    # errors.
     known[len(known) - separate_targets :] = False
     if unconfirmed.any() and known.any():
         for _ in range(2):
-            columns[:, unconfirmed] = purified(columns[:, unconfirmed], columns[:, known], given, share)
+            columns[:, unconfirmed] = purified(
+                columns[:, unconfirmed], columns[:, known], given, share
+            )
     return Basis.of(columns, separate_targets, unconfirmed)
 
 
@@ -165,26 +212,34 @@ def without(basis: Basis, gone: Flags, sizes: Array, gram: Array) -> Basis:
 
 
 def purified(small: Array, known: Array, variables: Array, share: Array) -> Array:
-    """Directions that nearly vanish, without the multiples of known coordinates of unit size that rounding has left in them.
+    """Directions that nearly vanish, without the multiples of known coordinates of unit size that
+    rounding has left in them.
 
-    Their values are small, so that a regression of them on the coordinates is accurate to its own rounding.
+    Their values are small, so that a regression of them on the coordinates is accurate to its own
+    rounding.
     """
-    return np.asarray(small - known @ ((variables @ known * share[:, None]).T @ (variables @ small)))
+    return np.asarray(
+        small - known @ ((variables @ known * share[:, None]).T @ (variables @ small))
+    )
 
 
 def vanishing(basis: Basis, gram: Array, null: float) -> tuple[Flags, Array]:
-    """Which directions vanish, by the mean square matrix of the coordinates over all rows; and the relative size of all.
+    """Which directions vanish, by the mean square matrix of the coordinates over all rows; and the
+    relative size of all.
 
-    Column j has the entry ``back[e, j]`` along direction e.  Without the direction it would change by that times the root mean
-    square of e, which is to be at most ``null`` of the size of the column.
+    Column j has the entry ``back[e, j]`` along direction e.  Without the direction it would change
+    by that times the root mean square of e, which is to be at most ``null`` of the size of the
+    column.
     """
     rms = np.sqrt(np.maximum(np.diag(gram), 0.0))
     if np.array_equal(basis.map, np.eye(len(rms))):  # the columns themselves
         return rms == 0, np.where(rms > 0, 1.0, 0.0)
-    unit = np.abs(basis.map).max(axis=1, initial=0.0)  # columns of different sizes: none must seem small to the inverse
+    # columns of different sizes: none must seem small to the inverse
+    unit = np.abs(basis.map).max(axis=1, initial=0.0)
     unit[unit == 0] = 1.0
     scaled = basis.map / unit[:, None]
-    length = np.abs(scaled).max(axis=0, initial=0.0)  # and coordinates of small directions have large factors
+    # and coordinates of small directions have large factors
+    length = np.abs(scaled).max(axis=0, initial=0.0)
     length[length == 0] = 1.0
     back = np.linalg.pinv(scaled / length) / length[:, None] / unit
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -203,18 +258,22 @@ class Refined(NamedTuple):
     left: Basis  # without them
     step: Array  # from the old coordinates to whitened ones
     basis: Basis  # the old map followed by the step
-    poor: bool  # the old ones were too ill-conditioned for moments of this degree: pass again with the new ones
+    # the old ones were too ill-conditioned for moments of this degree: pass again with the new ones
+    poor: bool
     kappa: float  # their condition number, as far as the step improves it
 
 
 def refine(basis: Basis, gram: Array, degree: int, constant: bool, null: float) -> Refined:
-    """Improve the coordinates by their mean square matrix over all rows; directions up to ``null`` vanish."""
+    """Improve the coordinates by their mean square matrix over all rows; directions up to ``null``
+    vanish.
+    """
     gone, sizes = vanishing(basis, gram, null)
     rms = np.sqrt(np.maximum(np.diag(gram), 0.0))
     first = np.arange(len(rms)) < constant
     gone &= ~first  # the constant is 1 in every row, however large the others are
     last = np.arange(len(rms)) >= len(rms) - basis.separate_targets
-    # Three stages, each made orthogonal to those before it: the constant, the joint variables, the separate ones.
+    # Three stages, each made orthogonal to those before it: the constant, the joint variables, the
+    # separate ones.
     step = np.eye(len(rms))[:, first]
     unconfirmed, size = [np.zeros(int(constant), dtype=bool)], [1.0] * int(constant)
     kappa = 1.0
@@ -230,18 +289,23 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool, null: float) 
         whitening, blind = _separately(rest) if separate else _gram_schmidt(rest, sizes[mine])
         step = np.hstack([step, columns @ whitening])
         unconfirmed.append(blind)
-        size += (sizes[mine] / np.diag(whitening)).tolist()  # of what is left beside those before it
+        # of what is left beside those before it
+        size += (sizes[mine] / np.diag(whitening)).tolist()
         if len(mine):
             values = np.diag(rest) if separate else linalg.eigenvalues(rest)
             kappa = max(kappa, float(np.sqrt(max(1.0, values.max()) / max(values.min(), EPS**2))))
     flags = np.concatenate(unconfirmed)
     poor = bool(flags.any()) or (degree > 2 and kappa > KAPPA ** (2 / degree))
     left = without(basis, gone, sizes, gram)
-    return Refined(gone, left, step, replace(left, map=basis.map @ step, unconfirmed=flags), poor, kappa)
+    return Refined(
+        gone, left, step, replace(left, map=basis.map @ step, unconfirmed=flags), poor, kappa
+    )
 
 
 def _tame(values: Array, share: Array) -> Array:
-    """A little less than 1 for columns whose fourth moments are large: a few light rows may make all of them."""
+    """A little less than 1 for columns whose fourth moments are large: a few light rows may make
+    all of them.
+    """
     largest = np.abs(values).max(axis=0, initial=0.0)
     squares = np.square(values / np.where(largest > 0, largest, 1.0))
     second = share @ squares
@@ -250,7 +314,9 @@ def _tame(values: Array, share: Array) -> Array:
 
 
 def _on_large(coefficients: Array, sizes: Array) -> Array:
-    """Coefficients of variables on whitened directions, without small directions that explain little of them."""
+    """Coefficients of variables on whitened directions, without small directions that explain
+    little of them.
+    """
     unexplained = 1.0 - np.square(coefficients).sum(axis=0)  # of 1, the square of a variable
     kept = coefficients
     for most, share in ((SMALLISH, HALF_EXPLAINED), (GRADED, EXPLAINED)):
@@ -268,10 +334,12 @@ def _separately(rest: Array) -> tuple[Array, Flags]:
 
 
 def _gram_schmidt(rest: Array, sizes: Array) -> tuple[Array, Flags]:
-    """Whiten by Gram-Schmidt, largest directions first; also which directions cannot be told from zero.
+    """Whiten by Gram-Schmidt, largest directions first; also which directions cannot be told from
+    zero.
 
-    Small directions are made orthogonal to large ones, never large ones to small ones: coordinates of small directions carry
-    large factors, and with them the rounding of the data, which must not spread to the others.
+    Small directions are made orthogonal to large ones, never large ones to small ones: coordinates
+    of small directions carry large factors, and with them the rounding of the data, which must not
+    spread to the others.
     """
     if not len(rest):
         return rest, np.zeros(0, dtype=bool)
@@ -337,7 +405,8 @@ class Monomials:
             return variables
         lower = self.lower.values(variables)
         result = np.empty((len(self), variables.shape[1]), dtype=variables.dtype)
-        for variable, (start, stop) in zip(variables, self.runs, strict=True):  # times sets of variables from this one on
+        # times sets of variables from this one on
+        for variable, (start, stop) in zip(variables, self.runs, strict=True):
             np.multiply(lower[len(lower) - (stop - start) :], variable, out=result[start:stop])
         return result
 
@@ -345,34 +414,46 @@ class Monomials:
     def multinomials(self) -> Array:
         """Number of orderings c_t of each multiset."""
         top = factorial(self.degree)
-        return np.array([top // prod(factorial(t.count(v)) for v in set(t)) for t in self.sets], dtype=float)
+        return np.array(
+            [top // prod(factorial(t.count(v)) for v in set(t)) for t in self.sets], dtype=float
+        )
 
     @cached_property
     def powers(self) -> Indices:
         """Positions of the powers of single variables."""
-        return np.array([self.position[(v,) * self.degree] for v in range(self.variables)], dtype=np.intp)
+        return np.array(
+            [self.position[(v,) * self.degree] for v in range(self.variables)], dtype=np.intp
+        )
 
     @cached_property
     def balanced(self) -> tuple[Indices, Indices]:
-        """Positions of the halves of each multiset that take its indices by turns, for an even degree."""
+        """Positions of the halves of each multiset that take its indices by turns, for an even
+        degree.
+        """
         half = monomials(self.variables, self.degree // 2)
         left, right = ([half.position[t[i::2]] for t in self.sets] for i in (0, 1))
         return np.array(left, dtype=np.intp), np.array(right, dtype=np.intp)
 
     @cached_property
     def times(self) -> tuple[Indices, Array]:
-        """Positions of each variable times each lower monomial, and the factors of the products if both are isometric.
+        """Positions of each variable times each lower monomial, and the factors of the products if
+        both are isometric.
 
         A monomial is isometric if it is multiplied by the root of its number of orderings.
         """
         lower = monomials(self.variables, self.degree - 1)
-        found = [[self.position[tuple(sorted((v, *t)))] for t in lower.sets] for v in range(self.variables)]
+        found = [
+            [self.position[tuple(sorted((v, *t)))] for t in lower.sets]
+            for v in range(self.variables)
+        ]
         places = np.array(found, dtype=np.intp).reshape(self.variables, len(lower))
         return places, np.sqrt(lower.multinomials / self.multinomials[places])
 
     @cached_property
     def split(self) -> tuple[Indices, Indices]:
-        """Positions of each multiset's first ceil(p/2) and last floor(p/2) indices among the lower monomials."""
+        """Positions of each multiset's first ceil(p/2) and last floor(p/2) indices among the lower
+        monomials.
+        """
         high = (self.degree + 1) // 2
         first, last = monomials(self.variables, high), monomials(self.variables, self.degree - high)
         return (

@@ -1,24 +1,31 @@
-"""The frame of a proof: coordinates in which moments were summed, and the sizes of the columns behind them.
+"""The frame of a proof: coordinates in which moments were summed, and the sizes of the columns
+behind them.
 
-Rows are ``b_i = (1, d_i - c)`` (without the 1 where there is no intercept), queries ``z``, the loss is ``f(z) = sum_i u_i
-(b_i.z)^p``, and ``|a| = (sum_i u_i |a_i|^p / U)^(1/p)`` is the p-mean of a column.  The sums were made in coordinates ``w_i =
-b_i T``.  With N the directions that were dropped and ``[V; W] = [T N]^-1``,
+Rows are ``b_i = (1, d_i - c)`` (without the 1 where there is no intercept), queries ``z``, the loss
+is ``f(z) = sum_i u_i (b_i.z)^p``, and ``|a| = (sum_i u_i |a_i|^p / U)^(1/p)`` is the p-mean of a
+column.  The sums were made in coordinates ``w_i = b_i T``.  With N the directions that were dropped
+and ``[V; W] = [T N]^-1``,
 
     b_i.z  =  w_i . alpha  +  (b_i N) . beta,          alpha = V z,   beta = W z.
 
-Whatever is not in the computed coordinates is an error of at most ``sum_j k_j |z_j|`` in the p-mean, with numbers k_j:
+Whatever is not in the computed coordinates is an error of at most ``sum_j k_j |z_j|`` in the
+p-mean, with numbers k_j:
 
     dropped directions       k = sum_e |N_e| |W_e|            (:meth:`Frame.dropped`)
-    rounding of coordinates  k = (v + 1) u tau |[V; W]|,  tau = |T|' (sizes)  (:meth:`Frame.rounded`),
+    rounding of coordinates  k = (v + 1) u tau |[V; W]|,  tau = |T|' (sizes)
+    (:meth:`Frame.rounded`),
                              v the entries of a column of T that are not zero
 
-The claim speaks of the sizes sigma_j of the columns about their means, and has no term for the constant, j = 0.  By Jensen's
-inequality ``|z_0 + sum_j z_j (m_j - c_j)| <= (f / U)^(1/p)``, m the means, so that
+The claim speaks of the sizes sigma_j of the columns about their means, and has no term for the
+constant, j = 0.  By Jensen's inequality ``|z_0 + sum_j z_j (m_j - c_j)| <= (f / U)^(1/p)``, m the
+means, so that
 
-    sum_j k_j |z_j|  <=  k_0 (f / U)^(1/p)  +  max_j (k_j + k_0 |m_j - c_j|) / sigma_j  S(z),    S = sum_(j > 0) |z_j| sigma_j:
+    sum_j k_j |z_j|  <=  k_0 (f / U)^(1/p)  +  max_j (k_j + k_0 |m_j - c_j|) / sigma_j  S(z),  S =
+    sum_(j > 0) |z_j| sigma_j:
 
-the first is a relative change of f, the second a change of the columns by a fraction of their sizes (:meth:`Frame.share`).
-Upper bounds of sizes and lower bounds of sigma are taken from the moments themselves: ``b_j = w . V_j + (b N) . W_j``.
+the first is a relative change of f, the second a change of the columns by a fraction of their sizes
+(:meth:`Frame.share`). Upper bounds of sizes and lower bounds of sigma are taken from the moments
+themselves: ``b_j = w . V_j + (b N) . W_j``.
 """
 
 from __future__ import annotations
@@ -55,19 +62,26 @@ from karat.engine.tolerances import EPS, TINY
 KEPT = 2**15  # rows that may be kept
 SEVERAL = 8  # dropped directions from which on their sizes are not added up
 NEGLIGIBLE = 5e-12  # error up to which a simple bound on it will do
-MANY = 200  # coordinates from which on the smallest eigenvalue of their correlations bounds the rounding of sums
-INVOLVED = 1e-4  # part of a target in a combination of columns that vanishes, from which on the others explain it
+# coordinates from which on the smallest eigenvalue of their correlations bounds the rounding of
+# sums
+MANY = 200
+# part of a target in a combination of columns that vanishes, from which on the others explain it
+INVOLVED = 1e-4
 
 
 def power_means(values: Array, weights: Array, total: float, power: int) -> Array:
-    """``(sum_i w_i |values_ij|^p / total)^(1/p)`` of every column, without overflow or underflow."""
+    """``(sum_i w_i |values_ij|^p / total)^(1/p)`` of every column, without overflow or
+    underflow.
+    """
     largest = np.abs(values).max(axis=0, initial=0.0)
     scaled = values / np.where(largest > 0, largest, 1.0)
     return np.asarray(largest * (weights @ scaled**power / total) ** (1.0 / power))
 
 
 def typical(columns: Array, centred: bool) -> tuple[Array, Array]:
-    """The median of every column (which lie along the last axis), or 0; and of the distances from it that are not zero."""
+    """The median of every column (which lie along the last axis), or 0; and of the distances from
+    it that are not zero.
+    """
     values = np.sort(columns, axis=-1)
     count = values.shape[-1]
     middle = values[..., count // 2] if centred and count else np.zeros(values.shape[:-1])
@@ -90,15 +104,18 @@ class Frame:
     basis: Basis  # from the variables b to the coordinates w, and what was dropped
     plain: bool  # whether the coordinates are variables themselves
     second: Array  # (r, r): sum_i u_i w_i w_i'
-    # (K, K): the same of the isometric monomials of degree p / 2, in the precision in which they were summed; for p = 2 equal
+    # (K, K): the same of the isometric monomials of degree p / 2, in the precision in which they
+    # were summed; for p = 2 equal
     summed: Array
     total: float  # U
     degree: int  # p
     affine: bool  # whether b has the constant, which then is the first coordinate too
     count: int = MOST_ROWS  # rows, if they have been counted
-    known: tuple[Array, Array] | None = None  # means and mean squares of the variables b, where they were summed
+    # means and mean squares of the variables b, where they were summed
+    known: tuple[Array, Array] | None = None
     exact: bool = False  # whether the sums were made by :func:`karat.engine.sums.exact_squares`
-    null: Array | None = None  # (r, e): orthonormal null directions of redundant coordinates, in units of their sizes
+    # (r, e): orthonormal null directions of redundant coordinates, in units of their sizes
+    null: Array | None = None
 
     def over(self, rows: int) -> Frame:
         """The same, of so many rows: bounds on the rounding of sums depend on it."""
@@ -124,7 +141,9 @@ class Frame:
             return mirrored(upper_squares(coordinates, weights, FINE, FINE_BLOCK)) - self.half
         table = monomials(self.basis.map.shape[1], self.degree // 2)
         rows = np.ascontiguousarray(coordinates.T)
-        values = table.values(rows if not self._extended(len(weights)) else rows.astype(np.longdouble))
+        values = table.values(
+            rows if not self._extended(len(weights)) else rows.astype(np.longdouble)
+        )
         values = (values * np.sqrt(table.multinomials)[:, None]).T
         kept = summed_product(values, values * weights[:, None], SHORTEST)
         return np.asarray(kept - self.summed, dtype=float)
@@ -139,14 +158,18 @@ class Frame:
 
     @cached_property
     def sum_error(self) -> float:
-        """By how much entries of ``half`` may be off, for all rows and kept ones together, per roots of its diagonal."""
+        """By how much entries of ``half`` may be off, for all rows and kept ones together, per
+        roots of its diagonal.
+        """
         return self.sum_error_of(KEPT)
 
     def sum_error_of(self, kept: int) -> float:
         """The same for so many kept rows."""
         half = self.degree // 2
-        summed = comb(len(self.basis.map) + half - 1, half)  # columns of the products, with those that were dropped
-        own = self.degree + 2  # products, a weight or twice its root, and roots of multinomial coefficients
+        # columns of the products, with those that were dropped
+        summed = comb(len(self.basis.map) + half - 1, half)
+        # products, a weight or twice its root, and roots of multinomial coefficients
+        own = self.degree + 2
         if self.degree == 2:
             full = squares_rounding(self.count, summed, own, self.exact)
         else:
@@ -157,17 +180,23 @@ class Frame:
             return full + 0.5 * EPS * (own + FINE + FINE_BLOCK // FINE + TOGETHER)
         rest = sum_rounding(min(self.count, kept), own, SHORTEST)
         finer = WIDE / EPS
-        return full * (1.0 if self.summed.dtype == float else finer) + rest * (finer if self._extended(kept) else 1.0)
+        return full * (1.0 if self.summed.dtype == float else finer) + rest * (
+            finer if self._extended(kept) else 1.0
+        )
 
-    def rounding_of_sums(self, base: Array, error: float, among: list[int] | slice = slice(None)) -> float:
-        """What rounding of the sums may add to an error relative to ``base``, a matrix like ``half`` or a part of it.
+    def rounding_of_sums(
+        self, base: Array, error: float, among: list[int] | slice = slice(None)
+    ) -> float:
+        """What rounding of the sums may add to an error relative to ``base``, a matrix like
+        ``half`` or a part of it.
 
-        Entries are off by ``error`` times the roots d of the diagonal: ``|v'E v| <= error (d.|v|)^2``, which is at most
-        ``error d'|B^-1|d`` times ``v'B v``.
+        Entries are off by ``error`` times the roots d of the diagonal: ``|v'E v| <= error
+        (d.|v|)^2``, which is at most ``error d'|B^-1|d`` times ``v'B v``.
         """
         root = np.sqrt(np.maximum(np.diag(self.half)[among], TINY))
         scaled = base / root / root[:, None]
-        if len(scaled) > MANY:  # |v'E v| <= error (sum |v|)^2 <= error r |v|^2 as well (Proposition 18)
+        # |v'E v| <= error (sum |v|)^2 <= error r |v|^2 as well (Proposition 18)
+        if len(scaled) > MANY:
             return error * len(scaled) / self.least if self.least > 0 else np.inf
         try:
             return error * float(np.abs(np.linalg.inv(scaled)).sum())
@@ -179,7 +208,10 @@ class Frame:
         """The same relative to the loss itself, for p = 2."""
         if self.null is not None:
             return self.rounding_of_sums(self.base, self.sum_error)
-        return max(self.rounding_of_sums(self.half[np.ix_(some, some)], self.sum_error, some) for some in self.targets)
+        return max(
+            self.rounding_of_sums(self.half[np.ix_(some, some)], self.sum_error, some)
+            for some in self.targets
+        )
 
     @cached_property
     def factor(self) -> Array | None:
@@ -191,7 +223,11 @@ class Frame:
     def least(self) -> float:
         """A lower bound of the smallest eigenvalue of the same matrix; 0 if there is none."""
         size = np.sqrt(np.maximum(np.diag(self.base), TINY))
-        return 0.0 if self.factor is None else linalg.least_eigenvalue(self.base / size / size[:, None], self.factor)
+        return (
+            0.0
+            if self.factor is None
+            else linalg.least_eigenvalue(self.base / size / size[:, None], self.factor)
+        )
 
     def relative_norm(self, difference: Array) -> float:
         """The norm of an error of ``half`` relative to the loss."""
@@ -209,7 +245,10 @@ class Frame:
 
     @cached_property
     def base(self) -> Array:
-        """The loss as a matrix: ``half``, made definite along null directions, which no query needs."""
+        """The loss as a matrix:
+
+        ``half``, made definite along null directions, which no query needs.
+        """
         if self.null is None:
             return self.half
         scaled = self.null * np.sqrt(np.diag(self.half))[:, None]
@@ -224,7 +263,9 @@ class Frame:
 
     @cached_property
     def inverse(self) -> Array:
-        """``[T N]^-1`` (v, v): coordinates first, then dropped directions; infinite if that cannot be."""
+        """``[T N]^-1`` (v, v): coordinates first, then dropped directions; infinite if that cannot
+        be.
+        """
         if self.basis.inverse is not None:
             return self.basis.inverse
         joint = np.hstack([self.basis.map, self.basis.excluded.vectors])
@@ -254,11 +295,16 @@ class Frame:
         """Upper bounds of the p-means of the variables b."""
         if self.known is not None:
             return np.asarray(np.sqrt(self.known[1] * (1 + self.sum_error)))
-        return self._power_means(self.inverse[: len(self.second)], self.half, self.degree)[1] + self._unseen
+        return (
+            self._power_means(self.inverse[: len(self.second)], self.half, self.degree)[1]
+            + self._unseen
+        )
 
     @cached_property
     def spreads(self) -> Array:
-        """Lower bounds of the p-means of the variables b about their means, or about 0 where there is no constant."""
+        """Lower bounds of the p-means of the variables b about their means, or about 0 where there
+        is no constant.
+        """
         if self.known is not None:
             mean, square = self.known
             error = (self.sum_error + 4 * EPS) * np.square(np.sqrt(square) + np.abs(mean))
@@ -285,7 +331,9 @@ class Frame:
         power = np.einsum("kj,kj->j", values, half @ values) / self.total
         terms = np.sqrt(np.maximum(np.diag(half), 0.0) / self.total) @ np.abs(values)
         error = (self.sum_error + 4 * len(values) * EPS) * terms**2
-        return tuple(largest * np.maximum(power + sign * error, 0.0) ** (1 / degree) for sign in (-1, 1))
+        return tuple(
+            largest * np.maximum(power + sign * error, 0.0) ** (1 / degree) for sign in (-1, 1)
+        )
 
     def dropped(self, kept: Array, weights: Array) -> Array:
         """k of the dropped directions, over all rows and over kept rows b."""
@@ -294,20 +342,30 @@ class Frame:
         norms = lost.norms + power_means(values, weights, self.total, self.degree)
         there = norms > 0  # columns that are zero, on all rows and on kept ones, take no part
         if lost.products is not None and there.sum() > SEVERAL and self.degree == 2:
-            # Of column j that is |R W_j|, by the products R'R of the directions, rounding of these included.
+            # Of column j that is |R W_j|, by the products R'R of the directions, rounding of these
+            # included.
             some, along = values[:, there], along[there]
-            mean_products = (lost.products[np.ix_(there, there)], some.T @ (some * weights[:, None]) / self.total)
+            mean_products = (
+                lost.products[np.ix_(there, there)],
+                some.T @ (some * weights[:, None]) / self.total,
+            )
             return np.asarray(sum(self._combined(products, along) for products in mean_products))
         return np.asarray(norms @ np.abs(along))
 
     def _combined(self, products: Array, queries: Array) -> Array:
-        """Upper bounds of the root mean squares of combinations of directions with these mean products."""
+        """Upper bounds of the root mean squares of combinations of directions with these mean
+        products.
+        """
         terms = np.sqrt(np.maximum(np.diag(products), 0.0)) @ np.abs(queries)
         error = (self.sum_error + 4 * len(queries) * EPS) * np.square(terms)
-        return np.asarray(np.sqrt(np.maximum(np.einsum("ej,ej->j", queries, products @ queries), 0.0) + error))
+        return np.asarray(
+            np.sqrt(np.maximum(np.einsum("ej,ej->j", queries, products @ queries), 0.0) + error)
+        )
 
     def rounded(self, sizes: Array) -> Array:
-        """k of the rounding of coordinates, for all rows and for kept ones; ``sizes`` bound the p-means of both."""
+        """k of the rounding of coordinates, for all rows and for kept ones; ``sizes`` bound the
+        p-means of both.
+        """
         joint = np.abs(np.hstack([self.basis.map, self.basis.excluded.vectors]))
         # the shift, and products that are not 0; those by powers of two are not rounded
         entries = np.count_nonzero(joint, axis=0)
@@ -316,7 +374,9 @@ class Frame:
         return np.asarray(EPS * (steps * (sizes @ joint)) @ np.abs(self.inverse))
 
     def share(self, k: Array) -> tuple[float, float, int]:
-        """An error of ``sum_j k_j |z_j|`` as a change of columns, and of the loss; and the column in which it is largest."""
+        """An error of ``sum_j k_j |z_j|`` as a change of columns, and of the loss; and the column
+        in which it is largest.
+        """
         first = int(self.affine)
         need = k[first:] + (k[0] * np.abs(self.means[first:]) if first else 0.0)
         ratio = np.where(need > 0, need / np.maximum(self.spreads[first:], TINY), 0.0)
@@ -325,17 +385,25 @@ class Frame:
 
     @cached_property
     def reach(self) -> Array:
-        """``|alpha_k| <= reach_k S(z)`` of every coordinate but the constant, for which there is no such bound."""
+        """``|alpha_k| <= reach_k S(z)`` of every coordinate but the constant, for which there is no
+        such bound.
+        """
         first = int(self.affine)
         dual = np.abs(self.inverse[: len(self.second), first:])
-        reach = np.max(np.where(dual > 0, dual / np.maximum(self.spreads[first:], TINY), 0.0), axis=1, initial=0.0)
+        reach = np.max(
+            np.where(dual > 0, dual / np.maximum(self.spreads[first:], TINY), 0.0),
+            axis=1,
+            initial=0.0,
+        )
         reach[:first] = np.inf
         return np.asarray(reach)
 
     def bounds(self, error: Array, some: list[int]) -> Iterator[tuple[Array, Array]]:
-        """Matrices A, Q with ``v'A v <= U^(2/p) S^2 f^((p-2)/p)``, ``v'Q v <= U S^p`` for monomials v of ``some`` coordinates.
+        """Matrices A, Q with ``v'A v <= U^(2/p) S^2 f^((p-2)/p)``, ``v'Q v <= U S^p`` for monomials
+        v of ``some`` coordinates.
 
-        From ``S^2 >= sum_k theta_k (alpha_k / reach_k)^2``, for coordinates alike and where an ``error`` is.
+        From ``S^2 >= sum_k theta_k (alpha_k / reach_k)^2``, for coordinates alike and where an
+        ``error`` is.
         """
         near, size = 1.0 / self.reach[some], np.zeros(len(some))
         indices = monomials(len(some), self.degree // 2).indices
@@ -345,7 +413,9 @@ class Frame:
             yield self._raised(share * near**2, np.zeros(len(some)))
 
     def bound_at(self, query: Array, some: list[int]) -> tuple[Array, Array] | None:
-        """The same from ``S >= |sum_j s_j sigma_j z_j|``, s the signs of a query with these monomials; None if it has none."""
+        """The same from ``S >= |sum_j s_j sigma_j z_j|``, s the signs of a query with these
+        monomials; None if it has none.
+        """
         if len(self.basis.excluded) or not np.isfinite(query).all():
             return None
         near, map_ = 1.0 / self.reach[some], self.basis.map[:, some]
@@ -367,31 +437,45 @@ class Frame:
         return self.total * self.lowest ** ((half - 1) / half) * first, self.total * last
 
     def balanced(self, error: Array) -> Array:
-        """p > 2: the same form of degree p as ``error``, with every product of coordinates cut into halves that are alike.
+        """p > 2: the same form of degree p as ``error``, with every product of coordinates cut into
+        halves that are alike.
 
-        ``a^2 b^2`` is the product of ``a^2`` and ``b^2`` as well as the square of ``a b``; a bound by squares needs the latter.
+        ``a^2 b^2`` is the product of ``a^2`` and ``b^2`` as well as the square of ``a b``; a bound
+        by squares needs the latter.
         """
         count = len(self.second)
         whole, half = monomials(count, self.degree), monomials(count, self.degree // 2)
         root = np.sqrt(half.multinomials)
         (first, last), (left, right) = whole.split, whole.balanced
-        values = whole.multinomials * error[first, last] / (root[first] * root[last]) / (2 * root[left] * root[right])
+        values = (
+            whole.multinomials
+            * error[first, last]
+            / (root[first] * root[last])
+            / (2 * root[left] * root[right])
+        )
         found = np.zeros_like(error)
         np.add.at(found, (left, right), values)
         return found + found.T
 
     def floors(self, shares: tuple[float, ...]) -> list[Array]:
-        """Lower bounds of the loss as matrices: M and a multiple of the identity, mixed in several ways."""
+        """Lower bounds of the loss as matrices:
+
+        M and a multiple of the identity, mixed in several ways.
+        """
         floor = self.total * self.lowest * np.eye(len(self.half))
         return [(1 - share) * self.half + share * floor for share in shares]
 
     @cached_property
     def lowest(self) -> float:
         """A lower bound of f / U over the queries of length 1: by Jensen's inequality, and by M."""
-        if not len(self.half) or not np.isfinite(self.half).all():  # powers of coordinates overflow: nothing is proven in them
+        # powers of coordinates overflow: nothing is proven in them
+        if not len(self.half) or not np.isfinite(self.half).all():
             return 0.0
         jensen = max(linalg.eigenvalues(self.second / self.total).min(), 0.0) ** (self.degree // 2)
-        own = linalg.eigenvalues(self.half / self.total).min() - self.sum_error * float(np.trace(self.half)) / self.total
+        own = (
+            linalg.eigenvalues(self.half / self.total).min()
+            - self.sum_error * float(np.trace(self.half)) / self.total
+        )
         return max(float(jensen), float(own), 0.0)
 
     @cached_property
@@ -408,18 +492,23 @@ class Frame:
         return int(terms.argmax()) if len(terms) else 0
 
     def coefficient_terms(self, targets: int) -> tuple[float, float]:
-        """How much a change of the columns by rho moves coefficients of least squares, per rho and in residuals; p = 2.
+        """How much a change of the columns by rho moves coefficients of least squares, per rho and
+        in residuals; p = 2.
 
-        With G the second moments / U, t the row of T of a target, z* the residual as a query and r its root mean square,
+        With G the second moments / U, t the row of T of a target, z* the residual as a query and r
+        its root mean square,
 
             H = G^-1 - G^-1 t t'G^-1 / (t'G^-1 t),     r^2 = 1 / (t'G^-1 t),     z* = -T G^-1 t r^2,
 
-        the fitted values move by at most ``4 (loss_error + rho (a + b)) r`` (docs/mathematics.md) with
+        the fitted values move by at most ``4 (loss_error + rho (a + b)) r`` (docs/mathematics.md)
+        with
 
-            a = sum_j sigma_j (T H T')_jj^(1/2)    (of columns that others explain),      b = S(z*) / r    (signal to noise).
+            a = sum_j sigma_j (T H T')_jj^(1/2)  (of columns that others explain),  b = S(z*) / r
+            (signal to noise).
 
-        Returns the largest a + b and the largest b of the last ``targets`` columns.  They are infinite if a residual vanishes,
-        and a is if a direction was dropped: coefficients along it are rounding.
+        Returns the largest a + b and the largest b of the last ``targets`` columns.  They are
+        infinite if a residual vanishes, and a is if a direction was dropped: coefficients along it
+        are rounding.
         """
         if self.null is not None:
             return np.inf, 0.0
@@ -428,7 +517,8 @@ class Frame:
         if (parts[-targets:] > INVOLVED * parts.max(axis=0, initial=0.0)).any():
             return np.inf, np.inf
         worst = (np.inf if lost.any() else 0.0, 0.0)
-        scaled = self.basis.map * np.where(self.spreads > 0, self.spreads, 1.0)[:, None]  # z_j sigma_j in place of z_j
+        # z_j sigma_j in place of z_j
+        scaled = self.basis.map * np.where(self.spreads > 0, self.spreads, 1.0)[:, None]
         first = int(self.affine)
         if len(self.targets) < targets:  # a target was dropped
             return np.inf, np.inf

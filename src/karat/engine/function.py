@@ -1,9 +1,10 @@
 """The kernel of a user's own features, checked at every call.
 
-A row's features must not depend on the rows beside it: kept rows come in blocks of their own.  So the function is called on a
-block and on two parts of it in another order.  A product by BLAS may differ in its last bits with the shape of the block: up to
-SAME of the largest feature that is nothing, beyond APART it is something, and in between it must be what the smallest change of
-the inputs does, up to a factor.
+A row's features must not depend on the rows beside it: kept rows come in blocks of their own.  So
+the function is called on a block and on two parts of it in another order.  A product by BLAS may
+differ in its last bits with the shape of the block: up to SAME of the largest feature that is
+nothing, beyond APART it is something, and in between it must be what the smallest change of the
+inputs does, up to a factor.
 """
 
 from __future__ import annotations
@@ -26,15 +27,17 @@ SAME, APART = 1e-12, 1e-5  # differences beside the largest value of a feature
 FACTOR = 1e3
 DEPENDS = "The kernel function gives a row other features if other rows are beside it."
 REMEDY = (
-    "It must treat every row by itself, without chance: compute means, scales, ranks or running sums of all rows first, and "
-    "use them as constants or as further columns."
+    "It must treat every row by itself, without chance: compute means, scales, ranks or running"
+    " sums of all rows first, and use them as constants or as further columns."
 )
 
 
 class FunctionKernel(Kernel):
     """Features ``function(X)`` or ``function(X, y)``, and the constant if ``total``."""
 
-    def __init__(self, function: Callable[..., Any], columns: int, targets: int, total: bool) -> None:
+    def __init__(
+        self, function: Callable[..., Any], columns: int, targets: int, total: bool
+    ) -> None:
         self.function, self.columns, self.targets, self.total = function, columns, targets, total
         self.shift = np.zeros(columns + targets)
         self.width = 0
@@ -55,8 +58,9 @@ class FunctionKernel(Kernel):
         if not (absolute < LARGEST).all():
             feature = int(np.flatnonzero(~(absolute < LARGEST))[0])
             raise InputError(
-                f"Feature {feature} of the kernel function adds up to {absolute[feature]:.1e} over {len(block)} rows, close to "
-                "the end of the doubles. Divide the feature by its size, or the weights by theirs.",
+                f"Feature {feature} of the kernel function adds up to {absolute[feature]:.1e} over"
+                f" {len(block)} rows, close to the end of the doubles. Divide the feature by its"
+                " size, or the weights by theirs.",
                 argument="function",
             )
         return total, absolute
@@ -83,13 +87,16 @@ class FunctionKernel(Kernel):
             row, column = np.argwhere(far)[0]
             found = [features[some[row], column], again[row, column]]
             raise InputError(
-                f"{DEPENDS} Feature {column} of one row is {found[0]:.6g} in a block of {len(block)} rows and {found[1]:.6g} "
-                f"in one of {len(first) if row < len(first) else len(second)}. {REMEDY}",
+                f"{DEPENDS} Feature {column} of one row is {found[0]:.6g} in a block of"
+                f" {len(block)} rows and {found[1]:.6g} in one of"
+                f" {len(first) if row < len(first) else len(second)}. {REMEDY}",
                 argument="function",
             )
 
     def _sensitivity(self, block: Array) -> Array:
-        """What the smallest changes of the inputs do to the features; infinite where that cannot be said."""
+        """What the smallest changes of the inputs do to the features; infinite where that cannot be
+        said.
+        """
         moved = block * (1.0 + EPS * np.random.default_rng(1).choice([-1.0, 1.0], block.shape))
         try:
             with np.errstate(all="ignore"):
@@ -101,26 +108,34 @@ class FunctionKernel(Kernel):
     def features(self, block: Array) -> Array:
         inputs = block[:, 1 : 1 + self.columns].copy()
         target = block[:, 1 + self.columns :].copy()
-        values = self.function(inputs, target[:, 0] if self.targets == 1 else target) if self.targets else self.function(inputs)
+        values = (
+            self.function(inputs, target[:, 0] if self.targets == 1 else target)
+            if self.targets
+            else self.function(inputs)
+        )
         features = np.asarray(values)
         if features.ndim != 2 or len(features) != len(block) or not features.shape[1]:
             raise InputError(
-                f"The kernel function returned an array of shape {features.shape} for a block of {len(block)} rows; it must "
-                f"return one row of features per row: ({len(block)}, m)."
+                f"The kernel function returned an array of shape {features.shape} for a block of"
+                f" {len(block)} rows; it must return one row of features per row:"
+                f" ({len(block)}, m)."
             )
         expected = self.width - self.total if self.width else features.shape[1]
         if features.shape[1] != expected:
             raise InputError(
-                f"The kernel function returned {features.shape[1]} features for one block and {expected} for another; "
-                "their number must not depend on the block."
+                f"The kernel function returned {features.shape[1]} features for one block and"
+                f" {expected} for another; their number must not depend on the block."
             )
         if features.dtype.kind not in "fiub":
-            raise InputError(f"The kernel function returned values of type {features.dtype}; they must be real numbers.")
+            raise InputError(
+                f"The kernel function returned values of type {features.dtype}; they must be real"
+                " numbers."
+            )
         features = features.astype(float, copy=False)
         if not np.isfinite(features).all():
             row, column = np.argwhere(~np.isfinite(features))[0]
             raise InputError(
-                f"The kernel function returned {features[row, column]} in feature {column} for the row {inputs[row].tolist()}; "
-                "features must be finite."
+                f"The kernel function returned {features[row, column]} in feature {column} for the"
+                f" row {inputs[row].tolist()}; features must be finite."
             )
         return np.column_stack([features, np.ones(len(block))]) if self.total else features

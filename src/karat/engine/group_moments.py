@@ -1,18 +1,21 @@
 """Second moments of many groups at once, each in whitened coordinates of its own.
 
-Rows of G groups of nearly the same size are read as one stack (G, n, v).  Groups with fewer rows repeat their first one with
-weight zero.  As in :mod:`karat.engine.coordinates`, with all rows as the pilot:
+Rows of G groups of nearly the same size are read as one stack (G, n, v).  Groups with fewer rows
+repeat their first one with weight zero.  As in :mod:`karat.engine.coordinates`, with all rows as
+the pilot:
 
-    shift     the mean of every column, or its value where it has only one;
-    Gram      V'UV of the shifted variables of every group, one matrix product each;
-    whiten    columns scaled to unit size, the constant split off, the Cholesky factor of what is left inverted;
-    again     where the condition number kappa of the Gram matrix exceeds AGAIN, in the coordinates found.
+    shift   the mean of every column, or its value where it has only one;
+    Gram    V'UV of the shifted variables of every group, one matrix product each;
+    whiten  columns scaled to unit size, the constant split off, the Cholesky factor of what is left
+    inverted;
+    again   where the condition number kappa of the Gram matrix exceeds AGAIN, in the coordinates
+            found.
 
 Larger groups are summed by a pass over each, with shift and map from a sample.
 
-Columns that are zero in every row of a group (a constant one, after the shift) are left out of its coordinates.  Everything
-else that the ordinary way has an answer to is left to it, ``good`` says where: columns of extreme size, directions that nearly
-vanish, numbers that are not finite.
+Columns that are zero in every row of a group (a constant one, after the shift) are left out of its
+coordinates.  Everything else that the ordinary way has an answer to is left to it, ``good`` says
+where: columns of extreme size, directions that nearly vanish, numbers that are not finite.
 """
 
 from __future__ import annotations
@@ -30,8 +33,10 @@ from karat.engine.tolerances import EPS, EXTREME, KAPPA, WILD
 
 PASS = 8192  # rows of a larger group that are read at a time
 NARROW = 1e-9  # standard deviation over mean below which a column may be constant
-AGAIN = 15.0  # condition number of the variables from which on they are summed again in other coordinates
-PILOT_KAPPA = 25.0  # condition number of a pilot from which on its map is used: that of all rows may be larger
+# condition number of the variables from which on they are summed again in other coordinates
+AGAIN = 15.0
+# condition number of a pilot from which on its map is used: that of all rows may be larger
+PILOT_KAPPA = 25.0
 STEEP = 1e5  # condition number that is left to the ordinary way
 FEW = 9  # rows that tell what is typical
 
@@ -57,17 +62,23 @@ class GroupMoments:
     @staticmethod
     def joined(parts: list[GroupMoments]) -> GroupMoments:
         names = GroupMoments.__dataclass_fields__
-        return GroupMoments(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+        return GroupMoments(
+            *(np.concatenate([getattr(part, name) for part in parts]) for name in names)
+        )
 
 
 def row_stack(rows: Rows, starts: Indices, counts: Indices, size: int) -> tuple[Array, Array]:
-    """Rows of groups as a stack of blocks ``[1 | D]`` (G, size, 1 + c), and their weights, zero where a row is filled in."""
+    """Rows of groups as a stack of blocks ``[1 | D]`` (G, size, 1 + c), and their weights, zero
+    where a row is filled in.
+    """
     positions, inside = group_positions(starts, counts, size)
     return block_of(rows, positions), weights_of(rows, positions, inside)
 
 
 def group_positions(starts: Indices, counts: Indices, size: int) -> tuple[Indices, Flags]:
-    """Positions (G, size) of all rows of groups, and where these are: a smaller group is filled up with its first row."""
+    """Positions (G, size) of all rows of groups, and where these are: a smaller group is filled up
+    with its first row.
+    """
     inside = np.arange(size) < counts[:, None]
     return starts[:, None] + np.where(inside, np.arange(size), 0), inside
 
@@ -75,10 +86,13 @@ def group_positions(starts: Indices, counts: Indices, size: int) -> tuple[Indice
 def drawn_rows(starts: Indices, counts: Indices, drawn: Array) -> Indices:
     """Positions (G, k) of one row of each of k runs into which a group is cut: no row comes twice.
 
-    ``drawn`` (k,) are numbers of [0, 1), the same for every group, so that its rows depend on nothing else.
+    ``drawn`` (k,) are numbers of [0, 1), the same for every group, so that its rows depend on
+    nothing else.
     """
     edges = np.arange(len(drawn) + 1) * counts[:, None] // len(drawn)
-    return np.asarray(starts[:, None] + edges[:, :-1] + np.floor(drawn * np.diff(edges, axis=1)).astype(np.intp))
+    return np.asarray(
+        starts[:, None] + edges[:, :-1] + np.floor(drawn * np.diff(edges, axis=1)).astype(np.intp)
+    )
 
 
 def block_of(rows: Rows, positions: Indices) -> Array:
@@ -92,12 +106,18 @@ def block_of(rows: Rows, positions: Indices) -> Array:
 
 def weights_of(rows: Rows, positions: Indices, inside: Flags) -> Array:
     """The weights of rows at positions; zero outside."""
-    return inside.astype(float) if rows.weights is None else np.where(inside, rows.weights[positions], 0.0)
+    return (
+        inside.astype(float)
+        if rows.weights is None
+        else np.where(inside, rows.weights[positions], 0.0)
+    )
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def fit_groups(block: Array, weights: Array, affine: bool) -> GroupMoments:
-    """Coordinates and moments of a stack of blocks ``[1 | D]`` with all rows of their groups, which are shifted in place."""
+    """Coordinates and moments of a stack of blocks ``[1 | D]`` with all rows of their groups, which
+    are shifted in place.
+    """
     usual = typical(block[:, :: max(1, block.shape[1] // FEW), 1:].transpose(0, 2, 1), affine)[1]
     variables, shift, sums, squares, map_, again = _first_look(block, weights, affine, AGAIN)
     if again.any():
@@ -109,14 +129,25 @@ def fit_groups(block: Array, weights: Array, affine: bool) -> GroupMoments:
     there = ((variables[some] != 0) & (weights[some] > 0)[:, :, None]).any(axis=1)
     lost[some] = (vanished[some] & there).any(axis=1)
     return _moments_from_sums(
-        sums, squares, shift, map_, weights.sum(axis=1), lightest, usual, ~again, again, lost, int(affine)
+        sums,
+        squares,
+        shift,
+        map_,
+        weights.sum(axis=1),
+        lightest,
+        usual,
+        ~again,
+        again,
+        lost,
+        int(affine),
     )
 
 
 def _first_look(
     block: Array, weights: Array, affine: bool, limit: float
 ) -> tuple[Array, Array, Array, Array, Array, Flags]:  # fmt: skip
-    """Shifted variables, the shift, second moments and squares; maps to whitened coordinates, and where they are needed.
+    """Shifted variables, the shift, second moments and squares; maps to whitened coordinates, and
+    where they are needed.
 
     They are where the condition number exceeds ``limit``; elsewhere the map is the identity.
     """
@@ -126,17 +157,29 @@ def _first_look(
     squares = np.einsum("gii->gi", sums).copy()
     step, kappa, clear = whitening_steps(sums / total[:, None, None], squares > 0, int(affine))
     needed = clear & (kappa > limit) & (kappa <= STEEP)
-    return variables, shift, sums, squares, np.where(needed[:, None, None], step, np.eye(variables.shape[2])), needed
+    return (
+        variables,
+        shift,
+        sums,
+        squares,
+        np.where(needed[:, None, None], step, np.eye(variables.shape[2])),
+        needed,
+    )
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def fit_by_pass(rows: Rows, starts: Indices, counts: Indices, pilot: Indices, affine: bool) -> GroupMoments:
-    """The same for larger groups, by a pass over each; shift and map come from the rows at ``pilot`` (G, k)."""
+def fit_by_pass(
+    rows: Rows, starts: Indices, counts: Indices, pilot: Indices, affine: bool
+) -> GroupMoments:
+    """The same for larger groups, by a pass over each; shift and map come from the rows at
+    ``pilot`` (G, k).
+    """
     weights = weights_of(rows, pilot, np.ones(pilot.shape, dtype=bool))
     block = block_of(rows, pilot)
     usual = typical(block[:, :: max(1, block.shape[1] // FEW), 1:].transpose(0, 2, 1), affine)[1]
     _, shift, seen, squares, map_, mapped = _first_look(block, weights, affine, PILOT_KAPPA)
-    if affine:  # without a map, means that spoil no product are not worth a subtraction in every row
+    # without a map, means that spoil no product are not worth a subtraction in every row
+    if affine:
         harmless = np.square(shift) * weights.sum(axis=1)[:, None] <= squares[:, 1:]
         shift[harmless & ~mapped[:, None]] = 0.0
     sums, total, lightest = np.empty_like(seen), counts.astype(float), np.ones(len(starts))
@@ -150,7 +193,17 @@ def fit_by_pass(rows: Rows, starts: Indices, counts: Indices, pilot: Indices, af
             total[g], lightest[g] = own.weights.sum(), own.weights.min()
     squares = np.where(mapped[:, None], squares, np.einsum("gii->gi", sums))
     return _moments_from_sums(
-        sums, squares, shift, map_, total, lightest, usual, ~mapped, np.zeros(len(starts), dtype=bool), lost, int(affine)
+        sums,
+        squares,
+        shift,
+        map_,
+        total,
+        lightest,
+        usual,
+        ~mapped,
+        np.zeros(len(starts), dtype=bool),
+        lost,
+        int(affine),
     )
 
 
@@ -170,10 +223,11 @@ def _summed(rows: Rows, shift: Array, map_: Array | None, affine: bool) -> Array
 
 
 def _moments_from_sums(
-    sums: Array, squares: Array, shift: Array, map_: Array, total: Array, lightest: Array, usual: Array, plain: Flags,
-    twice: Flags, lost: Flags, lead: int,
+    sums: Array, squares: Array, shift: Array, map_: Array, total: Array, lightest: Array,
+    usual: Array, plain: Flags, twice: Flags, lost: Flags, lead: int,
 ) -> GroupMoments:  # fmt: skip
-    """The moments of groups from their sums in mapped variables; ``squares`` are those of the variables before the map.
+    """The moments of groups from their sums in mapped variables; ``squares`` are those of the
+    variables before the map.
 
     ``lost``: a variable is so small that its squares are zero, though it is not.
     """
@@ -183,12 +237,21 @@ def _moments_from_sums(
     smallest = np.where(alive & (squares > 0), squares, np.inf).min(axis=1)
     tame = (squares.max(axis=1) < EXTREME**2 * lightest) & (smallest > total / EXTREME**2)
     wild = (squares[:, lead:] > np.square(WILD * usual) * total[:, None]) & (usual > 0)
-    good = clear & (kappa <= KAPPA) & tame & ~lost & ~wild.any(axis=1) & np.isfinite(gram).all(axis=(1, 2))
+    good = (
+        clear
+        & (kappa <= KAPPA)
+        & tame
+        & ~lost
+        & ~wild.any(axis=1)
+        & np.isfinite(gram).all(axis=(1, 2))
+    )
     return GroupMoments(shift, total, map_, step, sums, gram, plain, alive, twice, good)
 
 
 def shifted(block: Array, weights: Array, total: Array, affine: bool) -> tuple[Array, Array]:
-    """The variables of blocks ``[1 | D]``, shifted in place where the constant is one of them; and the shift."""
+    """The variables of blocks ``[1 | D]``, shifted in place where the constant is one of them; and
+    the shift.
+    """
     if not affine:
         return block[:, :, 1:], np.zeros((len(block), block.shape[2] - 1))
     shift = _shifts(block, weights, total)
@@ -197,19 +260,24 @@ def shifted(block: Array, weights: Array, total: Array, affine: bool) -> tuple[A
 
 
 def subtract(block: Array, shift: Array) -> None:
-    """Shift the columns of a stack of blocks ``[1 | D]``, one by one: that is faster than row by row."""
+    """Shift the columns of a stack of blocks ``[1 | D]``, one by one: that is faster than row by
+    row.
+    """
     for column in range(shift.shape[1]):
         block[:, :, column + 1] -= shift[:, column, None]
 
 
 def _shifts(block: Array, weights: Array, total: Array) -> Array:
-    """The means of columns; the value of a column that has only one; the heaviest row, where it outweighs the others."""
+    """The means of columns; the value of a column that has only one; the heaviest row, where it
+    outweighs the others.
+    """
     values = block[:, :, 1:]
     mean = (weights[:, None, :] @ values)[:, 0] / total[:, None]
     heaviest = weights.argmax(axis=1)
     lone = 2 * weights.max(axis=1) > total
     mean[lone] = values[lone, heaviest[lone]]
-    away = values[:, :: max(1, values.shape[1] // 8)] - mean[:, None, :]  # a few rows tell most columns from constant ones
+    # a few rows tell most columns from constant ones
+    away = values[:, :: max(1, values.shape[1] // 8)] - mean[:, None, :]
     narrow = np.abs(away).max(axis=1) <= NARROW * np.abs(mean)
     group, column = np.nonzero(narrow)
     first = values[group, 0, column]
@@ -219,9 +287,11 @@ def _shifts(block: Array, weights: Array, total: Array) -> Array:
 
 
 def whitening_steps(gram: Array, alive: Flags, lead: int) -> tuple[Array, Array, Flags]:
-    """Steps to whitened coordinates (G, v, v) by mean square matrices, their condition numbers, and where this went well.
+    """Steps to whitened coordinates (G, v, v) by mean square matrices, their condition numbers, and
+    where this went well.
 
-    The first ``lead`` variable is the constant: it stays a coordinate, and the others are made orthogonal to it.
+    The first ``lead`` variable is the constant: it stays a coordinate, and the others are made
+    orthogonal to it.
     """
     groups, width = alive.shape
     size = np.sqrt(np.where(alive, np.einsum("gii->gi", gram), 1.0))

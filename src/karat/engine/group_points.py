@@ -1,8 +1,10 @@
-"""From moments to proven rows, for a stack of groups of nearly one size: candidates as points, a vertex, the proof.
+"""From moments to proven rows, for a stack of groups of nearly one size: candidates as points, a
+vertex, the proof.
 
-All groups of a stack have the same variables alive, so their coordinates have one number r and their features one number m.
-Where features depend on each other (a column of zeros and ones: x^2 = x), points are expressed in orthonormal coordinates of
-their span, by SVD of the features themselves; groups of one rank then go on together.  See :mod:`karat.engine.points`.
+All groups of a stack have the same variables alive, so their coordinates have one number r and
+their features one number m. Where features depend on each other (a column of zeros and ones: x^2 =
+x), points are expressed in orthonormal coordinates of their span, by SVD of the features
+themselves; groups of one rank then go on together.  See :mod:`karat.engine.points`.
 """
 
 from __future__ import annotations
@@ -14,9 +16,23 @@ import numpy as np
 
 from karat.engine.coordinates import Basis, Directions, monomials
 from karat.engine.frame import Frame
-from karat.engine.group_moments import GroupMoments, block_of, drawn_rows, group_positions, row_stack, subtract, weights_of
+from karat.engine.group_moments import (
+    GroupMoments,
+    block_of,
+    drawn_rows,
+    group_positions,
+    row_stack,
+    subtract,
+    weights_of,
+)
 from karat.engine.group_proof import KeptStack, measure_groups
-from karat.engine.group_weights import each, match_group_moments, polish_groups, reduce_group_points, taken
+from karat.engine.group_weights import (
+    each,
+    match_group_moments,
+    polish_groups,
+    reduce_group_points,
+    taken,
+)
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.powers import Powers
@@ -26,7 +42,8 @@ from karat.engine.rows import Rows
 from karat.engine.tolerances import EPS, EXACT, MISSED, PIVOT, RANK_WHITENED, TINY
 
 WAY = "onepass"
-ROW_RANK = 1e-6  # relative eigenvalue of a matrix of inner products above which rows are independent beyond doubt
+# relative eigenvalue of a matrix of inner products above which rows are independent beyond doubt
+ROW_RANK = 1e-6
 
 
 @dataclass(frozen=True)
@@ -74,14 +91,19 @@ class Stack:
     ) -> Iterator[tuple[int, Reduction]]:
         """The groups for which a proof is found, with their places in the stack.
 
-        All of their rows are candidates, up to ``size``; or, where ``drawn`` has numbers of [0, 1), as many rows.
+        All of their rows are candidates, up to ``size``; or, where ``drawn`` has numbers of [0, 1),
+        as many rows.
         """
         candidates = self._candidates(starts, counts, fitted, size, drawn)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             for some in self._points(candidates, fitted):
-                yield from self._vertices(some, candidates, fitted, starts, counts, drawn is not None)
+                yield from self._vertices(
+                    some, candidates, fitted, starts, counts, drawn is not None
+                )
 
-    def _candidates(self, starts: Indices, counts: Indices, fitted: GroupMoments, size: int, drawn: Array | None) -> Candidates:
+    def _candidates(
+        self, starts: Indices, counts: Indices, fitted: GroupMoments, size: int, drawn: Array | None
+    ) -> Candidates:
         if drawn is None:
             positions, inside = group_positions(starts, counts, size)
             nominal = weights_of(self.rows, positions, inside)
@@ -91,15 +113,21 @@ class Stack:
             nominal *= (fitted.total / nominal.sum(axis=1))[:, None]
         return self._in_coordinates(positions, nominal, block_of(self.rows, positions), fitted)
 
-    def _in_coordinates(self, positions: Indices, nominal: Array, block: Array, fitted: GroupMoments) -> Candidates:
+    def _in_coordinates(
+        self, positions: Indices, nominal: Array, block: Array, fitted: GroupMoments
+    ) -> Candidates:
         subtract(block, fitted.shift)
         variables = block if self.kernel.affine else block[:, :, 1:]
-        return Candidates(positions, nominal, variables, variables @ fitted.map @ fitted.step[:, :, self.alive])
+        return Candidates(
+            positions, nominal, variables, variables @ fitted.map @ fitted.step[:, :, self.alive]
+        )
 
     def measured(
         self, kept: Rows, starts: Indices, counts: Indices, fitted: GroupMoments
     ) -> Iterator[tuple[int, Reduction]]:  # fmt: skip
-        """Groups of kept rows that are proven against the moments of all rows of their groups, with their places."""
+        """Groups of kept rows that are proven against the moments of all rows of their groups, with
+        their places.
+        """
         block, weights = row_stack(kept, starts, counts, int(counts.max()))
         positions = np.tile(np.arange(block.shape[1]), (len(starts), 1))
         candidates = self._in_coordinates(positions, weights, block, fitted)
@@ -107,15 +135,21 @@ class Stack:
         groups = np.flatnonzero(zero & np.isfinite(candidates.variables).all(axis=(1, 2)))
         if len(groups):
             none = np.zeros(len(starts), dtype=np.intp)
-            yield from self._proven(groups, positions[groups], weights[groups], self.width, candidates, fitted, none)
+            yield from self._proven(
+                groups, positions[groups], weights[groups], self.width, candidates, fitted, none
+            )
 
     def _features(self, coordinates: Array) -> Array:
-        """Isometric monomials of degree 2, and the constant where the total weight is kept beside them."""
+        """Isometric monomials of degree 2, and the constant where the total weight is kept beside
+        them.
+        """
         features = np.empty((*coordinates.shape[:2], self.width))
         begin = 0
         for i in range(self.variables):
             end = begin + self.variables - i
-            np.multiply(coordinates[:, :, i : i + 1], coordinates[:, :, i:], out=features[:, :, begin:end])
+            np.multiply(
+                coordinates[:, :, i : i + 1], coordinates[:, :, i:], out=features[:, :, begin:end]
+            )
             begin = end
         features[:, :, :begin] *= self.root
         features[:, :, begin:] = 1.0
@@ -130,7 +164,9 @@ class Stack:
         """Points in independent coordinates; groups of one rank together."""
         points = self._features(candidates.coordinates)
         points *= np.sqrt(candidates.nominal)[:, :, None]
-        scale = np.sqrt(np.einsum("gnm,gnm->gm", points, points) / candidates.nominal.sum(axis=1)[:, None])
+        scale = np.sqrt(
+            np.einsum("gnm,gnm->gm", points, points) / candidates.nominal.sum(axis=1)[:, None]
+        )
         scale[scale <= 16 * EPS] = 1.0
         points /= scale[:, None, :]
         target = self._targets(fitted) / scale
@@ -139,19 +175,31 @@ class Stack:
             gram = points.transpose(0, 2, 1) @ points.copy()
             diagonal = np.einsum("gii->gi", gram)
             fine = np.isfinite(gram).all(axis=(1, 2)) & (diagonal > 0).all(axis=1)
-            factor = each(np.linalg.cholesky, np.where(fine[:, None, None], gram, np.eye(self.width)))
+            factor = each(
+                np.linalg.cholesky, np.where(fine[:, None, None], gram, np.eye(self.width))
+            )
             pivots = np.square(np.einsum("gii->gi", factor)) / diagonal
             independent = fine & (pivots >= PIVOT).all(axis=1)
         clear = np.flatnonzero(independent)
         if len(clear):
             whole = len(clear) == len(points)
-            yield Points(clear, *(part if whole else part[clear] for part in (points, target, gram)))
-        rest = np.flatnonzero(~independent & np.isfinite(points).all(axis=(1, 2)) & np.isfinite(target).all(axis=1))
+            yield Points(
+                clear, *(part if whole else part[clear] for part in (points, target, gram))
+            )
+        rest = np.flatnonzero(
+            ~independent & np.isfinite(points).all(axis=(1, 2)) & np.isfinite(target).all(axis=1)
+        )
         if len(rest):
             yield from _spanned(points[rest], target[rest], rest)
 
     def _vertices(
-        self, some: Points, candidates: Candidates, fitted: GroupMoments, starts: Indices, counts: Indices, sampled: bool
+        self,
+        some: Points,
+        candidates: Candidates,
+        fitted: GroupMoments,
+        starts: Indices,
+        counts: Indices,
+        sampled: bool,
     ) -> Iterator[tuple[int, Reduction]]:
         """Weights on at most rank rows of each group, and their proofs."""
         groups, points, target = some.groups, some.points, some.target
@@ -161,7 +209,13 @@ class Stack:
             mass = root * match_group_moments(points, root, target, some.gram)
             met = np.isfinite(mass).all(axis=1)
             if not met.all():
-                groups, points, target, root, mass = groups[met], points[met], target[met], root[met], mass[met]
+                groups, points, target, root, mass = (
+                    groups[met],
+                    points[met],
+                    target[met],
+                    root[met],
+                    mass[met],
+                )
             if not len(groups):
                 return
         reduced = reduce_group_points(points, mass)
@@ -176,8 +230,8 @@ class Stack:
         yield from self._proven(groups, support, weights, rank, candidates, fitted, starts)
 
     def _proven(
-        self, groups: Indices, support: Indices, weights: Array, rank: int, candidates: Candidates, fitted: GroupMoments,
-        starts: Indices,
+        self, groups: Indices, support: Indices, weights: Array, rank: int, candidates: Candidates,
+        fitted: GroupMoments, starts: Indices,
     ) -> Iterator[tuple[int, Reduction]]:  # fmt: skip
         chosen = fitted.chosen(groups)
         alive = np.ix_(np.arange(len(groups)), self.alive, self.alive)
@@ -191,15 +245,17 @@ class Stack:
             self.kernel.affine,
         )
         proofs = measure_groups(kept, self.kernel.total)
-        positions = np.take_along_axis(candidates.positions[groups], support, axis=1) - starts[groups, None]
+        positions = (
+            np.take_along_axis(candidates.positions[groups], support, axis=1) - starts[groups, None]
+        )
         for i, (place, proof) in enumerate(zip(groups.tolist(), proofs, strict=True)):
             if proof.ok and proof.reducible_error <= EXACT:
                 inside = weights[i] > 0
                 order = np.argsort(positions[i, inside])
                 moments = self._fitted(chosen, i)
                 yield place, Reduction(
-                    positions[i, inside][order], weights[i, inside][order], moments, min(rank, len(order)), proof, WAY,
-                    passes=1 + int(chosen.twice[i]),
+                    positions[i, inside][order], weights[i, inside][order], moments,
+                    min(rank, len(order)), proof, WAY, passes=1 + int(chosen.twice[i]),
                 )  # fmt: skip
 
     def _fitted(self, moments: GroupMoments, i: int) -> FittedMoments:
@@ -214,11 +270,13 @@ class Stack:
         kernel.shift = moments.shift[i]
         sums = moments.sums[i][np.ix_(self.alive, self.alive)]
         frame = Frame(
-            Basis(moments.map[i][:, self.alive], none, 0, excluded), bool(moments.plain[i]), sums, sums, total, 2,
-            self.kernel.affine,
+            Basis(moments.map[i][:, self.alive], none, 0, excluded), bool(moments.plain[i]), sums,
+            sums, total, 2, self.kernel.affine,
         )  # fmt: skip
         target = kernel.read_moments(gram, total)
-        return FittedMoments(kernel, target, (gram,), total, frame=frame, vanished=dead[int(self.kernel.affine) :])
+        return FittedMoments(
+            kernel, target, (gram,), total, frame=frame, vanished=dead[int(self.kernel.affine) :]
+        )
 
 
 def _spanned(points: Array, target: Array, groups: Indices) -> Iterator[Points]:
@@ -229,7 +287,8 @@ def _spanned(points: Array, target: Array, groups: Indices) -> Iterator[Points]:
     matrix = np.linalg.qr(scaled, mode="r") if points.shape[1] > points.shape[2] else scaled
     try:
         _, s, right = np.linalg.svd(matrix, full_matrices=False)
-    except np.linalg.LinAlgError:  # does not converge for one of them: the ordinary way has a slower driver
+    # does not converge for one of them: the ordinary way has a slower driver
+    except np.linalg.LinAlgError:
         return
     ranks = (s > RANK_WHITENED * s[:, :1]).sum(axis=1)
     for rank in np.unique(ranks[ranks > 0]).tolist():
@@ -237,7 +296,9 @@ def _spanned(points: Array, target: Array, groups: Indices) -> Iterator[Points]:
         basis, values = right[same, :rank].transpose(0, 2, 1), s[same, None, :rank]
         aim = target[same] / norm[same]
         within = aim[:, None, :] @ basis
-        outside = np.abs(target[same] - norm[same] * (within @ basis.transpose(0, 2, 1))[:, 0]).max(axis=1)
+        outside = np.abs(target[same] - norm[same] * (within @ basis.transpose(0, 2, 1))[:, 0]).max(
+            axis=1
+        )
         reached = outside <= MISSED * np.abs(target[same]).max(axis=1).clip(TINY)
         same, basis, values, within = (part[reached] for part in (same, basis, values, within))
         if len(same):
@@ -246,11 +307,13 @@ def _spanned(points: Array, target: Array, groups: Indices) -> Iterator[Points]:
             yield Points(groups[same], points[same] @ span, (within / values)[:, 0], one)
 
 
-def kept_whole(rows: Rows, kernel: Powers, starts: Indices, counts: Indices, size: int) -> Iterator[tuple[int, Reduction]]:
+def kept_whole(
+    rows: Rows, kernel: Powers, starts: Indices, counts: Indices, size: int
+) -> Iterator[tuple[int, Reduction]]:
     """All rows of groups in which they are independent beyond doubt, with their own weights.
 
-    Features of degree 2 have the inner products ``(a . b)^2``.  Rows are independent if that matrix, with unit diagonal, has no
-    eigenvalue below ROW_RANK.
+    Features of degree 2 have the inner products ``(a . b)^2``.  Rows are independent if that
+    matrix, with unit diagonal, has no eigenvalue below ROW_RANK.
     """
     _, inside = group_positions(starts, counts, size)
     block, weights = row_stack(rows, starts, counts, size)
@@ -274,4 +337,15 @@ def kept_whole(rows: Rows, kernel: Powers, starts: Indices, counts: Indices, siz
     for i in np.flatnonzero((lowest > ROW_RANK) & finite).tolist():
         count, total = int(counts[i]), float(weights[i].sum())
         moments = FittedMoments(kernel, kernel.read_moments(gram[i], total), (gram[i],), total)
-        yield i, Reduction(np.arange(count), weights[i, :count], moments, count, Proof.trivial(2), "all rows", passes=1)
+        yield (
+            i,
+            Reduction(
+                np.arange(count),
+                weights[i, :count],
+                moments,
+                count,
+                Proof.trivial(2),
+                "all rows",
+                passes=1,
+            ),
+        )

@@ -1,7 +1,8 @@
-"""Synthetic rows of many groups at once: :mod:`karat.engine.synthetic` on stacks of groups of nearly one size.
+"""Synthetic rows of many groups at once: :mod:`karat.engine.synthetic` on stacks of groups of
+nearly one size.
 
-One layer of rows each, in the coordinates of :mod:`karat.engine.group_moments`.  A group for which that is
-not a proof (offsets, collinear columns, wild rows) goes the ordinary way.
+One layer of rows each, in the coordinates of :mod:`karat.engine.group_moments`.  A group for which
+that is not a proof (offsets, collinear columns, wild rows) goes the ordinary way.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from karat.engine.synthetic import GOAL, SYNTHETIC, MadeRows, simplex_rows
 def made_in_stacks(
     kernel: SecondMoments, moments: GroupMoments, alive: Flags, frames: bool
 ) -> Iterator[tuple[int, MadeRows]]:  # fmt: skip
-    """Made rows of the groups for which they are proven, with their places; ``alive`` are the variables that are not zero.
+    """Made rows of the groups for which they are proven, with their places; ``alive`` are the
+    variables that are not zero.
 
     ``frames``: with what the standard errors of coefficients are found from.
     """
@@ -56,12 +58,14 @@ def made_in_stacks(
             if frames:
                 fitted = _group_fitted(kernel, moments, place, alive)
             yield place, MadeRows(
-                positions, weights[place], fitted, rank, proof, SYNTHETIC, 1 + int(moments.twice[place]), peeled,
-                values=values[place], most=rank + 1,
+                positions, weights[place], fitted, rank, proof, SYNTHETIC,
+                1 + int(moments.twice[place]), peeled, values=values[place], most=rank + 1,
             )  # fmt: skip
 
 
-def _group_fitted(kernel: SecondMoments, moments: GroupMoments, place: int, alive: Flags) -> FittedMoments:
+def _group_fitted(
+    kernel: SecondMoments, moments: GroupMoments, place: int, alive: Flags
+) -> FittedMoments:
     """The moments of one group."""
     dead, total = ~alive, float(moments.total[place])
     zero, none = np.zeros(int(dead.sum())), np.zeros(int(alive.sum()), dtype=bool)

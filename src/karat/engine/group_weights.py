@@ -1,14 +1,17 @@
-"""Weights on candidates of many groups at once: the algorithms of :mod:`karat.engine.weights`, in stacks.
+"""Weights on candidates of many groups at once: the algorithms of :mod:`karat.engine.weights`, in
+stacks.
 
-A stack holds G problems of the same shape: points (G, N, r), weights (G, N), targets (G, r).  Every step of an algorithm is one
-NumPy call on all of them, so that the interpreter is paid per step and not per step and group.  Only the LU factorisations go
-group by group, since NumPy has none to offer; one takes about 10 microseconds.
+A stack holds G problems of the same shape: points (G, N, r), weights (G, N), targets (G, r).  Every
+step of an algorithm is one NumPy call on all of them, so that the interpreter is paid per step and
+not per step and group.  Only the LU factorisations go group by group, since NumPy has none to
+offer; one takes about 10 microseconds.
 
-Groups with fewer points than others of their stack are filled up with points zero of weight zero.  Such a point is expressed by
-a null vector of its own and leaves at once, so nothing needs to know of it.
+Groups with fewer points than others of their stack are filled up with points zero of weight zero.
+Such a point is expressed by a null vector of its own and leaves at once, so nothing needs to know
+of it.
 
-What is returned here is not trusted: a group whose system was singular or whose search failed comes out with weights NaN or
-with a poor residual, and its proof fails.
+What is returned here is not trusted: a group whose system was singular or whose search failed comes
+out with weights NaN or with a poor residual, and its proof fails.
 """
 
 from __future__ import annotations
@@ -23,37 +26,53 @@ from karat.engine.sums import tree_sum
 from karat.engine.tolerances import EPS, MET
 from karat.engine.weights import ALMOST, DIVERGED, SHORT, STEPS
 
-DIRECT = 2.25  # points per feature up to which they are eliminated without summing them into groups first
+# points per feature up to which they are eliminated without summing them into groups first
+DIRECT = 2.25
 KINDS = 1.8  # sums per feature at one level of halving
 LEVELS = 64  # most levels of halving; each leaves two thirds
 PANEL = 4  # points that enter between two matrix products of the elimination
 POLISHINGS = 2  # rounds of polishing
 ROUNDED = 2 * EPS  # relative residual that no round makes smaller
-FEW_CHANGES = 0.6  # share of the points up to which Gram matrices are brought up to date rather than summed anew
+# share of the points up to which Gram matrices are brought up to date rather than summed anew
+FEW_CHANGES = 0.6
 FINISHED = 0.7  # a stack is packed anew when no more than this share of it is left
-PIECE = 32  # rows that BLAS adds up by itself, or up to twice as many; such sums are added in a tree
+# rows that BLAS adds up by itself, or up to twice as many; such sums are added in a tree
+PIECE = 32
 
 
 def each(function: Callable[..., Array], *stacks: Array) -> Array:
-    """A function of NumPy's linear algebra on stacks; NaN for a group on which it fails, where NumPy gives up on all."""
+    """A function of NumPy's linear algebra on stacks; NaN for a group on which it fails, where
+    NumPy gives up on all.
+    """
     try:
         return np.asarray(function(*stacks))
     except np.linalg.LinAlgError:
         if len(stacks[0]) == 1:
             return np.full_like(stacks[-1], np.nan)
         half = len(stacks[0]) // 2
-        return np.concatenate([each(function, *(s[:half] for s in stacks)), each(function, *(s[half:] for s in stacks))])
+        return np.concatenate(
+            [
+                each(function, *(s[:half] for s in stacks)),
+                each(function, *(s[half:] for s in stacks)),
+            ]
+        )
 
 
 def second_moments(variables: Array, weights: Array) -> Array:
     """``V' diag(weights) V`` of every group (G, v, v)."""
     groups, count, width = variables.shape
-    weighted = variables.copy() if weights.min() == weights.max() == 1.0 else variables * weights[:, :, None]
+    weighted = (
+        variables.copy()
+        if weights.min() == weights.max() == 1.0
+        else variables * weights[:, :, None]
+    )
     if count < 2 * PIECE:
         return np.asarray(variables.transpose(0, 2, 1) @ weighted)
     pieces = count // PIECE
     whole = pieces * PIECE
-    left, right = (part[:, :whole].reshape(groups, pieces, PIECE, width) for part in (variables, weighted))
+    left, right = (
+        part[:, :whole].reshape(groups, pieces, PIECE, width) for part in (variables, weighted)
+    )
     total = tree_sum((left.transpose(0, 1, 3, 2) @ right).swapaxes(0, 1))
     if whole < count:
         total += variables[:, whole:].transpose(0, 2, 1) @ weighted[:, whole:]
@@ -63,7 +82,9 @@ def second_moments(variables: Array, weights: Array) -> Array:
 def taken(stack: Array, places: Indices) -> Array:
     """Some rows of every group: ``stack[g, places[g]]`` of a stack (G, N, k)."""
     groups, count, width = stack.shape
-    return np.asarray(np.take(stack.reshape(-1, width), places + count * np.arange(groups)[:, None], axis=0))
+    return np.asarray(
+        np.take(stack.reshape(-1, width), places + count * np.arange(groups)[:, None], axis=0)
+    )
 
 
 def solved(matrices: Array, rhs: Array) -> Array:
@@ -72,10 +93,11 @@ def solved(matrices: Array, rhs: Array) -> Array:
 
 
 def match_group_moments(points: Array, root: Array, target: Array, gram: Array) -> Array:
-    """Factors s >= 0 (G, N) on the nominal weights that meet the targets; NaN for groups where none were found.
+    """Factors s >= 0 (G, N) on the nominal weights that meet the targets; NaN for groups where none
+    were found.
 
-    The semi-smooth Newton method of :func:`karat.engine.weights.match_moments`.  ``gram`` are the Gram matrices of the points,
-    which are overwritten.
+    The semi-smooth Newton method of :func:`karat.engine.weights.match_moments`.  ``gram`` are the
+    Gram matrices of the points, which are overwritten.
     """
     found = np.full(root.shape, np.nan)
     where = np.arange(len(points))  # the groups that are still in the stack
@@ -106,8 +128,16 @@ def match_group_moments(points: Array, root: Array, target: Array, gram: Array) 
         if not going.any():
             break
         if going.mean() <= FINISHED:
-            points, root, target, ridge, gradient = (part[going] for part in (points, root, target, ridge, gradient))
-            excess, active, value, pushed, where = excess[going], active[going], value[going], pushed[going], where[going]
+            points, root, target, ridge, gradient = (
+                part[going] for part in (points, root, target, ridge, gradient)
+            )
+            excess, active, value, pushed, where = (
+                excess[going],
+                active[going],
+                value[going],
+                pushed[going],
+                where[going],
+            )
             hessian, now = hessian[going], now[going]
             going = np.ones(len(points), dtype=bool)
         hessian = _changed(hessian, points, active, now)
@@ -116,7 +146,9 @@ def match_group_moments(points: Array, root: Array, target: Array, gram: Array) 
 
 
 def _changed(hessian: Array, points: Array, before: Flags, now: Flags) -> Array:
-    """Gram matrices of the points that are active now, from those of the points that were before."""
+    """Gram matrices of the points that are active now, from those of the points that were
+    before.
+    """
     changed = now != before
     most = int(changed.sum(axis=1).max())
     if most > FEW_CHANGES * points.shape[1]:
@@ -148,7 +180,9 @@ def _line_search(
 
 
 def reduce_group_points(points: Array, weights: Array) -> Array:
-    """Weights (G, N) on at most r points of each group, with the same weighted sums; see :mod:`karat.engine.weights`."""
+    """Weights (G, N) on at most r points of each group, with the same weighted sums; see
+    :mod:`karat.engine.weights`.
+    """
     weights = weights.copy()
     width = points.shape[2]
     for _ in range(LEVELS):
@@ -180,14 +214,19 @@ def reduce_group_points(points: Array, weights: Array) -> Array:
 
 @np.errstate(divide="ignore", invalid="ignore", over="ignore")
 def eliminate_groups(points: Array) -> Array:
-    """Factors ``s >= 0`` (G, N) on at most r of the N > r points of each group, with ``s @ points = sum(points)``."""
+    """Factors ``s >= 0`` (G, N) on at most r of the N > r points of each group, with ``s @ points =
+    sum(points)``.
+    """
     return _walk_groups(*null_tables(points))
 
 
 def null_tables(points: Array) -> tuple[Indices, Array]:
-    """``linalg.null_table`` of every group: the order of its points (G, N), and a table (G, N - r, r)."""
+    """``linalg.null_table`` of every group: the order of its points (G, N), and a table (G, N - r,
+    r).
+    """
     groups, count, width = points.shape
-    columns = np.ascontiguousarray(points.transpose(0, 2, 1))  # so that every group is a matrix in Fortran order
+    # so that every group is a matrix in Fortran order
+    columns = np.ascontiguousarray(points.transpose(0, 2, 1))
     inverse, swaps = np.empty((groups, width, width)), np.empty((groups, width), dtype=np.intp)
     for g in range(groups):
         swaps[g], inverse[g] = linalg.factored(columns[g].T)
@@ -203,20 +242,26 @@ def null_tables(points: Array) -> tuple[Indices, Array]:
 
 
 def _walk_groups(order: Indices, table: Array) -> Array:
-    """Drive one point per row of the tables to zero (``karat.engine.weights`` has the same for one table).
+    """Drive one point per row of the tables to zero (``karat.engine.weights`` has the same for one
+    table).
 
-    Groups lie along the last axis, a panel of PANEL rows at a time.  To exchange column c of the basis for the point of a row
-    adds to every row below its entry in column c times a vector v.  Within a panel that is done at once, to the vectors of
-    earlier exchanges, too; the rows below the panel get the sum of all its exchanges, by one matrix product.
+    Groups lie along the last axis, a panel of PANEL rows at a time.  To exchange column c of the
+    basis for the point of a row adds to every row below its entry in column c times a vector v.
+    Within a panel that is done at once, to the vectors of earlier exchanges, too; the rows below
+    the panel get the sum of all its exchanges, by one matrix product.
     """
     groups, rounds, width = table.shape
     each_group = np.arange(groups)
-    basic, entering = np.ascontiguousarray(order[:, :width].T), np.ascontiguousarray(order[:, width:].T)
+    basic, entering = (
+        np.ascontiguousarray(order[:, :width].T),
+        np.ascontiguousarray(order[:, width:].T),
+    )
     held, ratio = np.ones((width, groups)), np.empty((width, groups))
     products, columns = np.empty((PANEL, width, groups)), np.empty((PANEL, groups), dtype=np.intp)
     for first in range(0, rounds, PANEL):
         size = min(PANEL, rounds - first)
-        work = np.empty((2 * size, width, groups))  # the rows of the panel, then the vectors of its exchanges
+        # the rows of the panel, then the vectors of its exchanges
+        work = np.empty((2 * size, width, groups))
         work[:size] = table[:, first : first + size].transpose(1, 2, 0)
         for r in range(size):
             row, vector, column = work[r], work[size + r], columns[r]
@@ -231,19 +276,27 @@ def _walk_groups(order: Indices, table: Array) -> Array:
             held[place] = np.where(enters, 1.0 + step, held[place])
             basic[place] = np.where(enters, entering[first + r], basic[place])
             below = work[r + 1 : size + r]
-            below += np.multiply(below[:, column, each_group][:, None, :], vector, out=products[: len(below)])
+            below += np.multiply(
+                below[:, column, each_group][:, None, :], vector, out=products[: len(below)]
+            )
         rest = table[:, first + size :]
-        rest += np.take_along_axis(rest, columns[:size].T[:, None, :], axis=2) @ work[size:].transpose(2, 0, 1)
+        rest += np.take_along_axis(rest, columns[:size].T[:, None, :], axis=2) @ work[
+            size:
+        ].transpose(2, 0, 1)
     held[held <= ALMOST] = 0.0
     reduced = np.zeros(order.shape)
     np.put_along_axis(reduced, basic.T, held.T, axis=1)
     return reduced
 
 
-def _enter_groups(row: Array, held: Array, ratio: Array, each_group: Indices) -> tuple[Indices, Array, Flags]:
-    """Follow null vectors to the boundary: the columns that leave, the steps, and which points enter (others leave).
+def _enter_groups(
+    row: Array, held: Array, ratio: Array, each_group: Indices
+) -> tuple[Indices, Array, Flags]:
+    """Follow null vectors to the boundary: the columns that leave, the steps, and which points
+    enter (others leave).
 
-    ``ratio`` is row / held: the weights that reach zero first are those of its largest and smallest entries.
+    ``ratio`` is row / held: the weights that reach zero first are those of its largest and smallest
+    entries.
     """
     up, down = ratio.argmax(axis=0), ratio.argmin(axis=0)
     raised, lowered = row[up, each_group], row[down, each_group]
@@ -256,7 +309,9 @@ def _enter_groups(row: Array, held: Array, ratio: Array, each_group: Indices) ->
 
 
 def polish_groups(points: Array, weights: Array, target: Array) -> Array:
-    """Refine positive weights (G, r) on as many points as features, so that they meet the targets."""
+    """Refine positive weights (G, r) on as many points as features, so that they meet the
+    targets.
+    """
     matrices = np.ascontiguousarray(points.transpose(0, 2, 1))
     residual = target - _sums(points, weights)
     left = np.arange(len(points))  # the groups that another round may improve

@@ -1,14 +1,17 @@
-"""The kernel of rows that share their inputs: indicators of N points, and the target times the inputs.
+"""The kernel of rows that share their inputs: indicators of N points, and the target times the
+inputs.
 
-With points p_1, .., p_N (and a constant beside the inputs if there is an intercept) a row (x, y) has the features
+With points p_1, .., p_N (and a constant beside the inputs if there is an intercept) a row (x, y)
+has the features
 
     [x = p_1], .., [x = p_N],   y x_1, .., y x_d (, y).
 
-They decide every loss ``A(x . w) - y x . w`` of a generalised linear model with its canonical link, at every w: the first part
-depends on how often each point occurs, the second is linear in y x.  Their rank is N plus the rank of the points at which y
-takes several values.
+They decide every loss ``A(x . w) - y x . w`` of a generalised linear model with its canonical link,
+at every w: the first part depends on how often each point occurs, the second is linear in y x.
+Their rank is N plus the rank of the points at which y takes several values.
 
-Points are compared bit by bit: rows are hashed to 64 bits, looked up, and compared with the point that was found.
+Points are compared bit by bit: rows are hashed to 64 bits, looked up, and compared with the point
+that was found.
 """
 
 from __future__ import annotations
@@ -37,7 +40,9 @@ def row_keys(X: Array) -> npt.NDArray[np.uint64]:
 
 
 class GroupedKernel(Kernel):
-    """Indicators of ``points`` (N x d, distinct rows) and y times the inputs; every linear combination is a query."""
+    """Indicators of ``points`` (N x d, distinct rows) and y times the inputs; every linear
+    combination is a query.
+    """
 
     adapts = False
 
@@ -57,10 +62,11 @@ class GroupedKernel(Kernel):
         X, y = block[:, 1:-1], block[:, -1]
         if not np.isin(y, LABELS).all():
             if not np.isfinite(y).all():
-                return np.full((len(block), self.width), np.nan)  # the pass finds the place and says it
+                # the pass finds the place and says it
+                return np.full((len(block), self.width), np.nan)
             raise InputError(
-                f"The target of GroupedLogistic must be 0 or 1, but it holds {y[~np.isin(y, LABELS)][0]:g}; pass "
-                "(y == one_of_the_classes).astype(float).",
+                "The target of GroupedLogistic must be 0 or 1, but it holds"
+                f" {y[~np.isin(y, LABELS)][0]:g}; pass (y == one_of_the_classes).astype(float).",
                 argument="y",
             )
         features = np.zeros((len(block), self.width))
@@ -80,8 +86,9 @@ class GroupedKernel(Kernel):
             if not np.isfinite(row).all():
                 return np.zeros(len(X), dtype=np.int64)  # NaN in the products shows where
             raise InputError(
-                f"The row {row.tolist()} is not one of the {len(self.points):,} points of GroupedLogistic; make the problem "
-                "from the inputs of all rows: GroupedLogistic.of(X).",
+                f"The row {row.tolist()} is not one of the {len(self.points):,} points of"
+                " GroupedLogistic; make the problem from the inputs of all rows:"
+                " GroupedLogistic.of(X).",
                 argument="X",
             )
         return np.asarray(self._order[found])

@@ -1,7 +1,8 @@
-"""Many groups of rows, each reduced and proven by itself: small ones in stacks, all others one by one.
+"""Many groups of rows, each reduced and proven by itself: small ones in stacks, all others one by
+one.
 
-:func:`karat.engine.reduce.build` takes some 3 ms for a group of a hundred rows, nearly all of it in the interpreter.  Here
-groups of nearly the same size share every call:
+:func:`karat.engine.reduce.build` takes some 3 ms for a group of a hundred rows, nearly all of it in
+the interpreter.  Here groups of nearly the same size share every call:
 
     fit_groups        coordinates and second moments                group_moments.py
     candidates        all rows of a small group, else a sample, as  group_points.py
@@ -9,8 +10,9 @@ groups of nearly the same size share every call:
     match, eliminate  weights on at most rank rows                  group_weights.py
     measure_groups    the proof                                     group_proof.py
 
-These are the first steps of the policy of :mod:`karat.engine.reduce`, for losses of degree 2.  A group for which they do not
-lead to a proof (tails, collinear columns, ...) goes the ordinary way, from its beginning, as do large groups and other kernels.
+These are the first steps of the policy of :mod:`karat.engine.reduce`, for losses of degree 2.  A
+group for which they do not lead to a proof (tails, collinear columns, ...) goes the ordinary way,
+from its beginning, as do large groups and other kernels.
 """
 
 from __future__ import annotations
@@ -35,9 +37,11 @@ from karat.engine.threads import one_blas_thread, share, threads
 from karat.engine.weights import SECOND
 
 WIDE = 120  # features up to which stacks are faster
-MANY = 256  # groups of one size that a thread takes at a time; it must not depend on the number of threads
+# groups of one size that a thread takes at a time; it must not depend on the number of threads
+MANY = 256
 STACK = 2**20  # numbers of one stack
-STEP, SHARE = 8, 16  # sizes of groups are rounded up to a multiple of 8, larger ones to one of a sixteenth of their size
+# sizes of groups are rounded up to a multiple of 8, larger ones to one of a sixteenth of their size
+STEP, SHARE = 8, 16
 TIERS = (3.0, SECOND)  # sampled candidates per feature: a stack that fails half is costly
 NARROW = 64  # columns up to which synthetic rows are made in stacks
 FRAMES = 100  # groups up to which their frames are kept
@@ -46,7 +50,12 @@ LARGE = 2048  # rows beyond which a pass over a group costs more than its calls
 
 
 def reduce_many(
-    rows: Rows, starts: Indices, kernel: Kernel, method: str = "auto", seed: int = 0, progress: Progress | None = None
+    rows: Rows,
+    starts: Indices,
+    kernel: Kernel,
+    method: str = "auto",
+    seed: int = 0,
+    progress: Progress | None = None,
 ) -> list[Reduction]:
     """Reduce every group of rows by itself.
 
@@ -82,17 +91,24 @@ def reduce_many(
 
 
 def synthesise_many(
-    rows: Rows, starts: Indices, seed: int = 0, progress: Progress | None = None, origin: Array | None = None
+    rows: Rows, starts: Indices, seed: int = 0, progress: Progress | None = None,
+    origin: Array | None = None
 ) -> list[MadeRows]:  # fmt: skip
     """Made rows of every group; the arguments of :func:`reduce_many`."""
     found: dict[int, MadeRows] = {}
     kernel, counts = SecondMoments(rows.columns), np.diff(starts)
     frames = len(counts) <= FRAMES
-    work = [(size, some) for size, same in by_size(counts) for some in np.array_split(same, 1 + len(same) // MANY)]
+    work = [
+        (size, some)
+        for size, same in by_size(counts)
+        for some in np.array_split(same, 1 + len(same) // MANY)
+    ]
 
     def do(part: tuple[int, Indices]) -> list[tuple[int, MadeRows]]:
         size, some = part
-        fitted = Groups(rows, kernel, starts[some], counts[some], size, seed).moments(np.arange(len(some)))
+        fitted = Groups(rows, kernel, starts[some], counts[some], size, seed).moments(
+            np.arange(len(some))
+        )
         return [
             (int(some[members[place]]), made)
             for alive, members in _alike(fitted)
@@ -112,9 +128,16 @@ def synthesise_many(
 
 
 def measure_many(
-    rows: Rows, starts: Indices, counts: Indices, kept: Rows, kept_starts: Indices, kept_counts: Indices, kernel: Kernel
+    rows: Rows,
+    starts: Indices,
+    counts: Indices,
+    kept: Rows,
+    kept_starts: Indices,
+    kept_counts: Indices,
+    kernel: Kernel,
 ) -> dict[int, Reduction]:
-    """Prove kept rows of groups against all rows of each, in stacks; the groups for which that leads to a proof.
+    """Prove kept rows of groups against all rows of each, in stacks; the groups for which that
+    leads to a proof.
 
     Group g has ``counts[g]`` of the rows from ``starts[g]`` on, and likewise of the kept ones.
     """
@@ -123,12 +146,16 @@ def measure_many(
         return found
     with one_blas_thread():
         for size, same in by_size(counts):
-            fitted = Groups(rows, kernel, starts[same], counts[same], size, 0).moments(np.arange(len(same)))
+            fitted = Groups(rows, kernel, starts[same], counts[same], size, 0).moments(
+                np.arange(len(same))
+            )
             for alive, members in _alike(fitted):
                 stack = Stack(kept, kernel, alive)
                 for some in _pieces(members, int(kept_counts.max()) * (kept.columns + 1)):
                     groups = same[some]
-                    for place, reduction in stack.measured(kept, kept_starts[groups], kept_counts[groups], fitted.chosen(some)):
+                    for place, reduction in stack.measured(
+                        kept, kept_starts[groups], kept_counts[groups], fitted.chosen(some)
+                    ):
                         found[int(groups[place])] = reduction
     return found
 
@@ -140,7 +167,12 @@ def _further(progress: Progress | None, done: int, count: int) -> Progress | Non
 
 def stackable(kernel: Kernel, method: str) -> TypeGuard[Powers]:
     """Whether the groups of a problem can be reduced in stacks."""
-    fits = isinstance(kernel, Powers) and kernel.degree == 2 and kernel.single is None and not kernel.separate_targets
+    fits = (
+        isinstance(kernel, Powers)
+        and kernel.degree == 2
+        and kernel.single is None
+        and not kernel.separate_targets
+    )
     return fits and kernel.width <= WIDE and method in ("auto", "onepass")
 
 
@@ -156,10 +188,16 @@ def by_size(counts: Indices) -> Iterator[tuple[int, Indices]]:
     return ((size, np.flatnonzero(sizes == size)) for size in np.unique(sizes[sizes > 0]).tolist())
 
 
-def in_stacks(rows: Rows, starts: Indices, kernel: Powers, seed: int) -> Iterator[tuple[int, Reduction]]:
+def in_stacks(
+    rows: Rows, starts: Indices, kernel: Powers, seed: int
+) -> Iterator[tuple[int, Reduction]]:
     """The groups for which stacks lead to a proof."""
     counts = np.diff(starts)
-    work = [(size, some) for size, same in by_size(counts) for some in np.array_split(same, 1 + len(same) // MANY)]
+    work = [
+        (size, some)
+        for size, same in by_size(counts)
+        for some in np.array_split(same, 1 + len(same) // MANY)
+    ]
 
     def do(part: tuple[int, Indices]) -> list[tuple[int, Reduction]]:
         size, some = part
@@ -172,8 +210,17 @@ def in_stacks(rows: Rows, starts: Indices, kernel: Powers, seed: int) -> Iterato
 class Groups:
     """Groups of nearly one size, to be reduced in stacks."""
 
-    def __init__(self, rows: Rows, kernel: Powers, starts: Indices, counts: Indices, size: int, seed: int) -> None:
-        self.rows, self.kernel, self.starts, self.counts, self.size, self.seed = rows, kernel, starts, counts, size, seed
+    def __init__(
+        self, rows: Rows, kernel: Powers, starts: Indices, counts: Indices, size: int, seed: int
+    ) -> None:
+        self.rows, self.kernel, self.starts, self.counts, self.size, self.seed = (
+            rows,
+            kernel,
+            starts,
+            counts,
+            size,
+            seed,
+        )
 
     def _drawn(self, count: int) -> Array:
         return np.random.default_rng(self.seed).random(count)
@@ -183,7 +230,9 @@ class Groups:
         done = np.zeros(len(self.starts), dtype=bool)
         small = np.flatnonzero(self.counts <= self.kernel.width)
         for some in _pieces(small, self.size * self.size):
-            for place, reduction in kept_whole(self.rows, self.kernel, self.starts[some], self.counts[some], self.size):
+            for place, reduction in kept_whole(
+                self.rows, self.kernel, self.starts[some], self.counts[some], self.size
+            ):
                 done[some[place]] = True
                 yield int(some[place]), reduction
         left = np.flatnonzero(~done)
@@ -199,12 +248,16 @@ class Groups:
                 drawn = self._drawn(candidates) if times else None
                 for some in _pieces(waiting, candidates * stack.width):
                     groups, moments = left[some], fitted.chosen(some)
-                    for place, reduction in stack.reduced(self.starts[groups], self.counts[groups], moments, candidates, drawn):
+                    for place, reduction in stack.reduced(
+                        self.starts[groups], self.counts[groups], moments, candidates, drawn
+                    ):
                         done[groups[place]] = True
                         yield int(groups[place]), reduction
 
     def moments(self, groups: Indices) -> GroupMoments:
-        """Coordinates and moments: by stacks of all rows, or by a pass over each of larger groups."""
+        """Coordinates and moments: by stacks of all rows, or by a pass over each of larger
+        groups.
+        """
         starts, counts = self.starts[groups], self.counts[groups]
         if self.size > LARGE:
             count = int(TIERS[0] * self.kernel.width) or PILOT  # no features: for coordinates alone

@@ -1,12 +1,14 @@
 """Candidates by importance: rows that show what a uniform sample misses.
 
-Where a uniform sample fails, a few rows carry a feature alone: rare pairs of categories, the far end of a tail.  Such rows are
-far from the others in whitened coordinates.  So they are drawn with probabilities
+Where a uniform sample fails, a few rows carry a feature alone: rare pairs of categories, the far
+end of a tail.  Such rows are far from the others in whitened coordinates.  So they are drawn with
+probabilities
 
     p_i = min(1, c u_i (1 + |w_i|^2 / r)^p),     w_i the r coordinates of row i,   sum_i p_i = size,
 
-and get the nominal weight u_i / p_i: the expected moments are those of all rows, as with a uniform sample.  The power p is the
-degree, or 1: then p_i is the leverage of the row in its columns, and each category of a one-hot column gets about as many rows.
+and get the nominal weight u_i / p_i: the expected moments are those of all rows, as with a uniform
+sample.  The power p is the degree, or 1: then p_i is the leverage of the row in its columns, and
+each category of a one-hot column gets about as many rows.
 """
 
 from __future__ import annotations
@@ -30,13 +32,17 @@ def squared_lengths(rows: Rows, kernel: Powers) -> Array:
         coordinates = kernel.coordinates(block)
         return [np.einsum("ij,ij->i", coordinates, coordinates)]
 
-    return np.concatenate(sweep(rows, kernel.shift, visit, lambda a, b: a + b, (rows.columns + 1, kernel.variables)))
+    return np.concatenate(
+        sweep(rows, kernel.shift, visit, lambda a, b: a + b, (rows.columns + 1, kernel.variables))
+    )
 
 
 def important_rows(
     rows: Rows, kernel: Powers, squares: Array, power: int, rng: np.random.Generator
 ) -> tuple[Indices, Array] | None:
-    """Rows drawn by their importance, INFORMED per feature, with nominal weights; None if lengths are not finite."""
+    """Rows drawn by their importance, INFORMED per feature, with nominal weights; None if lengths
+    are not finite.
+    """
     everything = np.arange(len(rows))
     own = own_weights(rows, everything)
     scores = own * (1.0 + squares / max(1, kernel.variables)) ** power
@@ -50,7 +56,13 @@ def important_rows(
 def by_importance(
     rows: Rows, fitted: FittedMoments, squares: Array, rng: np.random.Generator
 ) -> tuple[CandidatePoints, Array] | None:
-    """Candidates drawn by importance, and weights on them that meet the moments; None if there are none."""
+    """Candidates drawn by importance, and weights on them that meet the moments; None if there are
+    none.
+    """
     assert isinstance(fitted.kernel, Powers)
     chosen = important_rows(rows, fitted.kernel, squares, fitted.kernel.degree, rng)
-    return None if chosen is None else feasible(candidate_points(rows, fitted, *chosen).resolve(may_miss=True))
+    return (
+        None
+        if chosen is None
+        else feasible(candidate_points(rows, fitted, *chosen).resolve(may_miss=True))
+    )

@@ -1,12 +1,13 @@
 """What the engine asks of a kernelization.
 
-"The paper" is S. Ranjan and S. Shit, *Accurate Coresets for Latent Variable Models and Regularized Regression*.  Its
-Definition 1, read per row: a loss has a kernelization if
+"The paper" is S. Ranjan and S. Shit, *Accurate Coresets for Latent Variable Models and Regularized
+Regression*.  Its Definition 1, read per row: a loss has a kernelization if
 
     f(row, q) = <phi(row), h(q)>        for every row and every query q.
 
-Then any weighted rows with the same moments ``sum_i w_i phi(row_i)`` have the same loss at every query.  (The paper asks it of
-the sums only, which is not enough: X = {1, 3}, f = x q, phi = {2, 2} has equal sums and a wrong coreset.)
+Then any weighted rows with the same moments ``sum_i w_i phi(row_i)`` have the same loss at every
+query.  (The paper asks it of the sums only, which is not enough: X = {1, 3}, f = x q, phi = {2, 2}
+has equal sums and a wrong coreset.)
 
     paper                       here
     phi(row), m entries         ``kernel.features(block)``, ``kernel.width``
@@ -14,10 +15,13 @@ the sums only, which is not enough: X = {1, 3}, f = x q, phi = {2, 2} has equal 
 
 There are two classes of queries, and two ways to prove a coreset (:mod:`karat.engine.proof`):
 
-    linear      h is any vector: every linear combination of the features is a query (moments, kernels, latent tensors);
-    power       h is a p-th power: every linear form, raised to the power p, is a query (regression, the 1-mean loss).
+    linear  h is any vector: every linear combination of the features is a query (moments, kernels,
+    latent tensors);
+    power   h is a p-th power: every linear form, raised to the power p, is a query (regression, the
+            1-mean loss).
 
-The engine reads rows only through the methods below; blocks are ``[1 | D - shift]`` (:mod:`karat.engine.rows`).
+The engine reads rows only through the methods below; blocks are ``[1 | D - shift]``
+(:mod:`karat.engine.rows`).
 """
 
 from __future__ import annotations
@@ -47,7 +51,9 @@ class Kernel(ABC):
 
     @property
     def roundings(self) -> int:
-        """How often a feature times a weight is rounded, from the shift on (:mod:`karat.engine.linalg`)."""
+        """How often a feature times a weight is rounded, from the shift on
+        (:mod:`karat.engine.linalg`).
+        """
         return 1
 
     def prepare(self, pilot: Array, weights: Array | None) -> Self:
@@ -66,14 +72,19 @@ class Kernel(ABC):
         features = np.ascontiguousarray(self.features(block).T)
         if weights is not None:
             features = features * weights
-        return features.sum(axis=1), np.abs(features).sum(axis=1)  # along contiguous rows, so pairwise
+        # along contiguous rows, so pairwise
+        return features.sum(axis=1), np.abs(features).sum(axis=1)
 
     def sparse_statistic(self, rows: Rows) -> Statistic | None:
         """The statistic of all rows, if it is summed faster where they are not zero; else None."""
         return None
 
-    def fitted_moments(self, statistic: Statistic, total: float, last: bool = False) -> FittedMoments:
-        """Final coordinates and the target moments; or, unless it is the ``last`` pass, better coordinates for another pass."""
+    def fitted_moments(
+        self, statistic: Statistic, total: float, last: bool = False
+    ) -> FittedMoments:
+        """Final coordinates and the target moments; or, unless it is the ``last`` pass, better
+        coordinates for another pass.
+        """
         return FittedMoments(self, statistic[0], statistic, total, absolute=statistic[1])
 
     @property
@@ -83,11 +94,15 @@ class Kernel(ABC):
         return left * right
 
     def resolution(self, block: Array) -> Array:
-        """Per feature, the root mean square over a block below which it is rounding of something that vanishes."""
+        """Per feature, the root mean square over a block below which it is rounding of something
+        that vanishes.
+        """
         return np.zeros(self.width)
 
     def group_moments(self, block: Array, weights: Array, groups: int) -> Array:
-        """The summed features of ``groups`` contiguous groups of equal size, into which the block is cut (groups x m)."""
+        """The summed features of ``groups`` contiguous groups of equal size, into which the block
+        is cut (groups x m).
+        """
         features = self.features(block) * weights[:, None]
         return np.asarray(features.reshape(groups, -1, self.width).sum(axis=1))
 
@@ -96,7 +111,9 @@ class Kernel(ABC):
         return self
 
     def sharper(self) -> Self:
-        """The same kernel, for rows that stand for others: errors of such reductions add up, so each should be small."""
+        """The same kernel, for rows that stand for others: errors of such reductions add up, so
+        each should be small.
+        """
         return self
 
     def rescaled(self, sizes: Array) -> Self:
@@ -104,7 +121,9 @@ class Kernel(ABC):
         return self
 
     def centred(self, moments: FittedMoments) -> Self | None:
-        """The same features of columns that are shifted by their means; None if they are, nearly, or have no shift."""
+        """The same features of columns that are shifted by their means; None if they are, nearly,
+        or have no shift.
+        """
         return None
 
     def at(self, shift: Array) -> Self:
@@ -112,7 +131,9 @@ class Kernel(ABC):
         return self
 
     def sizes_in(self, sizes: Array, other: Kernel) -> Array:
-        """Bounds on sums of features in the coordinates of another kernel of the same kind, from bounds in these."""
+        """Bounds on sums of features in the coordinates of another kernel of the same kind, from
+        bounds in these.
+        """
         return sizes
 
     def feature_name(self, feature: int, columns: list[str]) -> str:
@@ -128,16 +149,22 @@ class FittedMoments:
     target: Array  # (m,): the moments to keep, ``sum_i u_i phi(row_i)`` in those coordinates
     statistic: Statistic  # the summed statistic, in those coordinates
     total: float  # total weight
-    needs_pass: bool = False  # the coordinates were too poor for an accurate sum: another pass is needed, with ``kernel``
+    # the coordinates were too poor for an accurate sum: another pass is needed, with ``kernel``
+    needs_pass: bool = False
     absolute: Array | None = None  # (m,): ``sum_i u_i |phi(row_i)|``, for the linear class
     frame: Frame | None = None  # the coordinates in which the sums were made, for the power class
     summed: int = MOST_ROWS  # rows that one pass has summed
-    off: Array | None = None  # (m,): what the target may be off by, where that is known better than by the number of rows
-    low: Array | None = None  # (m,): what is lost of the target in its last bits, where that is known
-    # rows ``[1 | D]`` and weights that are kept verbatim beside those that were summed: what sums are off by is beside all rows
+    # (m,): what the target may be off by, where that is known better than by the number of rows
+    off: Array | None = None
+    # (m,): what is lost of the target in its last bits, where that is known
+    low: Array | None = None
+    # rows ``[1 | D]`` and weights that are kept verbatim beside those that were summed: what sums
+    # are off by is beside all rows
     peeled: tuple[Array, Array] | None = None
-    debts: Array | None = None  # (k, columns + m): that in parts, each about its own shift (:mod:`karat.engine.carried`)
-    # columns whose moments are zero, because all values are, or because they are so small that their powers underflow
+    # (k, columns + m): that in parts, each about its own shift (:mod:`karat.engine.carried`)
+    debts: Array | None = None
+    # columns whose moments are zero, because all values are, or because they are so small that
+    # their powers underflow
     vanished: Flags | None = None
     # the same moments in features of the linear class, where both classes of queries are served
     also_linear: FittedMoments | None = None
@@ -157,11 +184,15 @@ class FittedMoments:
             return self.absolute
         block, weights = self.peeled
         return np.asarray(
-            self.absolute + weights @ np.abs(self.kernel.features(block - np.concatenate([[0.0], self.kernel.shift])))
+            self.absolute
+            + weights
+            @ np.abs(self.kernel.features(block - np.concatenate([[0.0], self.kernel.shift])))
         )
 
     def known_to(self, off: Array | None, low: Array | None, debts: Array | None) -> FittedMoments:
         """The same; sums of features may be ``off`` by so much, and have a ``low`` part."""
         if self.also_linear is not None:
-            return replace(self, also_linear=replace(self.also_linear, off=off, low=low, debts=debts))
+            return replace(
+                self, also_linear=replace(self.also_linear, off=off, low=low, debts=debts)
+            )
         return self if self.absolute is None else replace(self, off=off, low=low, debts=debts)

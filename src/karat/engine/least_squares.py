@@ -1,7 +1,8 @@
 """Weighted least squares by a QR factorisation, which says which column depends on which others.
 
-Columns are shifted by their weighted means where there is an intercept (x - m is exact to the last digit of the result), and
-scaled to length one; so the digits that are lost depend on how the columns relate, and not on their units.
+Columns are shifted by their weighted means where there is an intercept (x - m is exact to the last
+digit of the result), and scaled to length one; so the digits that are lost depend on how the
+columns relate, and not on their units.
 
     rows r = (1, x - m);   sqrt(w) r = Q R;   params of r = R^-1 Q' sqrt(w) y;
     whitening W = R^-1, so that sum w W'r r'W = 1
@@ -18,7 +19,8 @@ from scipy import linalg
 from karat.engine.linalg import Array, Indices
 from karat.errors import InputError
 
-COLLINEAR = 64 * np.finfo(float).eps  # of its length: a column that is nearer to the others is a combination of them
+# of its length: a column that is nearer to the others is a combination of them
+COLLINEAR = 64 * np.finfo(float).eps
 NAMED = 1e-6  # coefficients of a combination that are named, of the largest
 
 
@@ -29,7 +31,8 @@ class DependentColumnError(ValueError):
     ----------
     column : int
     others : tuple of int
-        Those with the largest coefficients; none if the column is zero, the first alone if it is constant like an intercept.
+        Those with the largest coefficients; none if the column is zero, the first alone if it is
+        constant like an intercept.
     """
 
     def __init__(self, column: int, others: tuple[int, ...]) -> None:
@@ -75,7 +78,10 @@ class LeastSquaresSolution:
 
 
 def solve(X: Array, y: Array, weights: Array, intercept: bool) -> LeastSquaresSolution:
-    """Solve; if there is an ``intercept``, the first column of X holds ones.  A dependent column is an error."""
+    """Solve; if there is an ``intercept``, the first column of X holds ones.
+
+    A dependent column is an error.
+    """
     width, root = X.shape[1], np.sqrt(weights)
     shift, turn = np.zeros(width), np.eye(width)
     if intercept:
@@ -92,7 +98,9 @@ def solve(X: Array, y: Array, weights: Array, intercept: bool) -> LeastSquaresSo
     small = np.flatnonzero(np.abs(np.diag(r)) <= COLLINEAR * width)
     if len(small):
         place = int(small[0])
-        raise DependentColumnError(int(order[place]), tuple(order[_combined_pivots(r, place)].tolist()))
+        raise DependentColumnError(
+            int(order[place]), tuple(order[_combined_pivots(r, place)].tolist())
+        )
     inverse = linalg.solve_triangular(r, np.eye(width))
     whitening = np.empty((width, width))
     whitening[order] = inverse
@@ -102,7 +110,9 @@ def solve(X: Array, y: Array, weights: Array, intercept: bool) -> LeastSquaresSo
     if intercept:
         shifted[0] += centre
     errors = (y - shifted[0] - rows[:, 1:] @ shifted[1:]) if intercept else y - rows @ shifted
-    return LeastSquaresSolution(shift, shifted, whitening, turn @ shifted, turn @ whitening, float(weights @ errors**2))
+    return LeastSquaresSolution(
+        shift, shifted, whitening, turn @ shifted, turn @ whitening, float(weights @ errors**2)
+    )
 
 
 def _column_norms(columns: Array) -> Array:
@@ -115,4 +125,6 @@ def _column_norms(columns: Array) -> Array:
 def _combined_pivots(r: Array, place: int) -> Indices:
     """Of which pivots a column is a combination."""
     parts = linalg.solve_triangular(r[:place, :place], r[:place, place]) if place else np.empty(0)
-    return np.flatnonzero(np.abs(parts) > NAMED * max(float(np.abs(parts).max(initial=0.0)), 1e-300))
+    return np.flatnonzero(
+        np.abs(parts) > NAMED * max(float(np.abs(parts).max(initial=0.0)), 1e-300)
+    )

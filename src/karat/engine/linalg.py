@@ -1,7 +1,8 @@
 """The linear algebra of the engine, in one place.
 
-Everything the engine asks of LAPACK and BLAS goes through this module and :mod:`karat.engine.sums`, so that another array
-library could replace it.  Inputs are finite float64 arrays: karat checks that once, when it reads the input.
+Everything the engine asks of LAPACK and BLAS goes through this module and :mod:`karat.engine.sums`,
+so that another array library could replace it.  Inputs are finite float64 arrays: karat checks that
+once, when it reads the input.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ MOST = 20_000  # features of a row; beyond this the m x m matrices do not fit in
 LARGE = 400  # features from which on matrices are worked on in blocks, by all threads
 KRYLOV = 32  # steps of Lanczos' method
 SMALL = 100  # matrices of so few columns are inverted rather than solved with
-TAME = 1e-200  # sums of squares from this size on, up to its inverse, have neither lost terms nor overflowed
+# sums of squares from this size on, up to its inverse, have neither lost terms nor overflowed
+TAME = 1e-200
 RELEASED = 500  # NumPy lets other threads go on during a product with more entries than this
 
 
@@ -42,9 +44,9 @@ def check_width(width: int) -> None:
     """Refuse more features than m x m matrices can have, before anything of that size is made."""
     if width > MOST:
         raise InputError(
-            f"The rows have {width:,} features, more than the {MOST:,} that a coreset of real rows is worth making for. "
-            "Squared losses: rows='synthetic' makes as many rows as there are columns, and two. Otherwise lower the number "
-            "of columns or the degree."
+            f"The rows have {width:,} features, more than the {MOST:,} that a coreset of real rows"
+            " is worth making for. Squared losses: rows='synthetic' makes as many rows as there"
+            " are columns, and two. Otherwise lower the number of columns or the degree."
         )
 
 
@@ -60,13 +62,16 @@ def column_norms(matrix: Array) -> Array:
 
 def product(left: Array, right: Array) -> Array:
     """``left @ right`` for matrices of either memory order."""
-    if left.shape[0] * left.shape[1] * right.shape[1] >= LARGE**3:  # many times what extended precision sums
+    # many times what extended precision sums
+    if left.shape[0] * left.shape[1] * right.shape[1] >= LARGE**3:
         return np.asarray(blocked.blocked_product(left, right, threads()))
     return np.asarray(left @ right)
 
 
 def upper_gram(columns: Real) -> Real:
-    """``columns columns'`` of points that come as columns (m x N); only the upper triangle is to be used."""
+    """``columns columns'`` of points that come as columns (m x N); only the upper triangle is to be
+    used.
+    """
     if len(columns) >= LARGE:
         gram = np.zeros((len(columns), len(columns)), dtype=columns.dtype)
         blocked.add_gram(gram, columns, None, threads())
@@ -84,10 +89,12 @@ def change_gram(gram: Real, columns: Real, signs: Array) -> None:
 
 
 def null_table(points: Real) -> tuple[Indices, Real]:
-    """Express N - m of the N points by the m others: ``points[order[m:]] = table @ points[order[:m]]``.
+    """Express N - m of the N points by the m others:
 
-    From ``P F = [L1; L2] U`` follows ``F2 = (L2 L1^-1) F1``, which holds for any rank, since ``L1`` is unit triangular.
-    The points are overwritten if they are in Fortran order.
+    ``points[order[m:]] = table @ points[order[:m]]``.
+
+    From ``P F = [L1; L2] U`` follows ``F2 = (L2 L1^-1) F1``, which holds for any rank, since ``L1``
+    is unit triangular. The points are overwritten if they are in Fortran order.
     """
     count, width = points.shape
     if width >= LARGE:
@@ -105,7 +112,8 @@ def null_table(points: Real) -> tuple[Indices, Real]:
 
 
 def factored(points: Array) -> tuple[Indices, Array]:
-    """``P F = [L1; L2] U`` of N points in R^m, in place (Fortran order): the swaps of rows that make P, and ``L1^-1``.
+    """``P F = [L1; L2] U`` of N points in R^m, in place (Fortran order): the swaps of rows that
+    make P, and ``L1^-1``.
 
     Of the latter only what is below the diagonal is to be used.
     """
@@ -125,7 +133,9 @@ def upper_inverse(matrix: Array) -> Array:
 
 
 def add_product(target: Real, left: Real, right: Real) -> None:
-    """``target += left @ right`` in place, without a temporary of its size; ``target`` is C-contiguous."""
+    """``target += left @ right`` in place, without a temporary of its size; ``target`` is
+    C-contiguous.
+    """
     gemm = blas.sgemm if target.dtype == np.float32 else blas.dgemm
     result = gemm(1.0, right.T, left.T, beta=1.0, c=target.T, overwrite_c=1)
     if not np.shares_memory(result, target):  # a layout BLAS had to copy
@@ -147,7 +157,9 @@ def cholesky(gram: Real) -> Real | None:
 
 
 def definite(matrix: Array) -> bool:
-    """Whether a symmetric matrix is numerically positive definite, whatever the sizes of its diagonal are."""
+    """Whether a symmetric matrix is numerically positive definite, whatever the sizes of its
+    diagonal are.
+    """
     size = np.sqrt(np.maximum(np.diag(matrix), 0.0))
     if not (size > 0).all() or not np.isfinite(matrix).all():
         return False
@@ -158,23 +170,36 @@ def solve_upper(factor: Real, rhs: Array, transposed: bool = False) -> Array:
     """Solve with an upper triangular matrix or its transpose, in the precision of the matrix."""
     single = factor.dtype == np.float32
     right = rhs.astype(factor.dtype, copy=False)
-    given, lower = (factor.T, 1) if factor.flags.c_contiguous else (factor, 0)  # no copy of either memory order
+    # no copy of either memory order
+    given, lower = (factor.T, 1) if factor.flags.c_contiguous else (factor, 0)
     trans = int(transposed) ^ lower
     if right.ndim == 1:
-        return np.asarray((blas.strsv if single else blas.dtrsv)(given, right, lower=lower, trans=trans), dtype=float)
-    return np.asarray((blas.strsm if single else blas.dtrsm)(1.0, given, right, lower=lower, trans_a=trans))
+        return np.asarray(
+            (blas.strsv if single else blas.dtrsv)(given, right, lower=lower, trans=trans),
+            dtype=float,
+        )
+    return np.asarray(
+        (blas.strsm if single else blas.dtrsm)(1.0, given, right, lower=lower, trans_a=trans)
+    )
 
 
 def svd(matrix: Array, full_matrices: bool = True) -> tuple[Array, Array, Array]:
-    """Singular value decomposition; the fast driver now and then fails to converge, the slow one does not."""
+    """Singular value decomposition; the fast driver now and then fails to converge, the slow one
+    does not.
+    """
+    triple: tuple[Array, Array, Array]
     try:
-        return sla.svd(matrix, full_matrices=full_matrices, check_finite=False)  # type: ignore[no-any-return]
+        triple = sla.svd(matrix, full_matrices=full_matrices, check_finite=False)
     except np.linalg.LinAlgError:
-        return sla.svd(matrix, full_matrices=full_matrices, check_finite=False, lapack_driver="gesvd")  # type: ignore[no-any-return]
+        slow = {"lapack_driver": "gesvd", "check_finite": False}
+        triple = sla.svd(matrix, full_matrices=full_matrices, **slow)
+    return triple
 
 
 def pivoted_cholesky(gram: Array, cut: float) -> tuple[Array, Indices, int]:
-    """Upper factor of a symmetric matrix with unit diagonal, its order of columns, and the number of pivots above ``cut``."""
+    """Upper factor of a symmetric matrix with unit diagonal, its order of columns, and the number
+    of pivots above ``cut``.
+    """
     factor, order, rank, _ = lapack.dpstrf(np.asfortranarray(gram), tol=cut, lower=0, overwrite_a=1)
     return factor, order - 1, int(rank)
 
@@ -189,11 +214,17 @@ def pivoted_triangle(matrix: Array) -> tuple[Array, Indices]:
 
 def solve_transposed(triangle: Array, rhs: Array) -> Array:
     """Solve ``triangle' x = rhs`` with an upper triangular matrix."""
-    return np.asarray(sla.solve_triangular(triangle, rhs, trans=1, check_finite=False)) if len(rhs) else rhs
+    return (
+        np.asarray(sla.solve_triangular(triangle, rhs, trans=1, check_finite=False))
+        if len(rhs)
+        else rhs
+    )
 
 
 def right_svd(matrix: Array) -> tuple[Array, Array]:
-    """All singular values (padded with zeros) and right singular vectors, as columns, of a k x q matrix."""
+    """All singular values (padded with zeros) and right singular vectors, as columns, of a k x q
+    matrix.
+    """
     if not matrix.shape[1]:  # LAPACK's wrapper would make a k x k identity
         return np.zeros(0), np.zeros((0, 0))
     if matrix.shape[0] > matrix.shape[1]:
@@ -203,11 +234,13 @@ def right_svd(matrix: Array) -> tuple[Array, Array]:
 
 
 def triangular_map(matrix: Array, null: float, merit: Array | float = 1.0) -> tuple[Array, Array]:
-    """A map T, triangular up to the order of columns, with orthonormal ``matrix @ T``; and the relative sizes of directions.
+    """A map T, triangular up to the order of columns, with orthonormal ``matrix @ T``; and the
+    relative sizes of directions.
 
-    QR with column pivoting, of rows sorted by size, is stable row by row (Powell and Reid; Cox and Higham).  Directions of size
-    ``null`` or less are the remainders of columns beside those before them, and stay unscaled.  Of columns that are nearly
-    parallel, those of higher ``merit`` come first.
+    QR with column pivoting, of rows sorted by size, is stable row by row (Powell and Reid; Cox and
+    Higham).  Directions of size ``null`` or less are the remainders of columns beside those before
+    them, and stay unscaled.  Of columns that are nearly parallel, those of higher ``merit`` come
+    first.
     """
     count = matrix.shape[1]
     if not count:
@@ -223,7 +256,9 @@ def triangular_map(matrix: Array, null: float, merit: Array | float = 1.0) -> tu
     rank = int((np.cumsum(sizes <= null) == 0).sum())
     inverse = np.zeros((count, count))
     if rank:
-        inverse[:rank, :rank] = sla.solve_triangular(factor[:rank, :rank], np.eye(rank), check_finite=False)
+        inverse[:rank, :rank] = sla.solve_triangular(
+            factor[:rank, :rank], np.eye(rank), check_finite=False
+        )
         inverse[:rank, rank:] = -inverse[:rank, :rank] @ factor[:rank, rank:]
     inverse[range(rank, count), range(rank, count)] = 1.0
     sizes[rank:] = np.minimum(sizes[rank:], null)
@@ -247,9 +282,11 @@ def eigenvalues(matrix: Array) -> Array:
 
 
 def least_eigenvalue(matrix: Array, factor: Array) -> float:
-    """A lower bound of the smallest eigenvalue of a matrix with unit diagonal and a factor; 0 if there is none.
+    """A lower bound of the smallest eigenvalue of a matrix with unit diagonal and a factor; 0 if
+    there is none.
 
-    Lanczos' method finds it from above, and a Cholesky factorisation of ``matrix - value`` shows that there is none below.
+    Lanczos' method finds it from above, and a Cholesky factorisation of ``matrix - value`` shows
+    that there is none below.
     """
     value = near_least_eigenvalue(factor)
     lost = len(matrix) * (len(matrix) + 1) * EPS  # what a factorisation may be off by (Demmel)
@@ -260,7 +297,10 @@ def least_eigenvalue(matrix: Array, factor: Array) -> float:
 
 
 def near_least_eigenvalue(factor: Array) -> float:
-    """The smallest eigenvalue of ``R'R``, to a hundredth and not below it: Lanczos' method for the inverse."""
+    """The smallest eigenvalue of ``R'R``, to a hundredth and not below it:
+
+    Lanczos' method for the inverse.
+    """
     count = len(factor)
     if count <= KRYLOV:
         return float(eigenvalues(factor.T @ factor)[0]) if count else 1.0
@@ -281,7 +321,9 @@ def near_least_eigenvalue(factor: Array) -> float:
 
 
 def spectral_norm(symmetric: Array) -> float:
-    """Largest absolute eigenvalue; infinite where entries overflowed, which LAPACK might not survive."""
+    """Largest absolute eigenvalue; infinite where entries overflowed, which LAPACK might not
+    survive.
+    """
     if not symmetric.size:
         return 0.0
     if not np.isfinite(symmetric).all():
@@ -291,17 +333,25 @@ def spectral_norm(symmetric: Array) -> float:
 
 
 def square_solver(matrix: Real) -> Callable[[Array], Array] | None:
-    """Solve with a square matrix by LU, which leaves a small residual even if ill-conditioned; None if that cannot be."""
+    """Solve with a square matrix by LU, which leaves a small residual even if ill-conditioned; None
+    if that cannot be.
+    """
     if matrix.shape[0] != matrix.shape[1]:
         return None
     single = matrix.dtype == np.float32
     factor, solve = (lapack.sgetrf, lapack.sgetrs) if single else (lapack.dgetrf, lapack.dgetrs)
     lu, pivots, info = factor(matrix)
-    return None if info else lambda rhs: np.asarray(solve(lu, pivots, rhs.astype(matrix.dtype))[0], dtype=float)
+    return (
+        None
+        if info
+        else lambda rhs: np.asarray(solve(lu, pivots, rhs.astype(matrix.dtype))[0], dtype=float)
+    )
 
 
 def least_squares_solver(matrix: Array, cut: float = RANK) -> Callable[[Array], Array]:
-    """Minimum-norm least-squares solutions; singular values below ``cut`` times the largest count as zero."""
+    """Minimum-norm least-squares solutions; singular values below ``cut`` times the largest count
+    as zero.
+    """
     u, s, vt = svd(matrix, full_matrices=False)
     keep = s > cut * s[:1]
     left, right = u[:, keep] / s[keep], vt[keep].T
@@ -309,7 +359,9 @@ def least_squares_solver(matrix: Array, cut: float = RANK) -> Callable[[Array], 
 
 
 def relative_norm(difference: Array, base: Array) -> float:
-    """``|| B^(-1/2) E B^(-1/2) ||_2`` of a symmetric E relative to a positive definite B; infinite if B is not."""
+    """``|| B^(-1/2) E B^(-1/2) ||_2`` of a symmetric E relative to a positive definite B; infinite
+    if B is not.
+    """
     size = np.sqrt(np.maximum(np.diag(base), 0.0))
     if not size.all():
         return 0.0 if not difference[size == 0].any() and not size.any() else np.inf
@@ -327,7 +379,9 @@ def whitened_norm(difference: Array, factor: Array) -> float:
 
 
 def relative_vector(difference: Array, base: Array) -> Array | None:
-    """The vector at which a symmetric E is largest relative to a positive definite B; None if B is not."""
+    """The vector at which a symmetric E is largest relative to a positive definite B; None if B is
+    not.
+    """
     size = np.sqrt(np.maximum(np.diag(base), TINY))
     factor = cholesky(np.asfortranarray(base / size / size[:, None]))
     if factor is None:

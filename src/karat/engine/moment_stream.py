@@ -3,15 +3,16 @@
     sums += second moments of new rows           # in coordinates that stay fixed, compensated
     rows  = made of the sums, whenever they are asked for
 
-Coordinates come from the first rows.  No direction is dropped, not even one that has vanished so far,
-because later rows may need it.  If the data moves so that the coordinates become poor, rows are made of
-the sums, and these begin again with them and the new rows; the claim of the made rows is inherited.
-That happens a logarithmic number of times.
+Coordinates come from the first rows.  No direction is dropped, not even one that has vanished so
+far, because later rows may need it.  If the data moves so that the coordinates become poor, rows
+are made of the sums, and these begin again with them and the new rows; the claim of the made rows
+is inherited. That happens a logarithmic number of times.
 
-**Few rows.**  Second moments of about as many rows as columns are too ill-conditioned to make rows of.  So
-up to MANY rows per column, rows are made at once of the new ones and those made before.
+**Few rows.**  Second moments of about as many rows as columns are too ill-conditioned to make rows
+of.  So up to MANY rows per column, rows are made at once of the new ones and those made before.
 
-**Wild rows** (:mod:`karat.engine.peel`) are held as they are; if there are many, they have sums of their own.
+**Wild rows** (:mod:`karat.engine.peel`) are held as they are; if there are many, they have sums of
+their own.
 """
 
 from __future__ import annotations
@@ -53,14 +54,19 @@ class Sums:
         for times in LARGER:
             kernel = SecondMoments(columns, count, SecondMoments.of(parts[-1]).sparse)
             chosen = [sample(rng, len(rows), times * pilot_size(len(rows))) for rows in parts]
-            block = np.vstack([rows.take(some, zero) for rows, some in zip(parts, chosen, strict=True)])
+            block = np.vstack(
+                [rows.take(some, zero) for rows, some in zip(parts, chosen, strict=True)]
+            )
             if not np.isfinite(block).all():
                 raise NonFiniteError
-            weights = np.concatenate([own_weights(rows, some) for rows, some in zip(parts, chosen, strict=True)])
+            weights = np.concatenate(
+                [own_weights(rows, some) for rows, some in zip(parts, chosen, strict=True)]
+            )
             found = Sums.within(kernel.prepare(block, weights), parts, inherited)
             fitted = found.fitted_moments(last=False)
             better = fitted.kernel if fitted.needs_pass else None
-            if isinstance(better, SecondMoments) and better.basis.map.shape[1] == columns + 1:  # nothing was dropped
+            # nothing was dropped
+            if isinstance(better, SecondMoments) and better.basis.map.shape[1] == columns + 1:
                 found = Sums.within(better.for_other_rows(), parts, inherited)
                 fitted = found.fitted_moments(last=False)
             if not fitted.needs_pass or len(block) == count:
@@ -93,7 +99,9 @@ class Sums:
         return float(self.counts[0] + self.counts[1])
 
     def fitted_moments(self, last: bool = True) -> FittedMoments:
-        """The moments so far; unless it is the ``last`` word, whether better coordinates are needed."""
+        """The moments so far; unless it is the ``last`` word, whether better coordinates are
+        needed.
+        """
         kernel = self.kernel.over(int(self.counts[2]))
         return kernel.fitted_moments((self.high + self.low,), self.total, last)
 
@@ -110,16 +118,20 @@ class MomentStream:
     sums: Sums | None = None
     few: MadeRows | None = None  # made rows, while there are too few for sums
     wild: Sums | None = None  # of wild rows, if they are many
-    verbatim: Array = field(default_factory=lambda: np.zeros((0, 0)))  # (k, q): wild rows, if they are few,
+    # (k, q): wild rows, if they are few,
+    verbatim: Array = field(default_factory=lambda: np.zeros((0, 0)))
     weights: Array = field(default_factory=lambda: np.zeros(0))  # and their weights
     seen: int = 0  # rows
 
     @one_blas_thread()
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")
     def plus(
-        self, rows: Rows, origin: Array | None, seed: int, inherited: Claim = NO_ERROR, levels: bool = True
+        self, rows: Rows, origin: Array | None, seed: int, inherited: Claim = NO_ERROR,
+        levels: bool = True
     ) -> MomentStream:  # fmt: skip
-        """The stream after more rows, which stand for others if they have a claim; unless ``levels``, none is wild."""
+        """The stream after more rows, which stand for others if they have a claim; unless
+        ``levels``, none is wild.
+        """
         seen = self.seen + len(rows)
         if self.sums is None and seen <= MANY * (self.columns + 1):
             return replace(self._few(rows, origin, seed, inherited, levels), seen=seen)
@@ -131,9 +143,13 @@ class MomentStream:
             return replace(self, sums=sums, few=None, seen=seen)
         rest = np.setdiff1d(np.arange(len(rows)), wild)
         sums = self._begun(rows.subset(rest), origin, seed, inherited)
-        return replace(self, sums=sums, few=None, seen=seen)._with_wild(rows.subset(wild), origin, seed)
+        return replace(self, sums=sums, few=None, seen=seen)._with_wild(
+            rows.subset(wild), origin, seed
+        )
 
-    def _few(self, rows: Rows, origin: Array | None, seed: int, inherited: Claim, levels: bool) -> MomentStream:
+    def _few(
+        self, rows: Rows, origin: Array | None, seed: int, inherited: Claim, levels: bool
+    ) -> MomentStream:
         """Made rows of those before and the new ones."""
         before = self.few
         if before is not None:
@@ -142,11 +158,15 @@ class MomentStream:
             rows = Rows([np.vstack([before.values, block])], joint)
             inherited = Claim.union([before.claim, inherited])
         found = synthesise(rows, seed, levels=levels, origin=origin, sharp=True)
-        if before is not None and (found.kept < len(before.values)).any():  # a made row, which is no record
+        # a made row, which is no record
+        if before is not None and (found.kept < len(before.values)).any():
             found = synthesise(rows, seed, levels=False, origin=origin, sharp=True)
         apart = found.peeled
         made = replace(found.chosen(~apart), inherited=inherited)
-        verbatim, weights = self._with_verbatim(found.values[apart]), np.append(self.weights, found.weights[apart])
+        verbatim, weights = (
+            self._with_verbatim(found.values[apart]),
+            np.append(self.weights, found.weights[apart]),
+        )
         return replace(self, few=made, verbatim=verbatim, weights=weights)
 
     def _with_verbatim(self, values: Array) -> Array:
@@ -158,13 +178,17 @@ class MomentStream:
         claims = [inherited, *([] if self.few is None else [self.few.claim])]
         if self.sums is None:
             return Sums.start([*before, rows], Claim.union(claims), seed)
-        grown = replace(self.sums.plus(rows), inherited=Claim.union([self.sums.inherited, inherited]))
+        grown = replace(
+            self.sums.plus(rows), inherited=Claim.union([self.sums.inherited, inherited])
+        )
         if not grown.fitted_moments(last=False).needs_pass:
             return grown
         made = self.sums.made(origin, sharp=True)
         if not made.proof.ok:
             return grown
-        return Sums.start([Rows([made.values], made.weights), rows], Claim.union([made.claim, inherited]), seed)
+        return Sums.start(
+            [Rows([made.values], made.weights), rows], Claim.union([made.claim, inherited]), seed
+        )
 
     def _with_wild(self, rows: Rows, origin: Array | None, seed: int) -> MomentStream:
         """The stream after wild rows."""
@@ -203,8 +227,14 @@ class MomentStream:
         if other.wild is not None:
             made = other.wild.made(origin, sharp=True)
             wild = Rows([made.values], made.weights)
-            sums = found.wild.plus(wild) if found.wild is not None else Sums.start([wild], NO_ERROR, seed)
-            found = replace(found, wild=replace(sums, inherited=Claim.union([sums.inherited, made.claim])))
+            sums = (
+                found.wild.plus(wild)
+                if found.wild is not None
+                else Sums.start([wild], NO_ERROR, seed)
+            )
+            found = replace(
+                found, wild=replace(sums, inherited=Claim.union([sums.inherited, made.claim]))
+            )
         if len(other.weights):
             found = found._with_wild(Rows([other.verbatim], other.weights), origin, seed)
         return found

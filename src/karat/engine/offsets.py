@@ -1,9 +1,10 @@
 """Offsets for whole numbers that double precision cannot tell apart.
 
-A double holds every whole number up to 2^53; identifiers and timestamps in nanoseconds are larger, and neighbours among them
-become one number.  Their differences to an offset need not be: :class:`karat.engine.rows.Rows` subtracts it before the
-conversion, so that nothing is rounded.  Moments about one origin determine those about another where the constant is among the
-variables, so the rest of the engine needs no offset, and rows are kept as they are.
+A double holds every whole number up to 2^53; identifiers and timestamps in nanoseconds are larger,
+and neighbours among them become one number.  Their differences to an offset need not be:
+:class:`karat.engine.rows.Rows` subtracts it before the conversion, so that nothing is rounded.
+Moments about one origin determine those about another where the constant is among the variables, so
+the rest of the engine needs no offset, and rows are kept as they are.
 """
 
 from __future__ import annotations
@@ -40,13 +41,23 @@ def all_exact(values: np.ndarray, offset: int = 0) -> bool:
     if furthest >= 2**64:
         return False
     size, _ = distances(values, offset)
-    odd = size // np.maximum(size & (~size + np.uint64(1)), np.uint64(1))  # a double is an odd number times a power of two
+    # a double is an odd number times a power of two
+    odd = size // np.maximum(size & (~size + np.uint64(1)), np.uint64(1))
     return bool((odd <= WHOLE).all())
 
 
 def exact_combination(start: float, factors: Iterable[float], offsets: Iterable[float]) -> float:
     """``start + sum(factors * offsets)``, rounded once: the terms may be large and cancel."""
-    pairs = [(float(factor), offset) for factor, offset in zip(factors, offsets, strict=True) if offset]
-    if not np.isfinite([float(start), *(factor for factor, _ in pairs), *(float(offset) for _, offset in pairs)]).all():
+    pairs = [
+        (float(factor), offset) for factor, offset in zip(factors, offsets, strict=True) if offset
+    ]
+    if not np.isfinite(
+        [float(start), *(factor for factor, _ in pairs), *(float(offset) for _, offset in pairs)]
+    ).all():
         return float(start) + float(sum(factor * offset for factor, offset in pairs))
-    return float(sum((Fraction(factor) * Fraction(offset) for factor, offset in pairs), Fraction(float(start))))
+    return float(
+        sum(
+            (Fraction(factor) * Fraction(offset) for factor, offset in pairs),
+            Fraction(float(start)),
+        )
+    )

@@ -1,9 +1,10 @@
 """Column blocks: what rows are read from.
 
-A block is an array, a CSR matrix, or one of the lazy blocks below, which hold less than they show and make rows where these are
-read: whole numbers less an offset, rows in several chunks, indicators held as codes, blocks side by side, and what a function
-makes of the rows of other blocks.  The engine reads a block by slices and by positions, ``block[where]``, and asks for no more
-than :class:`Part` says.
+A block is an array, a CSR matrix, or one of the lazy blocks below, which hold less than they show
+and make rows where these are read: whole numbers less an offset, rows in several chunks, indicators
+held as codes, blocks side by side, and what a function makes of the rows of other blocks.  The
+engine reads a block by slices and by positions, ``block[where]``, and asks for no more than
+:class:`Part` says.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class LazyPart(ABC):
         Of the rows that are read.
     ndim : int
     by_columns : bool
-        Whether the columns of what is read lie apart, so that a buffer should hold them one after the other.
+        Whether the columns of what is read lie apart, so that a buffer should hold them one after
+        the other.
     has_views : bool
         Whether :meth:`run` costs nothing.
     """
@@ -83,14 +85,19 @@ def run(part: Part, where: slice) -> Part:
 
 
 def distances(values: np.ndarray, offset: int) -> tuple[np.ndarray, np.ndarray]:
-    """Distances of whole numbers to an offset, and which are below it.  Modulo 2^64 signed numbers subtract as unsigned."""
+    """Distances of whole numbers to an offset, and which are below it.
+
+    Modulo 2^64 signed numbers subtract as unsigned.
+    """
     above = values.astype(np.uint64) - np.uint64(offset % 2**64)
     below = values < offset
     return np.where(below, ~above + np.uint64(1), above), below
 
 
 def less(values: np.ndarray, offset: int) -> npt.NDArray[np.float64]:
-    """``values - offset`` in double precision, without rounding where the difference is a double."""
+    """``values - offset`` in double precision, without rounding where the difference is a
+    double.
+    """
     if not is_long(values.dtype):
         return values.astype(float) - float(offset)
     size, below = distances(values, offset)
@@ -121,14 +128,18 @@ def minus_offsets(parts: Sequence[Any], offsets: Offsets) -> list[Any]:
     blocks, left = [], 0
     for part in parts:
         right = left + int(part.shape[1])
-        own = {column - left: offset for column, offset in offsets.items() if left <= column < right}
+        own = {
+            column - left: offset for column, offset in offsets.items() if left <= column < right
+        }
         blocks.append(OffsetColumns(part, own) if own else part)
         left = right
     return blocks
 
 
 class Chunked(LazyPart):
-    """A column or block of columns, its rows in several arrays one after the other; a slice of one of them is not copied."""
+    """A column or block of columns, its rows in several arrays one after the other; a slice of one
+    of them is not copied.
+    """
 
     def __init__(self, chunks: Sequence[Any]) -> None:
         self.chunks = [chunk for chunk in chunks if len(chunk)]
@@ -141,10 +152,14 @@ class Chunked(LazyPart):
             start, stop, _ = where.indices(len(self))
             first = bisect_right(self.edges, start) - 1
             if stop <= self.edges[min(first + 1, len(self.chunks))]:
-                return self.chunks[min(first, len(self.chunks) - 1)][start - self.edges[first] : stop - self.edges[first]]
+                return self.chunks[min(first, len(self.chunks) - 1)][
+                    start - self.edges[first] : stop - self.edges[first]
+                ]
             last = bisect_right(self.edges, stop - 1)
             spans = zip(self.chunks[first:last], self.edges[first:last], strict=True)
-            return np.concatenate([c[max(start - edge, 0) : max(stop - edge, 0)] for c, edge in spans])
+            return np.concatenate(
+                [c[max(start - edge, 0) : max(stop - edge, 0)] for c, edge in spans]
+            )
         positions = np.asarray(where)
         owner = np.searchsorted(self.edges, positions, side="right") - 1
         values = np.empty((len(positions), *self.shape[1:]), dtype=self.dtype)
@@ -155,7 +170,9 @@ class Chunked(LazyPart):
 
 
 class SideBySide(LazyPart):
-    """Blocks side by side, put together when rows are read: one array might round whole numbers among them."""
+    """Blocks side by side, put together when rows are read: one array might round whole numbers
+    among them.
+    """
 
     def __init__(self, parts: Sequence[Any]) -> None:
         self.parts = list(parts)
@@ -190,7 +207,9 @@ class Computed(LazyPart):
     by_columns : bool
     """
 
-    def __init__(self, function: Callable[..., Any], *parts: Any, columns: int, by_columns: bool = False) -> None:
+    def __init__(
+        self, function: Callable[..., Any], *parts: Any, columns: int, by_columns: bool = False
+    ) -> None:
         self.function, self.parts, self.by_columns = function, parts, by_columns
         self.shape = (int(parts[0].shape[0]), columns)
 

@@ -1,22 +1,26 @@
 """Peeling: rows that dominate a moment are kept as they are, and the rest is reduced.
 
-With heavy tails one row can hold most of a moment.  In floating point all features are then parallel to those of that row,
-and what the other rows contribute is lost in its rounding.  Such a row cannot be replaced by others anyway: it is kept verbatim
-with its own weight, and the remaining rows are *summed anew* (a subtraction would cancel).  Their moments may again be
-dominated by a few rows, and so on, until every row holds at most the share DOMINATES of every absolute moment
-``sum_i u_i |phi_t(i)|``.  For a power law the number of these rows grows with the number of features and the logarithm of the
-range, not with n.
+With heavy tails one row can hold most of a moment.  In floating point all features are then
+parallel to those of that row, and what the other rows contribute is lost in its rounding.  Such a
+row cannot be replaced by others anyway: it is kept verbatim with its own weight, and the remaining
+rows are *summed anew* (a subtraction would cancel).  Their moments may again be dominated by a few
+rows, and so on, until every row holds at most the share DOMINATES of every absolute moment ``sum_i
+u_i |phi_t(i)|``.  For a power law the number of these rows grows with the number of features and
+the logarithm of the range, not with n.
 
-**Light rows** have hardly any weight.  What they alone have, say a difference of two columns that are equal elsewhere, is lost
-in the rounding of the others, too.  They are peeled where nothing else is proven.
+**Light rows** have hardly any weight.  What they alone have, say a difference of two columns that
+are equal elsewhere, is lost in the rounding of the others, too.  They are peeled where nothing else
+is proven.
 
-**Wild rows** (regression).  The claim is relative to the sizes of the columns.  One row of 1e20 makes the size of its column,
-and says nothing any more about the others.  So the size sigma_j of a column is compared with what is typical in it, the median
-of the non-zero distances from the middle in a sample.  Where it is more than WILD times as large, the rows beyond WILD times
-the typical distance are wild.  Few of them are kept verbatim; many are a level of their own, which is reduced by itself.  What
-more than an eighth of the rows have in a column is not wild.  (Of 1e6 rows sigma is 1.5 times the typical distance for normal
-data, 59 for lognormal data with sigma 2, 540 for Cauchy's: nothing to do.  A sentinel in 0.03 % of the rows: 302 wild rows.
-Pareto with the exponent 0.3: a level of 34,489 rows.)
+**Wild rows** (regression).  The claim is relative to the sizes of the columns.  One row of 1e20
+makes the size of its column, and says nothing any more about the others.  So the size sigma_j of a
+column is compared with what is typical in it, the median of the non-zero distances from the middle
+in a sample.  Where it is more than WILD times as large, the rows beyond WILD times the typical
+distance are wild.  Few of them are kept verbatim; many are a level of their own, which is reduced
+by itself.  What more than an eighth of the rows have in a column is not wild.  (Of 1e6 rows sigma
+is 1.5 times the typical distance for normal data, 59 for lognormal data with sigma 2, 540 for
+Cauchy's: nothing to do.  A sentinel in 0.03 % of the rows: 302 wild rows. Pareto with the exponent
+0.3: a level of 34,489 rows.)
 """
 
 from __future__ import annotations
@@ -57,17 +61,21 @@ def dominating(rows: Rows, kernel: Kernel, most: int) -> Indices | None:
     return np.flatnonzero(peeled)
 
 
-def wild_rows(rows: Rows, fitted: FittedMoments, among: Array | None = None) -> tuple[float, Indices]:
+def wild_rows(
+    rows: Rows, fitted: FittedMoments, among: Array | None = None
+) -> tuple[float, Indices]:
     """The largest ratio of a column's size to what is typical in it, and the wild rows.
 
-    What is typical is seen ``among`` some rows ``[1 | D]``, by default a sample that depends on nothing but their number: who
-    verifies finds the same rows wild.
+    What is typical is seen ``among`` some rows ``[1 | D]``, by default a sample that depends on
+    nothing but their number: who verifies finds the same rows wild.
     """
     frame, none = fitted.frame, np.zeros(0, dtype=np.intp)
     if frame is None or not isinstance(fitted.kernel, Powers) or fitted.kernel.single is not None:
         return 1.0, none
     if among is None:
-        among = rows.take(sample(np.random.default_rng(0), len(rows), LOOKED_AT), np.zeros(rows.columns))
+        among = rows.take(
+            sample(np.random.default_rng(0), len(rows), LOOKED_AT), np.zeros(rows.columns)
+        )
     spread, middle, far = _wild_limits(frame, among[:, 1:])
     if not spread > WILD:
         return spread, none
@@ -75,20 +83,28 @@ def wild_rows(rows: Rows, fitted: FittedMoments, among: Array | None = None) -> 
     def visit(block: Array, _: Array | None, start: int) -> list[Indices]:
         return [start + np.flatnonzero((np.abs(block[:, 1:]) > far).any(axis=1))]
 
-    return spread, np.concatenate(sweep(rows, middle, visit, lambda a, b: a + b, (rows.columns + 1, 1)))
+    return spread, np.concatenate(
+        sweep(rows, middle, visit, lambda a, b: a + b, (rows.columns + 1, 1))
+    )
 
 
 def _wild_limits(frame: Frame, sample: Array) -> tuple[float, Array, Array]:
-    """The largest ratio of a column's size to what is typical in a sample of rows; where rows are wild beyond that.
+    """The largest ratio of a column's size to what is typical in a sample of rows; where rows are
+    wild beyond that.
 
-    The middle of every column, and the distance from it beyond which rows are wild: infinite for most columns.
+    The middle of every column, and the distance from it beyond which rows are wild: infinite for
+    most columns.
     """
     first = int(frame.affine)
     with np.errstate(over="ignore", invalid="ignore"):
         middle, usual = typical(sample[:: max(1, len(sample) // LOOKED_AT)].T, bool(first))
         ratio = np.where(usual > 0, frame.spreads[first:] / np.where(usual > 0, usual, 1.0), 1.0)
         far = np.where(ratio > WILD, WILD * usual, np.inf)
-        beyond = np.abs(sample - middle) > far if np.any(far < np.inf) else np.zeros((1, len(far)), dtype=bool)
+        beyond = (
+            np.abs(sample - middle) > far
+            if np.any(far < np.inf)
+            else np.zeros((1, len(far)), dtype=bool)
+        )
     # What many rows have is what the column is, such as probabilities near 0 and 1.
     far[beyond.mean(axis=0) > MINORITY] = np.inf
     if (beyond & (far < np.inf)).any(axis=1).mean() > 0.5:
@@ -97,7 +113,9 @@ def _wild_limits(frame: Frame, sample: Array) -> tuple[float, Array, Array]:
 
 
 def light_rows(rows: Rows) -> Indices:
-    """Rows of hardly any weight: what they alone have is lost in the rounding of the others, in any coordinates."""
+    """Rows of hardly any weight: what they alone have is lost in the rounding of the others, in any
+    coordinates.
+    """
     if rows.weights is None:
         return np.zeros(0, dtype=np.intp)
     share = rows.weights / rows.weights.max()
@@ -107,7 +125,9 @@ def light_rows(rows: Rows) -> Indices:
 def apart(
     rows: Rows, kernel: Kernel, fitted: FittedMoments, among: Array | None, proven: bool
 ) -> tuple[float, Indices]:  # fmt: skip
-    """How wild rows are, and those to peel: a few wild ones; where nothing is proven, dominating and light ones."""
+    """How wild rows are, and those to peel: a few wild ones; where nothing is proven, dominating
+    and light ones.
+    """
     spread, wild = wild_rows(rows, fitted, among)
     most = PEELED * max(1, fitted.kernel.width)
     if 0 < len(wild) <= most and len(wild) < len(rows):
@@ -121,7 +141,9 @@ def apart(
 
 
 def heaviest(rows: Rows, kernel: Kernel) -> Indices:
-    """Rows that hold more than DOMINATES of an absolute moment; its features are looked at in single columns, unmixed."""
+    """Rows that hold more than DOMINATES of an absolute moment; its features are looked at in
+    single columns, unmixed.
+    """
     pilot = sample(np.random.default_rng(0), len(rows), PILOT)
     block = rows.take(pilot, np.zeros(rows.columns))
     kernel = unmixed(kernel).prepare(block, own_weights(rows, pilot))

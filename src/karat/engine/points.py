@@ -1,16 +1,20 @@
 """Candidates as points in R^r: the few rows among which a coreset is sought.
 
-Features are brought to comparable size column by column; rows carry the square root of their nominal weight.  Where the
-features depend on each other (one-hot columns: x^2 = x, products vanish), the points are expressed in an orthonormal basis of
-their span, r = numerical rank, by pivoted QR or SVD of the features themselves (never of their Gram matrix, which squares the
-condition number).  What the target has outside that span is ``missed``: more rows are needed to reach it.
+Features are brought to comparable size column by column; rows carry the square root of their
+nominal weight.  Where the features depend on each other (one-hot columns: x^2 = x, products
+vanish), the points are expressed in an orthonormal basis of their span, r = numerical rank, by
+pivoted QR or SVD of the features themselves (never of their Gram matrix, which squares the
+condition number).  What the target has outside that span is ``missed``: more rows are needed to
+reach it.
 
-**Which rows** (:func:`drawn`).  The weights of a few rows can meet the moments if the moments are inside the cone of their
-features, and a direction in which few rows are long is met only if some of them are among the candidates.  So rows are drawn in
-proportion to the norm of their features, ``p_i ~ u_i |phi_i|``, from a uniform sample POOL times as large as the number of
-features, and get the nominal weight ``u_i / p_i``: the expected moments are those of all rows.  In whitened coordinates w the
-norm of the features of degree p is ``|w|^p``, so nothing of size N x m is needed.  A cone about the mean of directions that are
-symmetric is met by 2 m of them half of the time (Wendel); 2 m + MARGIN sqrt(m) are enough in all but one of 100 cases.
+**Which rows** (:func:`drawn`).  The weights of a few rows can meet the moments if the moments are
+inside the cone of their features, and a direction in which few rows are long is met only if some of
+them are among the candidates.  So rows are drawn in proportion to the norm of their features, ``p_i
+~ u_i |phi_i|``, from a uniform sample POOL times as large as the number of features, and get the
+nominal weight ``u_i / p_i``: the expected moments are those of all rows.  In whitened coordinates w
+the norm of the features of degree p is ``|w|^p``, so nothing of size N x m is needed.  A cone about
+the mean of directions that are symmetric is met by 2 m of them half of the time (Wendel); 2 m +
+MARGIN sqrt(m) are enough in all but one of 100 cases.
 """
 
 from __future__ import annotations
@@ -27,9 +31,11 @@ from karat.engine.rows import Rows, own_weights, sample
 from karat.engine.tolerances import CLEAR, PIVOT, RANK, RANK_WHITENED, SEEN, SINGLE, TINY
 
 POOL = 8  # uniform rows per feature, from which candidates are drawn
-MARGIN = 3.5  # candidates beyond two per feature, in units of the square root of the number of features
+# candidates beyond two per feature, in units of the square root of the number of features
+MARGIN = 3.5
 SPREAD = 2.5  # candidates per feature where the norms of features are not known
-ROUNDS = 20  # of bringing a sum of probabilities to the size; rows that are certain are set aside in each
+# of bringing a sum of probabilities to the size; rows that are certain are set aside in each
+ROUNDS = 20
 
 
 @dataclass(frozen=True)
@@ -41,11 +47,13 @@ class CandidatePoints:
     root: Array  # (N,): square roots of the nominal weights
     points: Array  # (N, r): ``sqrt(v_i) phi_i`` in scaled features or in coordinates of their span
     target: Array  # (r,): the moments of all rows, in the same coordinates
-    # what directions are sought with, in single precision if that is enough; empty before :meth:`resolve`
+    # what directions are sought with, in single precision if that is enough; empty before
+    # :meth:`resolve`
     columns: Real  # (r, N): the points
     gram: Real  # (r, r): upper triangle of their Gram matrix
     factor: Real  # and its Cholesky factor
-    missed: float = 0.0  # largest entry of the target outside the span, relative to the largest entry
+    # largest entry of the target outside the span, relative to the largest entry
+    missed: float = 0.0
 
     @property
     def rank(self) -> int:
@@ -53,21 +61,26 @@ class CandidatePoints:
 
     @property
     def single(self) -> bool:
-        """Whether the points are so well conditioned that single precision finds the way to a vertex."""
+        """Whether the points are so well conditioned that single precision finds the way to a
+        vertex.
+        """
         return self.columns.dtype == np.float32
 
     def resolve(self, may_miss: bool = False, single: bool = False) -> CandidatePoints:
         """The same points in independent coordinates, with the factor of their Gram matrix.
 
-        A Cholesky factorisation tells whether the scaled features are independent; only if not, QR with pivoting follows, and
-        SVD where that leaves doubt about the rank.  ``may_miss``: points that clearly do not span the target need no
-        coordinates.  ``single``: try single precision first, if there are many features.
+        A Cholesky factorisation tells whether the scaled features are independent; only if not, QR
+        with pivoting follows, and SVD where that leaves doubt about the rank.  ``may_miss``: points
+        that clearly do not span the target need no coordinates.  ``single``: try single precision
+        first, if there are many features.
         """
         if len(self.points) < self.rank and (few := self._independent_rows()) is not None:
             return few
         diagonal = np.einsum("ij,ij->j", self.points, self.points)
         enough = bool(diagonal.all()) and len(self.points) >= self.rank
-        for kind, least in ((np.float32, SINGLE), (np.float64, PIVOT))[0 if single and self.rank >= linalg.LARGE else 1 :]:
+        for kind, least in ((np.float32, SINGLE), (np.float64, PIVOT))[
+            0 if single and self.rank >= linalg.LARGE else 1 :
+        ]:
             columns = np.ascontiguousarray(self.points.T, dtype=kind)
             gram = linalg.upper_gram(columns)
             factor = linalg.cholesky(gram) if enough else None
@@ -79,7 +92,8 @@ class CandidatePoints:
         return self._by_pivots(norm) or self._by_svd(norm)
 
     def _independent_rows(self) -> CandidatePoints | None:
-        """Fewer points than features, in orthonormal coordinates of their span: rows of L, where L L' is their Gram matrix.
+        """Fewer points than features, in orthonormal coordinates of their span: rows of L, where L
+        L' is their Gram matrix.
 
         None if the points depend on each other.
         """
@@ -93,15 +107,22 @@ class CandidatePoints:
         return self._spanned(factor.T, inside, outside)
 
     def _clearly_missed(self, gram: Array, norm: Array) -> bool:
-        """Whether a large part of the target is outside the span, as far as the Gram matrix tells."""
+        """Whether a large part of the target is outside the span, as far as the Gram matrix
+        tells.
+        """
         factor, order, rank = linalg.pivoted_cholesky(gram / norm / norm[:, None], SEEN)
         target = (self.target / norm)[order]
         inside = linalg.solve_transposed(factor[:rank, :rank], target[:rank])
         rest = target[rank:] - factor[:rank, rank:].T @ inside
-        return bool(np.abs(rest * norm[order[rank:]]).max(initial=0.0) > SEEN**0.25 * np.abs(self.target).max())
+        return bool(
+            np.abs(rest * norm[order[rank:]]).max(initial=0.0)
+            > SEEN**0.25 * np.abs(self.target).max()
+        )
 
     def _by_pivots(self, norm: Array) -> CandidatePoints | None:
-        """The same points in orthonormal coordinates made of independent features; None if the rank is not clear."""
+        """The same points in orthonormal coordinates made of independent features; None if the rank
+        is not clear.
+        """
         triangle, order = linalg.pivoted_triangle(self.points / norm)
         sizes = np.abs(np.diag(triangle))
         if not sizes.size or not sizes[0]:
@@ -123,7 +144,9 @@ class CandidatePoints:
         return RANK_WHITENED if self.fitted.absolute is None else RANK
 
     def _by_svd(self, norm: Array) -> CandidatePoints:
-        """The same points in orthonormal coordinates of their numerical span; features count alike, whatever their size."""
+        """The same points in orthonormal coordinates of their numerical span; features count alike,
+        whatever their size.
+        """
         s, v = linalg.right_svd(self.points / norm)
         keep = s > self._cut * s[:1]
         inside = v[:, keep].T @ (self.target / norm)
@@ -132,17 +155,32 @@ class CandidatePoints:
         return self._spanned(linalg.product(self.points, span), inside / s[keep], outside)
 
     def _spanned(self, points: Array, target: Array, outside: Array) -> CandidatePoints:
-        """Orthonormal points and the target in their coordinates; and what it has outside their span."""
-        missed = float(np.abs(outside).max(initial=0.0) / max(np.abs(self.target).max(initial=0.0), TINY))
+        """Orthonormal points and the target in their coordinates; and what it has outside their
+        span.
+        """
+        missed = float(
+            np.abs(outside).max(initial=0.0) / max(np.abs(self.target).max(initial=0.0), TINY)
+        )
         one, columns = np.eye(points.shape[1]), np.ascontiguousarray(points.T)
-        return replace(self, points=columns.T, target=target, columns=columns, gram=one, factor=one, missed=missed)
+        return replace(
+            self,
+            points=columns.T,
+            target=target,
+            columns=columns,
+            gram=one,
+            factor=one,
+            missed=missed,
+        )
 
 
-def candidate_points(rows: Rows, fitted: FittedMoments, positions: Indices, nominal: Array) -> CandidatePoints:
+def candidate_points(
+    rows: Rows, fitted: FittedMoments, positions: Indices, nominal: Array
+) -> CandidatePoints:
     """The rows at ``positions`` with nominal weights, as points in scaled features.
 
-    Features of the linear class are scaled by their absolute moment over *all* rows, so that one which the candidates do not
-    show is missed as much as any other; those of whitened variables by their root mean square over the candidates.
+    Features of the linear class are scaled by their absolute moment over *all* rows, so that one
+    which the candidates do not show is missed as much as any other; those of whitened variables by
+    their root mean square over the candidates.
     """
     block = rows.take(positions, fitted.kernel.shift)
     points = np.asfortranarray(fitted.kernel.features(block))
@@ -163,8 +201,12 @@ def candidate_points(rows: Rows, fitted: FittedMoments, positions: Indices, nomi
     return CandidatePoints(fitted, positions, root, points, fitted.target / scale, none, none, none)
 
 
-def feature_sizes(kernel: Kernel, block: Array, columns: Array, total: float) -> tuple[Array, Flags]:
-    """Root mean squares of features, whose rows are ``sqrt(v_i) phi_i`` (m x N), and which of them are but rounding."""
+def feature_sizes(
+    kernel: Kernel, block: Array, columns: Array, total: float
+) -> tuple[Array, Flags]:
+    """Root mean squares of features, whose rows are ``sqrt(v_i) phi_i`` (m x N), and which of them
+    are but rounding.
+    """
     size = np.sqrt(np.einsum("ij,ij->i", columns, columns) / total)
     return size, size <= kernel.resolution(block)
 
@@ -172,18 +214,27 @@ def feature_sizes(kernel: Kernel, block: Array, columns: Array, total: float) ->
 def enough(kernel: Kernel) -> int:
     """How many candidates meet the moments of well-behaved data."""
     width = kernel.width
-    return int(2 * width + MARGIN * np.sqrt(width)) if isinstance(kernel, Powers) else int(SPREAD * width)
+    return (
+        int(2 * width + MARGIN * np.sqrt(width))
+        if isinstance(kernel, Powers)
+        else int(SPREAD * width)
+    )
 
 
 def drawn(
     rows: Rows, kernel: Kernel, pool: Indices, size: int, rng: np.random.Generator, first: int = 0
 ) -> tuple[Indices, Array]:
-    """About ``size`` of the rows from ``first`` on, by the norm of their features, and nominal weights.
+    """About ``size`` of the rows from ``first`` on, by the norm of their features, and nominal
+    weights.
 
     They are taken from ``pool`` if that is large enough, else from a larger uniform sample.
     """
     wanted = max(size, POOL * size // 2) if isinstance(kernel, Powers) else size
-    among = pool[sample(rng, len(pool), wanted)] if wanted <= len(pool) else first + sample(rng, len(rows) - first, wanted)
+    among = (
+        pool[sample(rng, len(pool), wanted)]
+        if wanted <= len(pool)
+        else first + sample(rng, len(rows) - first, wanted)
+    )
     own = own_weights(rows, among)
     if not isinstance(kernel, Powers) or len(among) <= size:
         return among, own
@@ -195,17 +246,22 @@ def drawn(
 def by_score(
     positions: Indices, own: Array, scores: Array, size: int, rng: np.random.Generator
 ) -> tuple[Indices, Array] | None:
-    """About ``size`` rows in proportion to scores, with weights ``own / probability``; None if scores are not positive."""
+    """About ``size`` rows in proportion to scores, with weights ``own / probability``; None if
+    scores are not positive.
+    """
     chances = probabilities(scores, size)
     if chances is None:
         return None
-    edges = np.floor(np.cumsum(chances) + rng.random()).astype(np.int64)  # systematic: one draw per unit of probability
+    # systematic: one draw per unit of probability
+    edges = np.floor(np.cumsum(chances) + rng.random()).astype(np.int64)
     chosen = np.flatnonzero(np.diff(edges, prepend=0) > 0)
     return positions[chosen], own[chosen] / chances[chosen]
 
 
 def probabilities(scores: Array, size: int) -> Array | None:
-    """Probabilities in proportion to scores, at most 1, that sum to ``size``; None if scores are not positive and finite."""
+    """Probabilities in proportion to scores, at most 1, that sum to ``size``; None if scores are
+    not positive and finite.
+    """
     total = float(scores.sum())
     if not np.isfinite(total) or not (scores > 0).all():
         return None

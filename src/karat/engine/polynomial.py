@@ -16,13 +16,18 @@ from karat.engine.rows import Statistic, useful_shift
 from karat.engine.sums import SHORT, summed_product
 from karat.engine.tolerances import CENTRED, EXTREME, TINY
 
-OFF_CENTRE = 0.25  # a mean of fewer standard deviations is left where it is, so that zeros stay zeros
+# a mean of fewer standard deviations is left where it is, so that zeros stay zeros
+OFF_CENTRE = 0.25
 RETURN = 0.1  # a mean of all rows that is even smaller takes a shift back
-DRIFT = 2.0  # distance of the shift from the mean, in standard deviations, beyond which another shift is worth a pass
+# distance of the shift from the mean, in standard deviations, beyond which another shift is worth a
+# pass
+DRIFT = 2.0
 
 
 class Polynomials(Polynomial):
-    """All monomials, in columns that are shifted and scaled one by one; every polynomial is a query."""
+    """All monomials, in columns that are shifted and scaled one by one; every polynomial is a
+    query.
+    """
 
     def __init__(self, columns: int, degree: int, *, affine: bool, total: bool = True) -> None:
         super().__init__(columns, degree, affine=affine, total=total)
@@ -57,36 +62,49 @@ class Polynomials(Polynomial):
         return other
 
     def aside(self, moments: FittedMoments, far: float) -> bool:
-        """Whether the rows of some column are on one side of the shift: a mean is ``far`` times the mean absolute value."""
+        """Whether the rows of some column are on one side of the shift: a mean is ``far`` times the
+        mean absolute value.
+        """
         assert moments.absolute is not None
         single = self._single
         return bool((np.abs(moments.target[single]) > far * moments.absolute[single]).any())
 
     def extended(self, block: Array, weights: Array | None) -> Any:
-        """The summed monomials, without their factors, of a block that is not shifted, in extended precision."""
+        """The summed monomials, without their factors, of a block that is not shifted, in extended
+        precision.
+        """
         columns = np.ones((self.variables, len(block)), dtype=np.longdouble)
-        columns[1:] = (block[:, 1:].T - self.shift[:, None].astype(np.longdouble)) * self.scale[1:, None]
+        columns[1:] = (block[:, 1:].T - self.shift[:, None].astype(np.longdouble)) * self.scale[
+            1:, None
+        ]
         values = columns
         for degree in range(2, self.degree + 1):
             table = monomials(self.variables, degree)
             values = values[table.parent] * columns[table.indices[:, -1]]
         return (values if weights is None else values * weights).sum(axis=1)
 
-    def carried(self, target: Array, low: Array, absolute: Array, shift: Array) -> tuple[Array, Array]:
-        """Summed features ``target + low`` about another shift, and the sums of absolute values of their terms.
+    def carried(
+        self, target: Array, low: Array, absolute: Array, shift: Array
+    ) -> tuple[Array, Array]:
+        """Summed features ``target + low`` about another shift, and the sums of absolute values of
+        their terms.
 
-        Rounding of the given sums, relative to ``absolute``, is rounding of the result relative to the latter.
+        Rounding of the given sums, relative to ``absolute``, is rounding of the result relative to
+        the latter.
         """
         wide = np.longdouble
         move = np.concatenate([[wide(0)], (self.shift.astype(wide) - shift) * self.scale[1:]])
         digits = self.variables ** np.arange(self.degree)[::-1]
         codes, given = self.sets @ digits, target.astype(wide) + low
         found, sizes = np.zeros(len(self.sets), dtype=wide), np.zeros(len(self.sets))
-        for some in product((False, True), repeat=self.degree):  # prod (w + m) = sum over subsets of prod m prod w
+        # prod (w + m) = sum over subsets of prod m prod w
+        for some in product((False, True), repeat=self.degree):
             moved = np.array(some)
             factor = np.prod(move[self.sets[:, moved]], axis=1)
             if factor.any():
-                where = np.searchsorted(codes, np.sort(np.where(moved, 0, self.sets), axis=1) @ digits)
+                where = np.searchsorted(
+                    codes, np.sort(np.where(moved, 0, self.sets), axis=1) @ digits
+                )
                 factor = factor * self.root / self.root[where]
                 found += factor * given[where]
                 sizes += np.abs(factor).astype(float) * absolute[where]
@@ -132,22 +150,37 @@ class Polynomials(Polynomial):
         variables = self.coordinates(block)
         return self.products(variables, weights), self.products(np.abs(variables), weights)
 
-    def fitted_moments(self, statistic: Statistic, total: float, last: bool = False) -> FittedMoments:
+    def fitted_moments(
+        self, statistic: Statistic, total: float, last: bool = False
+    ) -> FittedMoments:
         target, absolute = (self.read_moments(part, total) for part in statistic)
         lead = int(self.affine)
         pure = absolute[: len(self.sets)][np.all(self.sets == self.sets[:, :1], axis=1)][lead:]
-        better = self._shifted(target, total) if self.affine and self.degree > 1 and not last else None
+        better = (
+            self._shifted(target, total) if self.affine and self.degree > 1 and not last else None
+        )
         return FittedMoments(
-            better or self, target, statistic, total, needs_pass=better is not None, absolute=absolute, vanished=pure <= TINY
+            better or self,
+            target,
+            statistic,
+            total,
+            needs_pass=better is not None,
+            absolute=absolute,
+            vanished=pure <= TINY,
         )
 
     def _shifted(self, target: Array, total: float) -> Self | None:
-        """The kernel with a better shift, if its own is far from the mean; that is known from degree 2 on."""
-        squares = np.flatnonzero((np.count_nonzero(self.sets, axis=1) == 2) & (self.sets[:, -1] == self.sets[:, -2]))
+        """The kernel with a better shift, if its own is far from the mean; that is known from
+        degree 2 on.
+        """
+        squares = np.flatnonzero(
+            (np.count_nonzero(self.sets, axis=1) == 2) & (self.sets[:, -1] == self.sets[:, -2])
+        )
         mean = self._means(target, total)
         square = target[squares] / self.root[squares] / total
         spread = np.sqrt(np.maximum(square - mean**2, 0.0))
-        # About zero, zeros stay zeros and no monomial of a heavy tail is inflated by the shift of another column.
+        # About zero, zeros stay zeros and no monomial of a heavy tail is inflated by the shift of
+        # another column.
         centre = self.shift + mean / self.scale[1:]
         back = (self.shift != 0) & (np.abs(centre) <= RETURN * spread / self.scale[1:])
         far = (np.abs(mean) > DRIFT * spread) & (centre != self.shift)
@@ -159,7 +192,9 @@ class Polynomials(Polynomial):
 
 
 def unmixed(kernel: Kernel) -> Kernel:
-    """A kernel for the same columns whose features are monomials of single columns, in no coordinates yet."""
+    """A kernel for the same columns whose features are monomials of single columns, in no
+    coordinates yet.
+    """
     if not isinstance(kernel, Powers):
         return kernel
     return Polynomials(kernel.columns, kernel.degree, affine=kernel.affine, total=kernel.total)

@@ -2,28 +2,34 @@
 
     f(q) = sum_i u_i (d_i . z)^p,      d_i = (1, x_i, y_i) or (x_i, y_i),   z = z(q).
 
-**Monomials.**  The paper (cited in :mod:`karat.engine.kernel`) kernelizes ``(d . z)^p`` by ``vec(d^{(x)p})``, with (d+1)^p
-entries.  Only ``binom(v+p-1, p)`` of them differ, v the number of variables.  With the factor ``sqrt(c_t)``, ``c_t`` the
-multinomial coefficient of the multiset t, the unique ones are isometric, ``<phi(a), phi(b)> = (a . b)^p``.  Their sum over the
-rows needs no n x m matrix: a multiset t of degree p splits into its first ``h = ceil(p/2)`` and last ``p - h`` indices, so its
-moment is one entry of the Gram matrix of lower monomials,
+**Monomials.**  The paper (cited in :mod:`karat.engine.kernel`) kernelizes ``(d . z)^p`` by
+``vec(d^{(x)p})``, with (d+1)^p entries.  Only ``binom(v+p-1, p)`` of them differ, v the number of
+variables.  With the factor ``sqrt(c_t)``, ``c_t`` the multinomial coefficient of the multiset t,
+the unique ones are isometric, ``<phi(a), phi(b)> = (a . b)^p``.  Their sum over the rows needs no n
+x m matrix: a multiset t of degree p splits into its first ``h = ceil(p/2)`` and last ``p - h``
+indices, so its moment is one entry of the Gram matrix of lower monomials,
 
     sum_i u_i d_i^t = ( P_h' diag(u) P_{p-h} )[t_first, t_last].
 
-**Variables** are the columns of D, with the constant 1 among them if ``affine`` (then the monomials of degree exactly p in
-(1, D) are those of degree up to p in D, and the columns may be shifted).  Features are ``sqrt(c_t) W^t``; ``total`` appends the
-constant where it is not in the span.  Two kernels differ in their queries, and so in their coordinates W:
+**Variables** are the columns of D, with the constant 1 among them if ``affine`` (then the monomials
+of degree exactly p in (1, D) are those of degree up to p in D, and the columns may be shifted).
+Features are ``sqrt(c_t) W^t``; ``total`` appends the constant where it is not in the span.  Two
+kernels differ in their queries, and so in their coordinates W:
 
-    Powers       every power of a linear form is a query.  Columns are mixed to whitened ones, ``W = [1 | D - shift] map``, so
-                 that small directions are as accurate as large ones (this module).
-    Polynomials  every polynomial is a query.  Columns are shifted and scaled, never mixed, so that every monomial is as
+    Powers       every power of a linear form is a query.  Columns are mixed to whitened ones, ``W =
+                 [1 | D - shift] map``, so that small directions are as accurate as large ones (this
+                 module).
+    Polynomials  every polynomial is a query.  Columns are shifted and scaled, never mixed, so that
+    every monomial is as
                  accurate as its own size allows (:mod:`karat.engine.polynomial`).
 
-Where every polynomial is a query, rows are still sought in whitened coordinates first: then powers of small directions, which
-are lost in the rounding of monomials of single columns, are kept as well.
+Where every polynomial is a query, rows are still sought in whitened coordinates first: then powers
+of small directions, which are lost in the rounding of monomials of single columns, are kept as
+well.
 
-For even p = 2h the moments form a Gram matrix, ``f(q) = v' M v`` with v the degree-h monomials of the query in whitened
-coordinates and ``M = P_h' diag(u) P_h``; :mod:`karat.engine.proof` measures a coreset by it.
+For even p = 2h the moments form a Gram matrix, ``f(q) = v' M v`` with v the degree-h monomials of
+the query in whitened coordinates and ``M = P_h' diag(u) P_h``; :mod:`karat.engine.proof` measures a
+coreset by it.
 """
 
 from __future__ import annotations
@@ -55,18 +61,27 @@ from karat.engine.sums import (
 )
 from karat.engine.tolerances import ACCURATE, EPS, EXTREME, KAPPA, NULL, SMALL, TINY
 
-CORRELATED = 8.0  # times the rounding of sums of uncorrelated variables: from there on better coordinates gain digits
+# times the rounding of sums of uncorrelated variables: from there on better coordinates gain digits
+CORRELATED = 8.0
 LEAST = TINY / EPS  # a sum of powers below this may have lost terms
 
 
 class Polynomial(Kernel):
     """Monomials of ``degree`` in the columns of the table (and 1 if ``affine``).
 
-    ``total`` appends the constant feature, if it is not in the span already.  Products of different ones among the last
-    ``separate_targets`` columns are left out (degree 2 only).
+    ``total`` appends the constant feature, if it is not in the span already.  Products of different
+    ones among the last ``separate_targets`` columns are left out (degree 2 only).
     """
 
-    def __init__(self, columns: int, degree: int, *, affine: bool, total: bool = True, separate_targets: int = 0) -> None:
+    def __init__(
+        self,
+        columns: int,
+        degree: int,
+        *,
+        affine: bool,
+        total: bool = True,
+        separate_targets: int = 0,
+    ) -> None:
         self.columns, self.degree, self.power, self.affine = columns, degree, degree, affine
         self.total = total and not affine
         self.shift = np.zeros(columns)
@@ -74,13 +89,18 @@ class Polynomial(Kernel):
         self._variables_are(columns + affine, separate_targets if separate_targets > 1 else 0)
 
     def _variables_are(self, count: int, separate_targets: int) -> None:
-        """List the monomials of ``count`` variables; the last ``separate_targets`` are not multiplied with each other."""
+        """List the monomials of ``count`` variables; the last ``separate_targets`` are not
+        multiplied with each other.
+        """
         width = comb(count + self.degree - 1, self.degree) - comb(separate_targets, 2)
         linalg.check_width(width)
         if separate_targets:
             inner = count - separate_targets
             joint = monomials(inner, 2).indices
-            own = [np.column_stack([[*range(inner), t], [t] * (inner + 1)]) for t in range(inner, count)]
+            own = [
+                np.column_stack([[*range(inner), t], [t] * (inner + 1)])
+                for t in range(inner, count)
+            ]
             sets = np.vstack([joint, *own])
             self.root = np.where(sets[:, 0] == sets[:, 1], 1.0, np.sqrt(2.0))
             self.sets, self.first, self.last = sets, sets[:, 0], sets[:, 1]
@@ -91,7 +111,10 @@ class Polynomial(Kernel):
         self.variables, self.separate_targets = count, separate_targets
         self.width = len(self.root) + self.total
         high = (self.degree + 1) // 2
-        self.product_shape = (comb(count + high - 1, high), comb(count + self.degree - high - 1, self.degree - high))
+        self.product_shape = (
+            comb(count + high - 1, high),
+            comb(count + self.degree - high - 1, self.degree - high),
+        )
 
     def base_variables(self, block: Array) -> Array:
         """The variables of a block ``[1 | D - shift]`` before any map (b x v)."""
@@ -110,19 +133,27 @@ class Polynomial(Kernel):
             values = variables[self.first] * variables[self.last]
         else:
             values = monomials(self.variables, self.degree).values(variables)
-        values = np.multiply(values, self.root[:, None], out=None if values is variables else values)
+        values = np.multiply(
+            values, self.root[:, None], out=None if values is variables else values
+        )
         if self.total:
             values = np.vstack([values, np.ones(variables.shape[1])])
         return np.asarray(values.T)
 
     def products(self, variables: Array, weights: Array | None) -> Array:
-        """The Gram matrix of lower monomials that holds all moments, of variables that come as columns (b x r)."""
+        """The Gram matrix of lower monomials that holds all moments, of variables that come as
+        columns (b x r).
+        """
         if self.degree == 2:
-            return self._product(variables, variables if weights is None else variables * weights[:, None])
+            return self._product(
+                variables, variables if weights is None else variables * weights[:, None]
+            )
         high = (self.degree + 1) // 2
         rows = np.ascontiguousarray(variables.T, dtype=np.longdouble if self.in_extended else float)
         left = monomials(self.variables, high).values(rows)
-        right = left if self.degree == 2 * high else monomials(self.variables, high - 1).values(rows)
+        right = (
+            left if self.degree == 2 * high else monomials(self.variables, high - 1).values(rows)
+        )
         return self._product(left.T, (right if weights is None else right * weights).T)
 
     def _product(self, left: Array, right: Array) -> Array:
@@ -138,11 +169,14 @@ class Polynomial(Kernel):
         """``weights @ features(block)``, by products of lower monomials if that is faster."""
         if len(block) * self.width < 2 * self.product_shape[0] ** 2:
             return np.asarray(weights @ self.features(block))
-        return self.read_moments(self.products(self.coordinates(block), weights), float(weights.sum()))
+        return self.read_moments(
+            self.products(self.coordinates(block), weights), float(weights.sum())
+        )
 
     def group_moments(self, block: Array, weights: Array, groups: int) -> Array:
         size = len(block) // groups
-        if self.degree > 2:  # high powers: group by group, to the same rounding as all other moments
+        # high powers: group by group, to the same rounding as all other moments
+        if self.degree > 2:
             pairs = zip(np.split(block, groups), np.split(weights, groups), strict=True)
             return np.stack([self.moments(*pair) for pair in pairs])
         if size * self.width < 2 * self.product_shape[0] ** 2:
@@ -151,7 +185,11 @@ class Polynomial(Kernel):
         weighted = (variables * weights[:, None]).reshape(groups, size, -1)
         products = variables.reshape(groups, size, -1).transpose(0, 2, 1) @ weighted
         moments = self.root * products[:, self.first, self.last]
-        return np.column_stack([moments, weights.reshape(groups, size).sum(axis=1)]) if self.total else moments
+        return (
+            np.column_stack([moments, weights.reshape(groups, size).sum(axis=1)])
+            if self.total
+            else moments
+        )
 
     def feature_name(self, feature: int, columns: list[str]) -> str:
         if feature >= len(self.sets):
@@ -164,8 +202,8 @@ class Polynomial(Kernel):
 class Powers(Polynomial):
     """Monomials of ``degree`` in whitened columns (and 1 if ``affine``); see :class:`Polynomial`.
 
-    If every polynomial is a query, the moments are also summed in the features ``single`` of single columns.  An odd degree
-    needs them.
+    If every polynomial is a query, the moments are also summed in the features ``single`` of single
+    columns.  An odd degree needs them.
     """
 
     makes_features: ClassVar[bool] = True
@@ -181,7 +219,9 @@ class Powers(Polynomial):
         separate_targets: int = 0,
         single: Polynomial | None = None,
     ) -> None:
-        super().__init__(columns, degree, affine=affine, total=total, separate_targets=separate_targets)
+        super().__init__(
+            columns, degree, affine=affine, total=total, separate_targets=separate_targets
+        )
         self.single = single
         self.basis = Basis.of(np.eye(self.variables), self.separate_targets)
         self.maps: tuple[Array, ...] = ()
@@ -190,7 +230,9 @@ class Powers(Polynomial):
         self.sharp = False
 
     def within(self, basis: Basis, maps: tuple[Array, ...] | None = None) -> Self:
-        """The same kernel in other coordinates: variables are multiplied by ``maps``, by default by the map of the basis."""
+        """The same kernel in other coordinates: variables are multiplied by ``maps``, by default by
+        the map of the basis.
+        """
         other = copy(self)
         other.basis, other.maps = basis, (basis.map,) if maps is None else maps
         other._variables_are(basis.map.shape[1], basis.separate_targets)
@@ -199,7 +241,9 @@ class Powers(Polynomial):
     def over(self, rows: int) -> Self:
         other = copy(self)
         other.count = rows
-        other.in_extended = self.degree > 2 and self.degree % 2 == 0 and sums_in_extended(rows, *self.product_shape)
+        other.in_extended = (
+            self.degree > 2 and self.degree % 2 == 0 and sums_in_extended(rows, *self.product_shape)
+        )
         return other
 
     def sharper(self) -> Self:
@@ -214,7 +258,9 @@ class Powers(Polynomial):
         return other
 
     def prepare(self, pilot: Array, weights: Array | None) -> Self:
-        prepared = self.within(Basis.of(np.eye(self.columns + self.affine), self.separate_targets), maps=())
+        prepared = self.within(
+            Basis.of(np.eye(self.columns + self.affine), self.separate_targets), maps=()
+        )
         if self.single is not None:
             prepared.single = self.single.prepare(pilot, weights)
             prepared.shift = prepared.single.shift
@@ -225,7 +271,9 @@ class Powers(Polynomial):
         tame = bool(((largest < EXTREME) & (largest > 1 / EXTREME)).all())
         if self.degree == 2 and tame and condition_of(variables) <= KAPPA:
             return prepared
-        return prepared.within(pilot_basis(variables, weights, self.basis.separate_targets, self.affine, self.degree))
+        return prepared.within(
+            pilot_basis(variables, weights, self.basis.separate_targets, self.affine, self.degree)
+        )
 
     def rescaled(self, sizes: Array) -> Self:
         """Scale columns that were zero in the pilot, and so far unscaled, by these ``sizes``."""
@@ -270,10 +318,15 @@ class Powers(Polynomial):
         gram = gram_matrix(variables, weights)
         return (gram,) if self.degree == 2 else (gram, self.products(variables, weights))
 
-    def fitted_moments(self, statistic: Statistic, total: float, last: bool = False) -> FittedMoments:
+    def fitted_moments(
+        self, statistic: Statistic, total: float, last: bool = False
+    ) -> FittedMoments:
         if self.single is None:
             return self._own_moments(statistic, total, last)
-        fitted, also = self._own_moments(statistic[:-2], total, last), self.single.fitted_moments(statistic[-2:], total, last)
+        fitted, also = (
+            self._own_moments(statistic[:-2], total, last),
+            self.single.fitted_moments(statistic[-2:], total, last),
+        )
         if also.needs_pass and not fitted.needs_pass:  # a better shift, which the map takes along
             return replace(fitted, kernel=self._shifted(also.kernel), needs_pass=True)
         assert fitted.vanished is not None
@@ -291,7 +344,9 @@ class Powers(Polynomial):
 
     def _own_moments(self, statistic: Statistic, total: float, last: bool) -> FittedMoments:
         gram = self._whole_gram(statistic)
-        gone, left, step, basis, poor, kappa = refine(self.basis, gram / total, self.degree, self.affine, self.null)
+        gone, left, step, basis, poor, kappa = refine(
+            self.basis, gram / total, self.degree, self.affine, self.null
+        )
         if self.degree > 2:
             kernel, statistic = self._kept(statistic, gone, left, total)
             frame = kernel._frame(statistic, total) if self.degree % 2 == 0 else None
@@ -302,13 +357,21 @@ class Powers(Polynomial):
                 frame = replace(frame, known=(means, np.diag(gram) / total))
             limit = CORRELATED * frame.sum_error * len(frame.half) if self.sharp else ACCURATE
             poor = poor or (kappa > 2 and frame.sums > limit)
-            if self.makes_features:  # the same products as in the pass, then the final step, so that rounding is the same
+            # the same products as in the pass, then the final step, so that rounding is the same
+            if self.makes_features:
                 kernel, statistic = self.within(basis, (*self.maps, step)), (step.T @ gram @ step,)
             else:
                 kernel = self.within(left, self.maps)
         vanished = self._vanished(gram)
         if poor and not last:
-            return FittedMoments(self.within(basis), np.zeros(0), statistic, total, needs_pass=True, vanished=vanished)
+            return FittedMoments(
+                self.within(basis),
+                np.zeros(0),
+                statistic,
+                total,
+                needs_pass=True,
+                vanished=vanished,
+            )
         moments = kernel.read_moments(statistic[-1], total) if self.makes_features else np.zeros(0)
         return FittedMoments(kernel, moments, statistic, total, frame=frame, vanished=vanished)
 
@@ -334,8 +397,12 @@ class Powers(Polynomial):
         """Columns that are still unscaled and have no second moment that a double can hold."""
         return np.asarray(self.basis.map[int(self.affine) :, np.diag(gram) <= TINY].any(axis=1))
 
-    def _kept(self, statistic: Statistic, gone: Flags, left: Basis, total: float) -> tuple[Self, Statistic]:
-        """Degrees above 2: the coordinates of the pass without those that vanish, and their part of the statistic."""
+    def _kept(
+        self, statistic: Statistic, gone: Flags, left: Basis, total: float
+    ) -> tuple[Self, Statistic]:
+        """Degrees above 2: the coordinates of the pass without those that vanish, and their part of
+        the statistic.
+        """
         if not gone.any():
             return self, statistic
         high = (self.degree + 1) // 2
@@ -343,10 +410,14 @@ class Powers(Polynomial):
         # What is dropped is measured in p-th powers; they may underflow.
         lost = np.maximum(statistic[1][powers[0][gone], powers[1][gone]], LEAST).astype(float)
         before = len(left.excluded) - len(lost)
-        norms = np.concatenate([left.excluded.norms[:before], (lost / total) ** (1.0 / self.degree)])
+        norms = np.concatenate(
+            [left.excluded.norms[:before], (lost / total) ** (1.0 / self.degree)]
+        )
         norms[before:][np.diag(statistic[0])[gone] == 0] = 0.0
         kernel = self.within(replace(left, excluded=replace(left.excluded, norms=norms)))
-        (rows, some), (columns, others) = (_remaining_monomials(gone, degree) for degree in (high, self.degree - high))
+        (rows, some), (columns, others) = (
+            _remaining_monomials(gone, degree) for degree in (high, self.degree - high)
+        )
         products = np.empty((len(some), len(others)), dtype=statistic[1].dtype)
         products[np.ix_(some, others)] = statistic[1][np.ix_(rows, columns)]
         return kernel, (statistic[0][np.ix_(~gone, ~gone)], products)
@@ -356,7 +427,9 @@ class Powers(Polynomial):
 
 
 def _remaining_monomials(gone: Flags, degree: int) -> tuple[Flags, Indices]:
-    """Which monomials hold no variable that is gone, and their places among those of the variables that are left."""
+    """Which monomials hold no variable that is gone, and their places among those of the variables
+    that are left.
+    """
     table, left = monomials(len(gone), degree), monomials(int((~gone).sum()), degree)
     stays = np.asarray(~gone[table.indices].any(axis=1))
     places = (np.cumsum(~gone) - 1)[table.indices[stays]]

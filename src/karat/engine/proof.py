@@ -1,41 +1,52 @@
-"""The proof: how far weighted rows are from all rows, over every query.  Used wherever a coreset is made or verified.
+"""The proof: how far weighted rows are from all rows, over every query.
 
-**Linear class** (f = <h, phi>, any h).  Claimed is ``|f_c - f| <= loss_error sum_i u_i |f_i| + rounding sum_t |h_t| A_t`` with
-A_t = sum_i u_i |phi_t(i)|.  With rho the difference of moments, any numbers c_i with
+Used wherever a coreset is made or verified.
+
+**Linear class** (f = <h, phi>, any h).  Claimed is ``|f_c - f| <= loss_error sum_i u_i |f_i| +
+rounding sum_t |h_t| A_t`` with A_t = sum_i u_i |phi_t(i)|.  With rho the difference of moments, any
+numbers c_i with
 
     sum_i u_i c_i phi_i = rho - r,      |r_t| <= MEASURED * A_t  for every feature t,
 
-prove ``loss_error = max |c_i|``, since ``<h, rho> = sum_i u_i c_i f_i + <h, r>``: the coreset is exact for the data with its
-weights changed by at most that much.  (The smallest such maximum is the supremum itself, by duality.)  Usually c = 0 does: the
-moments agree to rounding, feature by feature.  If not, c is sought on witnesses, which are rows of the data with their own
-weights, and if that bound is too loose, on all rows, ``c_i = phi_i . x`` with x from the witnesses.  If neither leaves a
-remainder below rounding there is a direction of rho that no witness shows: nothing is proven, and loss_error is infinite.
+prove ``loss_error = max |c_i|``, since ``<h, rho> = sum_i u_i c_i f_i + <h, r>``: the coreset is
+exact for the data with its weights changed by at most that much.  (The smallest such maximum is the
+supremum itself, by duality.)  Usually c = 0 does: the moments agree to rounding, feature by
+feature.  If not, c is sought on witnesses, which are rows of the data with their own weights, and
+if that bound is too loose, on all rows, ``c_i = phi_i . x`` with x from the witnesses.  If neither
+leaves a remainder below rounding there is a direction of rho that no witness shows: nothing is
+proven, and loss_error is infinite.
 
 **Power class** (f = sum_i u_i (d_i.z)^p, p = 2h).  Claimed is
 
     |f_c - f|  <=  loss_error f + P(rounding),
     P(rho) = (f^(1/p) + rho U^(1/p) S)^p - f,      S = sum_j |z_j| sigma_j,
 
-where P is exactly what f can change by if every column j moves by at most rho of its size sigma_j about its mean (Minkowski).
-Such claims compose: loss errors multiply up as 1 + delta, and the rhos add (docs/mathematics.md).  So the proof is a chain,
+where P is exactly what f can change by if every column j moves by at most rho of its size sigma_j
+about its mean (Minkowski). Such claims compose: loss errors multiply up as 1 + delta, and the rhos
+add (docs/mathematics.md).  So the proof is a chain,
 
     f  --  loss of computed coordinates  --  the same of kept rows  --  f_c.
 
-The first and the last link are dropped directions and rounding of coordinates (:mod:`karat.engine.frame`).  In the middle, with
-M the Gram matrix of the degree-h monomials over all rows, E its error and v the monomials of the query in coordinates,
+The first and the last link are dropped directions and rounding of coordinates
+(:mod:`karat.engine.frame`).  In the middle, with M the Gram matrix of the degree-h monomials over
+all rows, E its error and v the monomials of the query in coordinates,
 
-    f = v'M v,      f_c - f = v'E v,      f >= U lambda |v|^2        (:attr:`karat.engine.frame.Frame.lowest`),
+    f = v'M v,     f_c - f = v'E v,  f >= U lambda |v|^2  (:attr:`karat.engine.frame.Frame.lowest`),
 
-so the relative error is at most the norm of E relative to ``K = (1 - s) M + s U lambda I`` for any s; for p = 2, K = M gives
-the supremum.  Where that is too much, along small directions of the columns, rho takes a share: by the first and last order,
+so the relative error is at most the norm of E relative to ``K = (1 - s) M + s U lambda I`` for any
+s; for p = 2, K = M gives the supremum.  Where that is too much, along small directions of the
+columns, rho takes a share: by the first and last order,
 
-    P  >=  inf_t  t f + (p rho / 2)^2 U^(2/p) S^2 f^((p-2)/p) / t  +  rho^p U S^p          (equal for p = 2),
+    P  >=  inf_t  t f + (p rho / 2)^2 U^(2/p) S^2 f^((p-2)/p) / t  +  rho^p U S^p  (equal for p =
+    2),
 
-so rho will do if the norm of E relative to matrices below that (:meth:`karat.engine.frame.Frame.bounds`) is at most 1 at
-*every* t.  What is dropped or charged in this way is measured, and limited by ROUNDING; the rounding of coordinates is derived,
-and limited by the number of columns.  No direction is left out, however small.
+so rho will do if the norm of E relative to matrices below that
+(:meth:`karat.engine.frame.Frame.bounds`) is at most 1 at *every* t.  What is dropped or charged in
+this way is measured, and limited by ROUNDING; the rounding of coordinates is derived, and limited
+by the number of columns.  No direction is left out, however small.
 
-Rows that are kept verbatim with their own weights cancel identically, so the rest is proven against the rest.
+Rows that are kept verbatim with their own weights cancel identically, so the rest is proven against
+the rest.
 """
 
 from __future__ import annotations
@@ -64,15 +75,18 @@ WITNESSES = 2**21  # features of rows looked at,
 HEAVY = 8  # rows with the largest values of each feature that are witnesses as well
 MOST_WITNESSES = 16384  # and rows
 PROGRAMME = 2**16  # features of rows in a linear programme
-CUTS = tuple(10.0**k for k in range(-14, -1, 2))  # relative singular values below which c leaves a direction to the remainder
+# relative singular values below which c leaves a direction to the remainder
+CUTS = tuple(10.0**k for k in range(-14, -1, 2))
 TIMES = tuple(10.0 ** (k / 4) for k in range(-64, 13))  # the t at which a rho is tried,
 BETWEEN = 10.0**0.25  # and their ratio
 WAYS = 6  # bounds of S after which no more are sought,
 SPREAD = 3  # and how many are sought at once for p = 2
 HALVINGS = 6  # of the interval in which rho is sought, on a logarithmic scale
 LEAST = ROUNDING / 1024
-BESIDE = EXACT / 8  # loss error of powers, beside sums of features, up to which it is added to theirs
-SHARPER = 1e-12  # the loss error that is left where rho takes a share; if that is too much, more of EXACT
+# loss error of powers, beside sums of features, up to which it is added to theirs
+BESIDE = EXACT / 8
+# the loss error that is left where rho takes a share; if that is too much, more of EXACT
+SHARPER = 1e-12
 
 
 def linear_class(fitted: FittedMoments) -> FittedMoments | None:
@@ -85,23 +99,27 @@ class Proof:
     """How exact weighted rows are."""
 
     loss_error: float  # the first term of the claim; infinite if nothing could be proven
-    remainder: float  # the part of the second term that is used, as a fraction of what one reduction may use
+    # the part of the second term that is used, as a fraction of what one reduction may use
+    remainder: float
     moment_error: float  # largest difference of a moment, relative to the sum of absolute values
-    condition: float  # largest over smallest relative size of the directions of the columns; 1 for the linear class
+    # largest over smallest relative size of the directions of the columns; 1 for the linear class
+    condition: float
     excluded: tuple[float, ...]  # relative sizes of the directions that only the second term covers
-    # the part of ``loss_error`` that other rows or weights might lower; the rest is rounding of the sums
+    # the part of ``loss_error`` that other rows or weights might lower; the rest is rounding of the
+    # sums
     reducible_error: float
     power: int  # degree of the loss
     worst: int  # the feature, or for the power class the column, that is furthest off
-    # largest ratio of an absolute moment of the weighted rows to that of all rows: by as much the second term of a later
-    # reduction of these rows is larger than that of all rows
+    # largest ratio of an absolute moment of the weighted rows to that of all rows: by as much the
+    # second term of a later reduction of these rows is larger than that of all rows
     inflation: float = 1.0
     measured: float = 0.0  # the second term: what is measured of it,
     derived: float = 0.0  # and what is added for rounding in the proof itself
     in_columns: bool = False  # whether it is the claim of the power class
 
     def __post_init__(self) -> None:
-        for name in ("loss_error", "remainder", "reducible_error"):  # what cannot be computed is not proven
+        # what cannot be computed is not proven
+        for name in ("loss_error", "remainder", "reducible_error"):
             if np.isnan(getattr(self, name)):
                 object.__setattr__(self, name, np.inf)
 
@@ -113,7 +131,9 @@ class Proof:
     @property
     def claim(self) -> Claim:
         """What is proven, as the claim of this reduction by itself."""
-        return Claim(float(self.loss_error), self.rounding / ROUNDING, self.inflation, self.remainder)
+        return Claim(
+            float(self.loss_error), self.rounding / ROUNDING, self.inflation, self.remainder
+        )
 
     @property
     def ok(self) -> bool:
@@ -132,11 +152,14 @@ class Proof:
 
 @dataclass(frozen=True)
 class Terms:
-    """What a proof may measure of the second term: one reduction its own share, a coreset that is verified what it claims."""
+    """What a proof may measure of the second term: one reduction its own share, a coreset that is
+    verified what it claims.
+    """
 
     rounding: float = ROUNDING
     features: float = MEASURED  # the same for a moment of the linear class
-    patient: bool = False  # whether the best changes of weights are sought, if good ones are not enough
+    # whether the best changes of weights are sought, if good ones are not enough
+    patient: bool = False
 
     @staticmethod
     def claimed(rounding: float) -> Terms:
@@ -145,7 +168,8 @@ class Terms:
 
 
 REDUCTION = Terms()
-Witnesses = Callable[[Kernel], tuple[Array, Array]]  # features of some rows of the data (N x m), and their own weights
+# features of some rows of the data (N x m), and their own weights
+Witnesses = Callable[[Kernel], tuple[Array, Array]]
 
 
 @one_blas_thread()
@@ -159,14 +183,17 @@ def measure(
     terms: Terms = REDUCTION,
     charges: bool = True,
 ) -> Proof:  # fmt: skip
-    """Prove weighted rows (a block ``[1 | D - shift]``) against the moments of all rows, within ``terms``.
+    """Prove weighted rows (a block ``[1 | D - shift]``) against the moments of all rows, within
+    ``terms``.
 
-    ``rows`` are all rows, if they can be read again; ``witnesses`` are some of them, by default a sample.  Unless it
-    ``charges``, the second term takes no share of what is too much for the first, which takes long to find.
+    ``rows`` are all rows, if they can be read again; ``witnesses`` are some of them, by default a
+    sample.  Unless it ``charges``, the second term takes no share of what is too much for the
+    first, which takes long to find.
     """
     seen = rows if witnesses is None else witnesses
 
-    def features(kernel: Kernel) -> tuple[Array, Array]:  # called only if linear moments differ by more than rounding
+    # called only if linear moments differ by more than rounding
+    def features(kernel: Kernel) -> tuple[Array, Array]:
         if seen is None:
             return np.zeros((0, kernel.width)), np.zeros(0)
         most = min(MOST_WITNESSES, max(4 * kernel.width, WITNESSES // kernel.width))
@@ -181,7 +208,8 @@ def measure(
         if kernel.degree % 2:
             return linear
         power = _power(kernel, fitted, block, weights, terms.rounding)
-        if linear.ok and not (power.ok and power.loss_error <= BESIDE):  # sums of features are what is claimed
+        # sums of features are what is claimed
+        if linear.ok and not (power.ok and power.loss_error <= BESIDE):
             return linear
         return replace(
             linear,
@@ -203,7 +231,12 @@ def measure(
 
 
 def _linear(
-    fitted: FittedMoments, block: Array, weights: Array, witnesses: Witnesses, rows: Rows | None, terms: Terms
+    fitted: FittedMoments,
+    block: Array,
+    weights: Array,
+    witnesses: Witnesses,
+    rows: Rows | None,
+    terms: Terms,
 ) -> Proof:
     absolute, limit = fitted.absolute, terms.features
     assert absolute is not None
@@ -215,16 +248,27 @@ def _linear(
     worst, power = int(off.argmax()), fitted.kernel.power
     largest = float(off[worst])
     own, count = fitted.kernel.roundings, fitted.summed if rows is None else len(rows)
-    lost = own * (count + len(weights)) * SMALLEST / float(absolute[absolute > 0].min(initial=1.0))  # underflow
+    # underflow
+    lost = own * (count + len(weights)) * SMALLEST / float(absolute[absolute > 0].min(initial=1.0))
     derived = sum_rounding(count, own) + inflation * exact_sum_rounding(own) + lost
-    known, fresh, beside = derived / (COORDINATES * (len(fitted.kernel.shift) + 2)), derived, fitted.sizes
+    known, fresh, beside = (
+        derived / (COORDINATES * (len(fitted.kernel.shift) + 2)),
+        derived,
+        fitted.sizes,
+    )
     if fitted.off is not None and beside is not None:  # with what is carried along from earlier
-        derived = float(np.max(fitted.off / np.maximum(beside, TINY))) + EPS + inflation * exact_sum_rounding(own) + lost
-    if largest <= limit:  # the claim needs no first term, but others may evaluate the features a little otherwise
+        derived = (
+            float(np.max(fitted.off / np.maximum(beside, TINY)))
+            + EPS
+            + inflation * exact_sum_rounding(own)
+            + lost
+        )
+    # the claim needs no first term, but others may evaluate the features a little otherwise
+    if largest <= limit:
         error = largest + min(derived, fresh)
         return Proof(
-            error, max(largest / limit, known), largest, 1.0, (), largest, power, worst, inflation, measured=largest,
-            derived=derived,
+            error, max(largest / limit, known), largest, 1.0, (), largest, power, worst, inflation,
+            measured=largest, derived=derived,
         )  # fmt: skip
     seen = witnesses(fitted.kernel)
     error, rest, x = _weight_changes(rho, size, *seen, limit)
@@ -239,13 +283,17 @@ def _linear(
         error = np.inf
     remainder = float(max(min(rest / limit, 1.0), known))
     return Proof(
-        float(error), remainder, largest, 1.0, (), float(error), power, worst, inflation, measured=float(min(rest, limit)),
-        derived=derived,
+        float(error), remainder, largest, 1.0, (), float(error), power, worst, inflation,
+        measured=float(min(rest, limit)), derived=derived,
     )  # fmt: skip
 
 
-def _weight_changes(rho: Array, size: Array, features: Array, weights: Array, limit: float) -> tuple[float, float, Array]:
-    """Small c on witnesses with ``sum u c phi`` close to rho: max |c|, the largest remainder, and x with c = phi . x."""
+def _weight_changes(
+    rho: Array, size: Array, features: Array, weights: Array, limit: float
+) -> tuple[float, float, Array]:
+    """Small c on witnesses with ``sum u c phi`` close to rho: max |c|, the largest remainder, and x
+    with c = phi . x.
+    """
     best = (0.0, float(np.abs(rho).max()), np.zeros(len(rho)))  # no change at all
     if not len(weights):
         return best
@@ -273,8 +321,11 @@ def _weight_changes(rho: Array, size: Array, features: Array, weights: Array, li
     return best
 
 
-def _smallest_changes(rho: Array, size: Array, features: Array, weights: Array, limit: float) -> tuple[float, float]:
-    """The smallest max |c| that leaves no more than the limit, by a linear programme; and what it leaves.
+def _smallest_changes(
+    rho: Array, size: Array, features: Array, weights: Array, limit: float
+) -> tuple[float, float]:
+    """The smallest max |c| that leaves no more than the limit, by a linear programme; and what it
+    leaves.
 
     Among all rows that is the supremum itself.
     """
@@ -289,7 +340,9 @@ def _smallest_changes(rho: Array, size: Array, features: Array, weights: Array, 
     bound, none = np.ones((count, 1)), np.zeros((len(rho), 1))
     found = linprog(
         np.append(np.zeros(count), 1.0),
-        A_ub=sparse.block_array([[terms, none], [-terms, none], [one, -bound], [-one, -bound]], format="csr"),
+        A_ub=sparse.block_array(
+            [[terms, none], [-terms, none], [one, -bound], [-one, -bound]], format="csr"
+        ),
         b_ub=np.concatenate([rho + 0.9 * limit, 0.9 * limit - rho, np.zeros(2 * count)]) / unit,
         bounds=[(None, None)] * count + [(0, None)],
         options={"time_limit": 10.0},
@@ -297,13 +350,23 @@ def _smallest_changes(rho: Array, size: Array, features: Array, weights: Array, 
     if found.x is None:
         return np.inf, np.inf
     c = found.x[:count] * unit
-    return float(np.abs(c).max(initial=0.0)), float(np.abs(rho - exact_sum(scaled, weights * c)).max())
+    return float(np.abs(c).max(initial=0.0)), float(
+        np.abs(rho - exact_sum(scaled, weights * c)).max()
+    )
 
 
 def _spread(
-    fitted: FittedMoments, rho: Array, size: Array, x: Array, rows: Rows, features: Array, weights: Array, limit: float
+    fitted: FittedMoments,
+    rho: Array,
+    size: Array,
+    x: Array,
+    rows: Rows,
+    features: Array,
+    weights: Array,
+    limit: float,
 ) -> tuple[float, float]:
-    """The same on all rows: the x of the witnesses, brought to the length that all rows need, then the rest on witnesses.
+    """The same on all rows: the x of the witnesses, brought to the length that all rows need, then
+    the rest on witnesses.
 
     Rows with large features, which a sample may miss, are witnesses as well.
     """
@@ -318,7 +381,9 @@ def _spread(
         largest = np.array([start + heavy.argmax(axis=0), heavy.max(axis=0)])
         return exact_sum(values, c if u is None else u * c), float(np.abs(c).max()), largest[None]
 
-    def combine(a: tuple[Array, float, Array], b: tuple[Array, float, Array]) -> tuple[Array, float, Array]:
+    def combine(
+        a: tuple[Array, float, Array], b: tuple[Array, float, Array]
+    ) -> tuple[Array, float, Array]:
         return a[0] + b[0], max(a[1], b[1]), np.concatenate([a[2], b[2]])
 
     carried, most, heavy = sweep(rows, kernel.shift, visit, combine, (kernel.width, 1))
@@ -334,7 +399,8 @@ def _spread(
 
 
 def _power(
-    kernel: Powers, fitted: FittedMoments, block: Array, weights: Array, limit: float, charges: bool = True
+    kernel: Powers, fitted: FittedMoments, block: Array, weights: Array, limit: float,
+    charges: bool = True
 ) -> Proof:  # fmt: skip
     frame = fitted.frame
     assert frame is not None
@@ -371,25 +437,38 @@ def _power(
 
 
 def _relative_error(frame: Frame, difference: Array, kept: int) -> tuple[float, float]:
-    """The norm of E relative to M, for p > 2 to the best K; and what rounding of the sums may add to it."""
+    """The norm of E relative to M, for p > 2 to the best K; and what rounding of the sums may add
+    to it.
+    """
     if not len(difference):
         return 0.0, 0.0
     if frame.degree == 2:
         if len(frame.targets) == 1:
             return frame.relative_norm(difference), frame.sums
         parts = [np.ix_(some, some) for some in frame.targets]
-        return max(linalg.relative_norm(difference[part], frame.half[part]) for part in parts), frame.sums
+        return (
+            max(linalg.relative_norm(difference[part], frame.half[part]) for part in parts),
+            frame.sums,
+        )
     floors, error = frame.floors(FLOOR_SHARES), frame.sum_error_of(kept)
-    found = [(linalg.relative_norm(difference, base), frame.rounding_of_sums(base, error)) for base in floors]
+    found = [
+        (linalg.relative_norm(difference, base), frame.rounding_of_sums(base, error))
+        for base in floors
+    ]
     return min(found, key=sum)
 
 
 def _charged(
     frame: Frame, difference: Array, kept: int, extra: float, dropped: float, limit: float
 ) -> tuple[float, float] | None:  # fmt: skip
-    """The loss error and the rho that hold E and the rounding of the sums, with what was dropped; None if there are none."""
+    """The loss error and the rho that hold E and the rounding of the sums, with what was dropped;
+    None if there are none.
+    """
     found = None
-    parts = [(difference[np.ix_(some, some)], frame.base[np.ix_(some, some)], some) for some in frame.targets]
+    parts = [
+        (difference[np.ix_(some, some)], frame.base[np.ix_(some, some)], some)
+        for some in frame.targets
+    ]
     if frame.degree > 2:
         form = frame.balanced(difference)
         base = min(frame.floors(FLOOR_SHARES), key=lambda floor: linalg.relative_norm(form, floor))
@@ -398,7 +477,9 @@ def _charged(
     for error in (EXACT - extra, SHARPER, EXACT / 2):
         if not 0 < error <= EXACT - extra:
             continue
-        rho = dropped + max(_small_rho(frame, *part, kept, error, limit - dropped) for part in parts)
+        rho = dropped + max(
+            _small_rho(frame, *part, kept, error, limit - dropped) for part in parts
+        )
         if rho <= limit:
             found = error, rho
             if error < EXACT - extra:
@@ -409,11 +490,14 @@ def _charged(
 
 
 def _small_rho(
-    frame: Frame, difference: Array, base: Array, some: list[int], kept: int, error: float, limit: float
+    frame: Frame, difference: Array, base: Array, some: list[int], kept: int, error: float,
+    limit: float
 ) -> float:  # fmt: skip
-    """A small rho, up to ``limit``, that with a loss error holds E in ``some`` coordinates at every t; else infinite.
+    """A small rho, up to ``limit``, that with a loss error holds E in ``some`` coordinates at every
+    t; else infinite.
 
-    ``base`` is a lower bound of the loss, ``kept`` the number of rows kept.  The first bound of S that has such a rho is taken.
+    ``base`` is a lower bound of the loss, ``kept`` the number of rows kept.  The first bound of S
+    that has such a rho is taken.
     """
     # |v'E v| of the rounding of sums is at most sum_error (d.|v|)^2, d = diag(M)^(1/2).
     squares = np.diag(frame.half) if frame.degree > 2 else np.diag(base)
@@ -423,7 +507,11 @@ def _small_rho(
         """The matrices that do not hold E."""
         first, last = (frame.degree * rho / 2) ** 2 / BETWEEN * first, rho**frame.degree * last
         bounds = ((0.999 * error + t) * base + first / t + last - sums for t in times)
-        return (b for b in bounds if not linalg.definite(b - difference) or not linalg.definite(b + difference))
+        return (
+            b
+            for b in bounds
+            if not linalg.definite(b - difference) or not linalg.definite(b + difference)
+        )
 
     largest = linalg.relative_norm(difference, base) + linalg.relative_norm(sums, base)
     times = [t for t in TIMES if t < BETWEEN * largest]  # beyond, the loss error alone is enough
@@ -443,5 +531,7 @@ def _small_rho(
     low, high = LEAST, limit
     for _ in range(HALVINGS):
         middle = float(np.sqrt(low * high))
-        low, high = (low, middle) if not any(True for _ in failing(middle, *way)) else (middle, high)
+        low, high = (
+            (low, middle) if not any(True for _ in failing(middle, *way)) else (middle, high)
+        )
     return high

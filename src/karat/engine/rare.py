@@ -1,17 +1,19 @@
 """Rows that show what a sample of rows does not: rare pairs of categories.
 
-The features of one-hot columns depend on each other (x^2 = x, products vanish), and on a sample of rows even more so: it has
-rank r < m, and m - r combinations of features
+The features of one-hot columns depend on each other (x^2 = x, products vanish), and on a sample of
+rows even more so: it has rank r < m, and m - r combinations of features
 
     psi_j = phi_j - sum_s c_js phi_s        (s: r independent features,  j: one of the others)
 
-vanish on all of it.  Most of them vanish on every row; the others show in rows that are too rare to be in a sample.  A random
-combination ``q = sum_j g_j psi_j`` is zero on a row if all of them are (and, with probability one, only then).  Of degree 2 it
-is a quadratic form ``w'Vw``: one pass finds the rows on which it is more than rounding.
+vanish on all of it.  Most of them vanish on every row; the others show in rows that are too rare to
+be in a sample.  A random combination ``q = sum_j g_j psi_j`` is zero on a row if all of them are
+(and, with probability one, only then).  Of degree 2 it is a quadratic form ``w'Vw``: one pass finds
+the rows on which it is more than rounding.
 
-The candidates are these rows, and ENOUGH r others that are drawn by their leverage, so that no direction of the sample is lost.
-They are points in r independent features and a few that the rare rows add, which is much less work than in all m.  Nothing but
-time depends on the choice: the proof judges all features of the rows that are found.
+The candidates are these rows, and ENOUGH r others that are drawn by their leverage, so that no
+direction of the sample is lost. They are points in r independent features and a few that the rare
+rows add, which is much less work than in all m.  Nothing but time depends on the choice: the proof
+judges all features of the rows that are found.
 """
 
 from __future__ import annotations
@@ -46,14 +48,18 @@ class Independent:
 
     @classmethod
     def of(cls, sample: Array) -> Independent:
-        """From the features of a sample (N x m), by Cholesky's factorisation with pivoting of their Gram matrix."""
+        """From the features of a sample (N x m), by Cholesky's factorisation with pivoting of their
+        Gram matrix.
+        """
         size = np.sqrt(np.einsum("ij,ij->j", sample, sample))
         norm = np.where(size > 0, size, 1.0)
         columns = np.ascontiguousarray((sample / norm).T)
         factor, order, rank = linalg.pivoted_cholesky(linalg.upper_gram(columns), SEEN)
         basic, triangle = order[:rank], np.ascontiguousarray(factor[:rank, :rank])
         terms = linalg.solve_upper(triangle, np.asfortranarray(factor[:rank, rank:]))
-        orthogonal = linalg.solve_upper(triangle, np.asfortranarray(columns[basic]), transposed=True)
+        orthogonal = linalg.solve_upper(
+            triangle, np.asfortranarray(columns[basic]), transposed=True
+        )
         return cls(norm, basic, order[rank:], terms, np.einsum("ij,ij->j", orthogonal, orthogonal))
 
     def hidden(self, rng: np.random.Generator) -> Array:
@@ -75,9 +81,14 @@ class Independent:
 
 
 def informed(
-    rows: Rows, fitted: FittedMoments, known: CandidatePoints, rng: np.random.Generator, held: int = 0
+    rows: Rows,
+    fitted: FittedMoments,
+    known: CandidatePoints,
+    rng: np.random.Generator,
+    held: int = 0,
 ) -> tuple[CandidatePoints, Array, int] | None:
-    """Candidates that a look at all rows finds, where those ``known`` do not do, weights that meet the moments, and passes.
+    """Candidates that a look at all rows finds, where those ``known`` do not do, weights that meet
+    the moments, and passes.
 
     The first ``held`` rows represent others, and are candidates if features depend on each other.
     """
@@ -94,7 +105,9 @@ def informed(
 def with_rare_rows(
     rows: Rows, fitted: FittedMoments, squares: Array, held: int, rng: np.random.Generator
 ) -> tuple[CandidatePoints, Array] | None:
-    """Rare and held rows, others, and weights on them that meet the moments; None if there are none."""
+    """Rare and held rows, others, and weights on them that meet the moments; None if there are
+    none.
+    """
     kernel = fitted.kernel
     assert isinstance(kernel, Powers)
     drawn = important_rows(rows, kernel, squares, 1, rng)
@@ -112,12 +125,18 @@ def with_rare_rows(
         return None
     own = own_weights(rows, rare)
     common = np.flatnonzero(~np.isin(chosen, rare))
-    kept = by_score(common, nominal[common], found.leverage[common], int(ENOUGH * len(found.basic)), rng)
+    kept = by_score(
+        common, nominal[common], found.leverage[common], int(ENOUGH * len(found.basic)), rng
+    )
     common, nominal = (common, nominal[common]) if kept is None else kept
     nominal = nominal * (max(rows.total - float(own.sum()), TINY) / max(float(nominal.sum()), TINY))
-    known = candidate_points(rows, fitted, np.concatenate([rare, chosen[common]]), np.concatenate([own, nominal]))
+    known = candidate_points(
+        rows, fitted, np.concatenate([rare, chosen[common]]), np.concatenate([own, nominal])
+    )
     features = found.with_those_of(kernel.features(rows.take(rare, kernel.shift)))
-    known = replace(known, points=np.asfortranarray(known.points[:, features]), target=known.target[features])
+    known = replace(
+        known, points=np.asfortranarray(known.points[:, features]), target=known.target[features]
+    )
     return feasible(known.resolve())
 
 
@@ -134,4 +153,6 @@ def showing(rows: Rows, kernel: Powers, combination: Array) -> Indices:
         terms = np.einsum("ij,ij->i", variables, variables)
         return [start + np.flatnonzero(np.abs(values) > least * terms + HIDDEN * abs(constant))]
 
-    return np.concatenate(sweep(rows, kernel.shift, visit, lambda a, b: a + b, (rows.columns + 1, kernel.variables)))
+    return np.concatenate(
+        sweep(rows, kernel.shift, visit, lambda a, b: a + b, (rows.columns + 1, kernel.variables))
+    )

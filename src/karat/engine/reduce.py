@@ -1,25 +1,28 @@
-"""The pipeline: moments in one pass, a vertex among a few candidates, a proof; and the policy that chooses between the ways.
+"""The pipeline: moments in one pass, a vertex among a few candidates, a proof; and the policy that
+chooses between the ways.
 
     fitted   = sum over rows of weight * kernel features         # one pass, with coordinates
     vertex   = weights on at most rank rows, the same moments    # onepass | tree | caratheodory
     weights  = polish(vertex, fitted.target)                     # the last digits
     proof    = worst relative loss error over every query        # karat.engine.proof
 
-**The policy** of ``method="auto"``.  A step is taken only if the steps before it did not lead to a proof.
+**The policy** of ``method="auto"``.  A step is taken only if the steps before it did not lead to a
+proof.
 
-1. onepass: a few more than twice as many candidates as features, then SECOND times as many (all rows, if there are no
-   more), then rare rows and others by importance among all rows.  Newton's method decides whether weights on them can meet the
-   moments, and fails fast.
+1. onepass: a few more than twice as many candidates as features, then SECOND times as many (all
+   rows, if there are no more), then rare rows and others by importance among all rows.  Newton's
+   method decides whether weights on them can meet the moments, and fails fast.
 2. tree: every row is looked at, two more readings.
 3. The rows of the tree before the last elimination, in features whose rank has not been decided.
 4. Features of single columns, for degrees above 2.
 5. Coordinates from which no direction is dropped, if some were.
-6. Rows that dominate a moment are peeled: kept verbatim, with the rest reduced as above.  Then rows of hardly any weight.
+6. Rows that dominate a moment are peeled: kept verbatim, with the rest reduced as above.  Then rows
+   of hardly any weight.
 7. caratheodory, row by row, where there are few rows.
 8. All rows with their own weights, where there are very few.  That is exact by definition.
 
-Before all this, wild rows are kept apart (:mod:`karat.engine.peel`).  The other methods leave out 7; ``"tree"`` leaves out
-1, and ``"caratheodory"`` goes row by row in place of 1 and 2.
+Before all this, wild rows are kept apart (:mod:`karat.engine.peel`).  The other methods leave out
+7; ``"tree"`` leaves out 1, and ``"caratheodory"`` goes row by row in place of 1 and 2.
 """
 
 from __future__ import annotations
@@ -50,7 +53,8 @@ COMPLETE = 16384  # up to this many rows the pilot is all of them
 PASSES = 6  # most passes that the coordinates may ask for
 LAST = ("tree", "caratheodory")  # ways that look at every row: no stronger one follows
 FEW = 4  # rows per feature: so few may all be kept, if nothing else is exact
-ORDERS = 8  # orders of the rows in which they are eliminated, beside their own, if nothing else is exact
+# orders of the rows in which they are eliminated, beside their own, if nothing else is exact
+ORDERS = 8
 SLOW = 300  # rows per feature, and features, up to which rows are eliminated one by one
 
 
@@ -69,9 +73,11 @@ class Reduction:
     proof: Proof
     method: str
     passes: int  # over all rows
-    peeled: Flags = field(default_factory=lambda: np.zeros(0, dtype=bool))  # kept verbatim, because they dominate a moment
+    # kept verbatim, because they dominate a moment
+    peeled: Flags = field(default_factory=lambda: np.zeros(0, dtype=bool))
     inherited: Claim = NO_ERROR  # of the rows that were reduced, if they stand for others
-    in_the_way: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))  # dominate a moment, if nothing is exact
+    # dominate a moment, if nothing is exact
+    in_the_way: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     spread: float = 1.0  # the largest ratio of a column's size to what is typical in it
     levels: int = 1  # how many levels of rows were reduced by themselves
 
@@ -91,17 +97,24 @@ class Reduction:
 
     def keeps_all(self, rows: Rows) -> bool:
         """Whether all rows are kept, with their own weights."""
-        return len(self.positions) == len(rows) and np.array_equal(self.weights, own_weights(rows, self.positions))
+        return len(self.positions) == len(rows) and np.array_equal(
+            self.weights, own_weights(rows, self.positions)
+        )
 
     def beside(self, other: Reduction, left: Indices, right: Indices) -> Reduction:
-        """This reduction of the rows at ``left``, together with another of those at ``right``: as exact as the worse."""
+        """This reduction of the rows at ``left``, together with another of those at ``right``: as
+        exact as the worse.
+        """
         joint = np.concatenate([left[self.positions], right[other.positions]])
         order = np.argsort(joint)
         worse = self if self.proof.merit <= other.proof.merit else other
         both = (self.proof, other.proof)
         proof = replace(
             worse.proof,
-            **{name: max(getattr(one, name) for one in both) for name in ("remainder", "measured", "derived", "condition")},
+            **{
+                name: max(getattr(one, name) for one in both)
+                for name in ("remainder", "measured", "derived", "condition")
+            },
         )
         return replace(
             worse,
@@ -117,21 +130,31 @@ class Reduction:
         )
 
     def with_peeled(self, rows: Rows, left: Indices, alone: Indices) -> Reduction:
-        """This reduction of the rows at ``left``, together with the rows ``alone`` that are kept as they are."""
+        """This reduction of the rows at ``left``, together with the rows ``alone`` that are kept as
+        they are.
+        """
         joint = np.concatenate([alone, left[self.positions]])
         weights = np.concatenate([own_weights(rows, alone), self.weights])
         peeled = np.concatenate([np.ones(len(alone), dtype=bool), self.peeled])
         order = np.argsort(joint)
         method = self.method if self.method.endswith("peeling") else f"{self.method} after peeling"
-        return replace(self, positions=joint[order], weights=weights[order], peeled=peeled[order], method=method)
+        return replace(
+            self,
+            positions=joint[order],
+            weights=weights[order],
+            peeled=peeled[order],
+            method=method,
+        )
 
 
 @one_blas_thread()
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def build(
-    rows: Rows, kernel: Kernel, method: str, seed: int, progress: Progress | None = None, levels: bool = True
+    rows: Rows, kernel: Kernel, method: str, seed: int, progress: Progress | None = None,
+    levels: bool = True
 ) -> Reduction:  # fmt: skip
-    """Reduce weighted rows to a vertex with the same moments; ``method`` as in :func:`karat.coreset`.
+    """Reduce weighted rows to a vertex with the same moments; ``method`` as in
+    :func:`karat.coreset`.
 
     Wild rows are kept apart, or are a level of their own if ``levels``.
     """
@@ -154,7 +177,9 @@ def build(
     if not best.proof.ok and levels and 0 < len(light) <= PEELED * width:
         rest = np.setdiff1d(np.arange(len(rows)), light)
         found = build(rows.subset(rest), kernel, method, seed, levels=False)
-        best = better(best, replace(found.with_peeled(rows, rest, light), passes=best.passes + found.passes))
+        best = better(
+            best, replace(found.with_peeled(rows, rest, light), passes=best.passes + found.passes)
+        )
     if not best.proof.ok and method == "auto" and len(rows) <= SLOW * width and width <= SLOW:
         best = better(best, _anew(rows, kernel, "caratheodory", rng, progress, pilot))
     if not best.proof.ok and len(rows) <= FEW * width:
@@ -183,16 +208,25 @@ def better(first: Reduction | None, second: Reduction | None) -> Reduction:
 
 
 def whole(rows: Rows, found: Reduction) -> Reduction:
-    """All rows with their own weights; the condition is that of the columns, whatever rows are kept."""
+    """All rows with their own weights; the condition is that of the columns, whatever rows are
+    kept.
+    """
     everything = np.arange(len(rows))
     proof = Proof.trivial(found.proof.power, found.proof.condition)
     weights, nothing = own_weights(rows, everything), np.zeros(0, dtype=np.intp)
-    return replace(found, positions=everything, weights=weights, proof=proof, method="all rows", in_the_way=nothing)
+    return replace(
+        found,
+        positions=everything,
+        weights=weights,
+        proof=proof,
+        method="all rows",
+        in_the_way=nothing,
+    )
 
 
 def _anew(
-    rows: Rows, kernel: Kernel, method: str, rng: np.random.Generator, progress: Progress | None, pilot: Indices,
-    single_columns: bool = False,
+    rows: Rows, kernel: Kernel, method: str, rng: np.random.Generator, progress: Progress | None,
+    pilot: Indices, single_columns: bool = False,
 ) -> Reduction:  # fmt: skip
     """The best vertex that a method finds in coordinates of its own."""
     fitted, passes = fit_moments(rows, kernel, pilot, progress)
@@ -201,29 +235,38 @@ def _anew(
 
 
 def _attempt(
-    rows: Rows, method: str, rng: np.random.Generator, progress: Progress | None, pilot: Indices, fitted: FittedMoments,
-    passes: int, sought: FittedMoments | None = None,
+    rows: Rows, method: str, rng: np.random.Generator, progress: Progress | None, pilot: Indices,
+    fitted: FittedMoments, passes: int, sought: FittedMoments | None = None,
 ) -> Reduction:  # fmt: skip
     """The best vertex that a method finds; it stops at the first that is exact.
 
-    ``sought``: the features in which rows are sought, if not the fitted ones: those of single columns are not made parallel by
-    tails.
+    ``sought``: the features in which rows are sought, if not the fitted ones: those of single
+    columns are not made parallel by tails.
     """
     if not fitted.kernel.width:  # every feature vanishes on every row: any one row will do
         first = np.zeros(1, dtype=np.intp)
-        return Reduction(first, np.array([rows.total]), fitted, 0, Proof.trivial(), "onepass", passes)
+        return Reduction(
+            first, np.array([rows.total]), fitted, 0, Proof.trivial(), "onepass", passes
+        )
     best: Reduction | None = None
-    # Of higher powers a bound is measured, which may be twice as large in the coordinates of another sample.
+    # Of higher powers a bound is measured, which may be twice as large in the coordinates of
+    # another sample.
     content = CONTENT if fitted.kernel.power > 2 and linear_class(fitted) is None else np.inf
     features = searches(fitted) if sought is None else (sought,)
-    ways = (way for search in features for way in feasible_weights(rows, search, method, pilot, rng, progress))
+    ways = (
+        way
+        for search in features
+        for way in feasible_weights(rows, search, method, pilot, rng, progress)
+    )
     for known, mass, way, more in ways:
         passes += more
         found = vertex(rows, fitted, known, mass, way, passes)
         best = better(best, found)
         settled = best.proof.ok and best.proof.reducible_error <= content
         if not settled and (way in LAST or linear_class(fitted) is not None):
-            best = without_rank_decision(rows, fitted, best, known, mass, way, passes, last=way in LAST)
+            best = without_rank_decision(
+                rows, fitted, best, known, mass, way, passes, last=way in LAST
+            )
         if best.proof.ok and best.proof.reducible_error <= min(content, EXACT):
             break
     assert best is not None
@@ -231,9 +274,11 @@ def _attempt(
 
 
 def about_means(rows: Rows, found: Reduction) -> Reduction:
-    """The reduction with a proof about the means of the columns, in which the claim is given, if its shift is far from them.
+    """The reduction with a proof about the means of the columns, in which the claim is given, if
+    its shift is far from them.
 
-    With heavy tails sums of absolute values about another shift may be larger, and a proof by them says too little.
+    With heavy tails sums of absolute values about another shift may be larger, and a proof by them
+    says too little.
     """
     linear = linear_class(found.fitted) if found.proof.ok else None
     kernel = None if linear is None else linear.kernel.centred(linear)
@@ -244,32 +289,49 @@ def about_means(rows: Rows, found: Reduction) -> Reduction:
 
 
 def proven_as_well(
-    rows: Rows, found: Reduction, fitted: FittedMoments, witnesses: Rows | None = None, polishes: bool = True
+    rows: Rows,
+    found: Reduction,
+    fitted: FittedMoments,
+    witnesses: Rows | None = None,
+    polishes: bool = True,
 ) -> Reduction:
-    """The reduction with a proof in other features as well, in which its weights are polished if they must (and may) be."""
+    """The reduction with a proof in other features as well, in which its weights are polished if
+    they must (and may) be.
+    """
     weights, data = found.weights, rows if witnesses is None else None
     block, own = (rows.take(found.positions, one.kernel.shift) for one in (fitted, found.fitted))
     proof, before = measure(data, fitted, block, weights, witnesses), found.proof
     if not proof.ok and polishes:
         weights = polish_features(fitted, block, weights)
         proof, before = (
-            measure(data, one, rows_about, weights, witnesses) for one, rows_about in ((fitted, block), (found.fitted, own))
+            measure(data, one, rows_about, weights, witnesses)
+            for one, rows_about in ((fitted, block), (found.fitted, own))
         )
-    worst = {name: max(getattr(one, name) for one in (proof, before)) for name in ("loss_error", "remainder", "measured")}
+    worst = {
+        name: max(getattr(one, name) for one in (proof, before))
+        for name in ("loss_error", "remainder", "measured")
+    }
     return replace(found, weights=weights, proof=replace(before, derived=proof.derived, **worst))
 
 
 def without_rank_decision(
-    rows: Rows, fitted: FittedMoments, best: Reduction, known: CandidatePoints, mass: Array, way: str, passes: int,
-    witnesses: Rows | None = None, last: bool = True,
+    rows: Rows, fitted: FittedMoments, best: Reduction, known: CandidatePoints, mass: Array,
+    way: str, passes: int, witnesses: Rows | None = None, last: bool = True,
 ) -> Reduction:  # fmt: skip
-    """Eliminate in the features themselves, to as many rows as features; in the end, if need be, do not eliminate.
+    """Eliminate in the features themselves, to as many rows as features; in the end, if need be, do
+    not eliminate.
 
     Where rounding leaves little room the order of the rows decides, so several are tried.
     """
     rng, forward = np.random.default_rng(0), np.arange(len(mass))
-    orders = [forward, *(rng.permutation(len(mass)) for _ in range(ORDERS if last and known.rank <= SLOW else 0))]
-    for order, eliminate in [*((order, True) for order in orders), *([(forward, False)] if last else [])]:
+    orders = [
+        forward,
+        *(rng.permutation(len(mass)) for _ in range(ORDERS if last and known.rank <= SLOW else 0)),
+    ]
+    for order, eliminate in [
+        *((order, True) for order in orders),
+        *([(forward, False)] if last else []),
+    ]:
         plain = candidate_points(rows, known.fitted, known.positions[order], known.root[order] ** 2)
         found = vertex(rows, fitted, plain, mass[order], way, passes, witnesses, eliminate)
         best = better(best, replace(found, rank=known.rank))
@@ -278,8 +340,12 @@ def without_rank_decision(
     return best
 
 
-def _peeled(rows: Rows, kernel: Kernel, method: str, rng: np.random.Generator, before: Reduction) -> Reduction | None:
-    """Keep dominating rows as they are and reduce the others; None if there are no such rows, or too many."""
+def _peeled(
+    rows: Rows, kernel: Kernel, method: str, rng: np.random.Generator, before: Reduction
+) -> Reduction | None:
+    """Keep dominating rows as they are and reduce the others; None if there are no such rows, or
+    too many.
+    """
     width = before.fitted.kernel.width
     positions = dominating(rows, kernel, PEELED * width)
     if positions is None or not len(positions):
@@ -291,7 +357,9 @@ def _peeled(rows: Rows, kernel: Kernel, method: str, rng: np.random.Generator, b
     found = _anew(rest, kernel, method, rng, None, sample(rng, len(rest), pilot_size(len(rest))))
     if not found.proof.ok and len(left) <= FEW * width:
         found = whole(rest, found)
-    found = replace(found.with_peeled(rows, left, positions), passes=before.passes + found.passes + 2)
+    found = replace(
+        found.with_peeled(rows, left, positions), passes=before.passes + found.passes + 2
+    )
     return _given_back(rows, before, found)
 
 
@@ -299,13 +367,23 @@ def _given_back(rows: Rows, before: Reduction, found: Reduction) -> Reduction:
     """Try to eliminate peeled rows as well, and keep that only if the proof is as good."""
     if not found.proof.ok:
         return found
-    known = candidate_points(rows, searches(before.fitted)[-1], found.positions, found.weights).resolve()
-    fewer = about_means(rows, vertex(rows, before.fitted, known, known.root, found.method, found.passes))
-    return fewer if fewer.proof.ok and fewer.proof.loss_error <= max(SHARP, found.proof.loss_error) else found
+    known = candidate_points(
+        rows, searches(before.fitted)[-1], found.positions, found.weights
+    ).resolve()
+    fewer = about_means(
+        rows, vertex(rows, before.fitted, known, known.root, found.method, found.passes)
+    )
+    return (
+        fewer
+        if fewer.proof.ok and fewer.proof.loss_error <= max(SHARP, found.proof.loss_error)
+        else found
+    )
 
 
 @one_blas_thread()
-def fit_moments(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress | None = None) -> tuple[FittedMoments, int]:
+def fit_moments(
+    rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress | None = None
+) -> tuple[FittedMoments, int]:
     """Fit the kernel's coordinates and sum its moments; also the number of passes it took."""
     block = rows.take(pilot, np.zeros(rows.columns))
     weights = None if rows.weights is None else rows.weights[pilot]
@@ -323,7 +401,8 @@ def fit_moments(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress |
         passes += 1
         # After the last pass the proof says whether the coordinates were good enough.
         fitted = kernel.over(len(rows)).fitted_moments(statistic, rows.total, last=passes >= PASSES)
-        if fitted.vanished is not None and fitted.vanished.any() and not looked:  # zero, or too small for its powers
+        # zero, or too small for its powers
+        if fitted.vanished is not None and fitted.vanished.any() and not looked:
             looked = True
             sizes = np.where(fitted.vanished, column_sizes(rows, kernel.shift), 0.0)
             if sizes.any():
@@ -331,20 +410,31 @@ def fit_moments(rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress |
                 continue
         kernel = fitted.kernel
         if not fitted.needs_pass:
-            return replace(fitted, kernel=kernel.over(MOST_ROWS)), passes  # later sums may be of any rows
+            # later sums may be of any rows
+            return replace(fitted, kernel=kernel.over(MOST_ROWS)), passes
 
 
-Feasible = tuple[CandidatePoints, Array, str, int]  # points, weights on them that meet the moments, the way's name, its passes
+# points, weights on them that meet the moments, the way's name, its passes
+Feasible = tuple[CandidatePoints, Array, str, int]
 
 
 def feasible_weights(
-    rows: Rows, fitted: FittedMoments, method: str, pilot: Indices, rng: np.random.Generator, progress: Progress | None
+    rows: Rows,
+    fitted: FittedMoments,
+    method: str,
+    pilot: Indices,
+    rng: np.random.Generator,
+    progress: Progress | None,
 ) -> Iterator[Feasible]:
-    """Weights on a few rows that meet the moments, by ever stronger means: steps 1 and 2 of the policy."""
+    """Weights on a few rows that meet the moments, by ever stronger means: steps 1 and 2 of the
+    policy.
+    """
     if method in ("auto", "onepass"):
         if first_candidates(len(rows), fitted.kernel) == len(rows):
             everything = np.arange(len(rows))
-            known = candidate_points(rows, fitted, everything, own_weights(rows, everything)).resolve()
+            known = candidate_points(
+                rows, fitted, everything, own_weights(rows, everything)
+            ).resolve()
             yield known, known.root, "onepass", 0
         else:
             known, mass = sampled(rows, fitted, pilot, rng)
@@ -354,7 +444,9 @@ def feasible_weights(
                 known, mass, more = found
                 yield known, mass, "onepass", more
     sequentially = method == "caratheodory"
-    positions, weights = (reduce_sequentially if sequentially else reduce_by_tree)(rows, fitted, progress)
+    positions, weights = (reduce_sequentially if sequentially else reduce_by_tree)(
+        rows, fitted, progress
+    )
     check_any(positions)
     known = candidate_points(rows, fitted, positions, weights).resolve()
     yield known, known.root, *(("caratheodory", 1) if sequentially else ("tree", 2))
@@ -366,7 +458,9 @@ def first_candidates(count: int, kernel: Kernel) -> int:
 
 
 def pilot_size(count: int) -> int:
-    """Rows that are read before the pass, to fit coordinates to them: all where there are not many."""
+    """Rows that are read before the pass, to fit coordinates to them: all where there are not
+    many.
+    """
     return count if count <= COMPLETE else PILOT
 
 
@@ -379,7 +473,9 @@ def vertex(
     rows: Rows, fitted: FittedMoments, known: CandidatePoints, mass: Array, way: str, passes: int,
     witnesses: Rows | None = None, eliminate: bool = True,
 ) -> Reduction:  # fmt: skip
-    """Eliminate to a vertex (or keep all points), polish it, and prove it; ``witnesses`` as in :func:`measure`."""
+    """Eliminate to a vertex (or keep all points), polish it, and prove it; ``witnesses`` as in
+    :func:`measure`.
+    """
     if len(rows) <= known.rank:  # nothing to reduce: the rows with their own weights
         positions = np.arange(len(rows))
         weights = own_weights(rows, positions)
@@ -399,4 +495,6 @@ def vertex(
     if not proof.ok and linear is not None:
         weights = polish_features(linear, block, weights)
         proof = measure(rows if witnesses is None else None, fitted, block, weights, witnesses)
-    return Reduction(positions, weights, fitted, min(known.rank, len(positions)), proof, way, passes)
+    return Reduction(
+        positions, weights, fitted, min(known.rank, len(positions)), proof, way, passes
+    )

@@ -1,15 +1,15 @@
 """Another proof for few rows: weighted rows that are a rotation of others have their squares.
 
-With B the rows ``[1 | D - shift]`` of the data, times the roots of their weights, and C those of the
-coreset, ``f(z) = |B z|^2`` and ``f_c(z) = |C z|^2``.  If there is a matrix R with
+With B the rows ``[1 | D - shift]`` of the data, times the roots of their weights, and C those of
+the coreset, ``f(z) = |B z|^2`` and ``f_c(z) = |C z|^2``.  If there is a matrix R with
 
     B = H R + F,      C = K R + G,      H'H = I + E_H,      K'K = I + E_K,
 
 then the claim of :mod:`karat.engine.proof` holds with the loss error ``|E_H| + |E_K|`` and rounding
 ``max_j (|F_j| + |G_j|) / sigma_j``: both are |R z|^2, up to rotations and a change of the columns
-(docs/mathematics.md, Proposition 20, which also has the term of the constant).  R, H and
-K come from factorisations, and may be off by any amount: E, F and G are computed.  Unlike a comparison
-of sums of squares, this needs no coordinates in which the columns are well conditioned.  It takes H,
+(docs/mathematics.md, Proposition 20, which also has the term of the constant).  R, H and K come
+from factorisations, and may be off by any amount: E, F and G are computed.  Unlike a comparison of
+sums of squares, this needs no coordinates in which the columns are well conditioned.  It takes H,
 which is as large as the data, so that it is for few rows, and where these are as many as columns.
 """
 
@@ -23,15 +23,21 @@ from karat.engine.proof import Proof
 from karat.engine.sums import gram_matrix, squares_rounding
 from karat.engine.tolerances import COORDINATES, EPS, ROUNDING, TINY
 
-RANK = 8 * EPS  # relative singular values below which a direction is left to the change of the columns
+# relative singular values below which a direction is left to the change of the columns
+RANK = 8 * EPS
 
 
 def prove_by_rotations(block: Array, own: Array, made: Array, weights: Array) -> Proof:
     """Prove weighted rows against all rows: blocks ``[1 | D - shift]`` and their weights."""
     total = float(own.sum())
     means = own @ block / total
-    spreads = np.sqrt(np.maximum(own @ np.square(block - means) / total, 0.0)) * (1 - len(block) * EPS)
-    everything, kept = block * np.sqrt(own / total)[:, None], made * np.sqrt(weights / total)[:, None]
+    spreads = np.sqrt(np.maximum(own @ np.square(block - means) / total, 0.0)) * (
+        1 - len(block) * EPS
+    )
+    everything, kept = (
+        block * np.sqrt(own / total)[:, None],
+        made * np.sqrt(weights / total)[:, None],
+    )
     size = np.maximum(linalg.column_norms(everything), linalg.column_norms(kept))
     unit = np.where(size > 0, size, 1.0)
     triangle = _triangle(everything / unit, min(len(block), len(made)))
@@ -39,22 +45,31 @@ def prove_by_rotations(block: Array, own: Array, made: Array, weights: Array) ->
     for rows in (everything / unit, kept / unit):
         rotation = _rotation(rows, triangle)
         products = gram_matrix(rotation, None) - np.eye(len(triangle))
-        error += linalg.spectral_norm(products) + len(triangle) * squares_rounding(len(rows), len(triangle), 2)
+        error += linalg.spectral_norm(products) + len(triangle) * squares_rounding(
+            len(rows), len(triangle), 2
+        )
         moved += linalg.column_norms(rows - rotation @ triangle)
         # what the product, the root of the weight and the subtraction of the shift may be off by
-        lost += EPS / 2 * ((len(triangle) + 1) * linalg.column_norms(np.abs(rotation) @ np.abs(triangle)) + 4)
+        lost += (
+            EPS
+            / 2
+            * ((len(triangle) + 1) * linalg.column_norms(np.abs(rotation) @ np.abs(triangle)) + 4)
+        )
     moved, lost = moved * unit, lost * unit
     ratio = [_share(k, means, spreads) for k in (moved, lost)]
     loss = error + 2 * float(moved[0] + lost[0])
     worst = int(np.argmax(moved[1:] / np.maximum(spreads[1:], TINY))) if len(moved) > 1 else 0
     remainder = max(ratio[0] / ROUNDING, ratio[1] / (COORDINATES * (len(unit) + 1)))
     return Proof(
-        loss, remainder, error, 1.0, (), loss, 2, worst, measured=ratio[0], derived=ratio[1], in_columns=True
+        loss, remainder, error, 1.0, (), loss, 2, worst, measured=ratio[0], derived=ratio[1],
+        in_columns=True
     )  # fmt: skip
 
 
 def _share(k: Array, means: Array, spreads: Array) -> float:
-    """An error of ``sum_j k_j |z_j|`` as a change of the columns (:meth:`karat.engine.frame.Frame.share`)."""
+    """An error of ``sum_j k_j |z_j|`` as a change of the columns
+    (:meth:`karat.engine.frame.Frame.share`).
+    """
     need = k[1:] + k[0] * np.abs(means[1:])
     return float(np.max(np.where(need > 0, need / np.maximum(spreads[1:], TINY), 0.0), initial=0.0))
 
@@ -69,8 +84,8 @@ def _triangle(rows: Array, most: int) -> Array:
 def _rotation(rows: Array, triangle: Array) -> Array:
     """H with orthonormal columns and ``H R`` near the rows.
 
-    Of ``rows R^+`` the columns of small directions, which come last, are mostly rounding.  So they are made orthogonal to the
-    others, and not the reverse.
+    Of ``rows R^+`` the columns of small directions, which come last, are mostly rounding.  So they
+    are made orthogonal to the others, and not the reverse.
     """
     size = linalg.column_norms(triangle.T)
     rotation, triangular = np.linalg.qr(rows @ (triangle / np.square(size)[:, None]).T)

@@ -1,15 +1,19 @@
 """Rows: a table ``[X | Y]`` with weights, read in blocks as float64; and one pass over all of them.
 
-**Reading.**  The table is never copied whole.  A block is written into a small buffer as ``[1 | D - shift]``: the leading ones
-give totals and first moments, and the shift (a pilot's column means, or zero) keeps later products accurate at no cost, since
-the copy is made anyway.  Integers, float32 and sparse rows become float64 only there.  A double holds every whole number up to
-2^53; larger ones (identifiers, timestamps in nanoseconds) are read as differences to an offset, which is subtracted before the
-conversion, so that nothing is rounded (:mod:`karat.engine.offsets` chooses the offsets).
+**Reading.**  The table is never copied whole.  A block is written into a small buffer as ``[1 | D -
+shift]``: the leading ones give totals and first moments, and the shift (a pilot's column means, or
+zero) keeps later products accurate at no cost, since the copy is made anyway.  Integers, float32
+and sparse rows become float64 only there.  A double holds every whole number up to 2^53; larger
+ones (identifiers, timestamps in nanoseconds) are read as differences to an offset, which is
+subtracted before the conversion, so that nothing is rounded (:mod:`karat.engine.offsets` chooses
+the offsets).
 
-**The pass.**  A kernel's statistic is summed by BLAS-3 on blocks, on every core.  All rows are cut into at most PARTS ranges,
-which threads take one after the other (:mod:`karat.engine.threads`) and read block by block, copies included.  Only where the
-statistic is so large that a part could not have its own there is one range, and the products are shared instead.  Blocks and
-ranges, and the order in which their sums are added, depend on the shape of the data alone, and so does the last bit of the sum.
+**The pass.**  A kernel's statistic is summed by BLAS-3 on blocks, on every core.  All rows are cut
+into at most PARTS ranges, which threads take one after the other (:mod:`karat.engine.threads`) and
+read block by block, copies included.  Only where the statistic is so large that a part could not
+have its own there is one range, and the products are shared instead.  Blocks and ranges, and the
+order in which their sums are added, depend on the shape of the data alone, and so does the last bit
+of the sum.
 """
 
 from __future__ import annotations
@@ -37,7 +41,8 @@ GATHERED = 2**16  # rows that are gathered at a time: a part may have to compute
 FEW = 0.2  # share of the columns up to which they are shifted one by one
 CACHE = 2**19  # bytes of a block that stay in a core's second-level cache
 THIN = 8e5  # a block is multiplied as (left x b)(b x right) with left * b * right of about this
-TALL = 256  # rows of a block, where a product of so many is efficient without a stack of shorter ones
+# rows of a block, where a product of so many is efficient without a stack of shorter ones
+TALL = 256
 PARTS = 16  # ranges of rows that threads take
 
 Progress = Callable[[int, int], None]
@@ -50,7 +55,8 @@ class Rows:
     Parameters
     ----------
     parts : sequence of column blocks
-        Arrays, CSR matrices or lazy blocks (:mod:`karat.engine.parts`) with the same number of rows.
+        Arrays, CSR matrices or lazy blocks (:mod:`karat.engine.parts`) with the same number of
+        rows.
     weights : array or None
         One positive weight per row of ``parts``; None means 1.
     index : array or None
@@ -60,7 +66,11 @@ class Rows:
     """
 
     def __init__(
-        self, parts: Sequence[Part], weights: Array | None = None, index: Indices | None = None, offsets: Offsets | None = None
+        self,
+        parts: Sequence[Part],
+        weights: Array | None = None,
+        index: Indices | None = None,
+        offsets: Offsets | None = None,
     ) -> None:
         self.parts: list[Any] = minus_offsets(parts, offsets) if offsets else list(parts)
         self.index = index
@@ -84,12 +94,21 @@ class Rows:
         return chosen
 
     def run(self, start: int, stop: int) -> Rows:
-        """Consecutive rows ``start:stop``; where blocks have views of them, these, which are read faster than an index."""
+        """Consecutive rows ``start:stop``; where blocks have views of them, these, which are read
+        faster than an index.
+        """
         where = slice(start, stop)
         index = None if self.index is None else self.index[where]
-        if index is not None and all(has_views(part) for part in self.parts) and (together := consecutive(index)):
+        if (
+            index is not None
+            and all(has_views(part) for part in self.parts)
+            and (together := consecutive(index))
+        ):
             where, index = together, None
-        other = Rows(self.parts if index is not None else [run(part, where) for part in self.parts], index=index)
+        other = Rows(
+            self.parts if index is not None else [run(part, where) for part in self.parts],
+            index=index,
+        )
         other.weights = None if self.weights is None else self.weights[start:stop]
         return other
 
@@ -100,15 +119,21 @@ class Rows:
         return other
 
     def gathered(self) -> Rows:
-        """The same rows in one array, to be read many times and in pieces (sparse rows stay as they are)."""
+        """The same rows in one array, to be read many times and in pieces (sparse rows stay as they
+        are).
+        """
         one = len(self.parts) == 1 and isinstance(self.parts[0], np.ndarray)
         if one or any(sparse.issparse(part) for part in self.parts):
             return self
-        block = np.empty((len(self), self.columns), dtype=np.result_type(*(part.dtype for part in self.parts)))
+        block = np.empty(
+            (len(self), self.columns), dtype=np.result_type(*(part.dtype for part in self.parts))
+        )
         for start in range(0, len(self), GATHERED):
             where = slice(start, min(start + GATHERED, len(self)))
             for part, left, right in zip(self.parts, self.edges[:-1], self.edges[1:], strict=True):
-                block[where, left - 1 : right - 1] = part[where if self.index is None else self.index[where]]
+                block[where, left - 1 : right - 1] = part[
+                    where if self.index is None else self.index[where]
+                ]
         return Rows([block], self.weights)
 
     def take(self, positions: Indices, shift: Array) -> Array:
@@ -122,10 +147,16 @@ class Rows:
         """Write rows beside the ones of a block."""
         where = where if self.index is None else self.index[where]
         for part, left, right in zip(self.parts, self.edges[:-1], self.edges[1:], strict=True):
-            # take is twice as fast as an index, but copies the whole of a part that does not lie row by row
-            by_rows = isinstance(part, np.ndarray) and part.flags.c_contiguous and not isinstance(where, slice)
+            # take is twice as fast as an index, but copies the whole of a part that does not lie
+            # row by row
+            by_rows = (
+                isinstance(part, np.ndarray)
+                and part.flags.c_contiguous
+                and not isinstance(where, slice)
+            )
             values = part.take(where, axis=0) if by_rows else part[where]
-            dense = isinstance(values, np.ndarray) or not sparse.issparse(values)  # issparse is slow for many small parts
+            # issparse is slow for many small parts
+            dense = isinstance(values, np.ndarray) or not sparse.issparse(values)
             block[:, left:right] = values if dense else values.toarray()
 
 
@@ -136,25 +167,34 @@ def consecutive(index: Indices) -> slice | None:
     return slice(int(index[0]), int(index[-1]) + 1)
 
 
-def useful_shift(pilot: Array, weights: Array | None = None, harmless: float = 1.0, alone: float = 0.5) -> Array:
-    """The means of columns; zero where they are at most ``harmless`` standard deviations, so that they spoil no product.
+def useful_shift(
+    pilot: Array, weights: Array | None = None, harmless: float = 1.0, alone: float = 0.5
+) -> Array:
+    """The means of columns; zero where they are at most ``harmless`` standard deviations, so that
+    they spoil no product.
 
     A row with more than the share ``alone`` of the weight is taken for the mean.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # noticed by the pass
         mean = np.average(pilot, axis=0, weights=weights)
-        mean = mean + np.average(pilot - mean, axis=0, weights=weights)  # without the rounding of an average
+        # without the rounding of an average
+        mean = mean + np.average(pilot - mean, axis=0, weights=weights)
         mean = np.where((pilot == pilot[0]).all(axis=0), pilot[0], mean)
         spread = np.sqrt(np.average(np.square(pilot - mean), axis=0, weights=weights))
     near = np.isfinite(spread) & (np.abs(mean) <= harmless * spread)
-    if weights is not None and weights.max() > alone * weights.sum():  # a mean that rounding would move away from its row
+    # a mean that rounding would move away from its row
+    if weights is not None and weights.max() > alone * weights.sum():
         mean = pilot[weights.argmax()]
     return np.where(near, 0.0, mean)
 
 
 def sample(rng: np.random.Generator, count: int, size: int) -> Indices:
     """A sorted uniform sample without replacement."""
-    return np.sort(rng.choice(count, size, replace=False, shuffle=False)) if size < count else np.arange(count)
+    return (
+        np.sort(rng.choice(count, size, replace=False, shuffle=False))
+        if size < count
+        else np.arange(count)
+    )
 
 
 def own_weights(rows: Rows, positions: Indices) -> Array:
@@ -165,15 +205,20 @@ def own_weights(rows: Rows, positions: Indices) -> Array:
 class Blocks:
     """Runs of rows as blocks ``[1 | D - shift]``, each written over the one before it.
 
-    A few columns are shifted one by one.  For many, the shift is repeated in every row of a table: arrays of one shape are
-    subtracted three times as fast as a row from a table.
+    A few columns are shifted one by one.  For many, the shift is repeated in every row of a table:
+    arrays of one shape are subtracted three times as fast as a row from a table.
     """
 
     def __init__(self, rows: Rows, shift: Array, size: int) -> None:
         self.rows, self.shift = rows, shift
         # Columns that lie apart are copied three times as fast into columns as into rows.
-        apart = all(part.shape[1] == 1 or (isinstance(part, LazyPart) and part.by_columns) for part in rows.parts)
-        self.buffer = np.ones((rows.columns + 1, size)).T if apart else np.ones((size, rows.columns + 1))
+        apart = all(
+            part.shape[1] == 1 or (isinstance(part, LazyPart) and part.by_columns)
+            for part in rows.parts
+        )
+        self.buffer = (
+            np.ones((rows.columns + 1, size)).T if apart else np.ones((size, rows.columns + 1))
+        )
         self.shifted = np.flatnonzero(shift).tolist()
         many = len(self.shifted) > FEW * len(shift)
         self.shifts = np.tile(np.concatenate([[0.0], shift]), (size, 1)) if many else None
@@ -191,7 +236,9 @@ class Blocks:
 
 
 def block_rows(columns: int, left: int, right: int, cache: int = CACHE) -> tuple[int, int]:
-    """Rows per block, and the most ranges of blocks, for blocks multiplied as ``(left x b)(b x right)``."""
+    """Rows per block, and the most ranges of blocks, for blocks multiplied as ``(left x b)(b x
+    right)``.
+    """
     if left * right > LARGE:
         return BLOCK, 1
     if left * right > STACKED**2:
@@ -221,13 +268,15 @@ def sweep(
 
     def run(part: range) -> Any:
         blocks = buffers.pop() if buffers else Blocks(rows, shift, min(block, len(rows)))
-        with np.errstate(over="ignore", invalid="ignore"):  # non-finite sums are noticed, and explained, by the caller
+        # non-finite sums are noticed, and explained, by the caller
+        with np.errstate(over="ignore", invalid="ignore"):
             result = read(part, blocks)
         buffers.append(blocks)
         return result
 
     def read(part: range, blocks: Blocks) -> Any:
-        sums: list[Any] = []  # of 1, 2, 4, ... blocks: added pairwise, so that rounding grows with their logarithm
+        # of 1, 2, 4, ... blocks: added pairwise, so that rounding grows with their logarithm
+        sums: list[Any] = []
         for number, start in enumerate(part, 1):
             stop = min(start + block, len(rows))
             weights = None if rows.weights is None else rows.weights[start:stop]
@@ -244,12 +293,17 @@ def sweep(
             return run(starts)
         found = share(run, [starts[a:b] for a, b in pairwise(cuts)], threads())
     while len(found) > 1:
-        found = [combine(*found[i : i + 2]) if i + 1 < len(found) else found[i] for i in range(0, len(found), 2)]
+        found = [
+            combine(*found[i : i + 2]) if i + 1 < len(found) else found[i]
+            for i in range(0, len(found), 2)
+        ]
     return found[0]
 
 
 def counting_progress(progress: Progress, total: int) -> Callable[[int], None]:
-    """A progress that is told of blocks, by several threads, and says how many rows are done in all."""
+    """A progress that is told of blocks, by several threads, and says how many rows are done in
+    all.
+    """
     lock, done = threading.Lock(), 0
 
     def advance(rows: int) -> None:
@@ -271,30 +325,46 @@ def add_in_place(left: Statistic, right: Statistic) -> Statistic:
 def pass_over(rows: Rows, kernel: Kernel, progress: Progress | None = None) -> Statistic:
     """The kernel's statistic, summed over all rows."""
     kernel = kernel.over(len(rows))
-    if any(sparse.issparse(part) for part in rows.parts) and (found := kernel.sparse_statistic(rows)) is not None:
+    if (
+        any(sparse.issparse(part) for part in rows.parts)
+        and (found := kernel.sparse_statistic(rows)) is not None
+    ):
         return found
     if prod(kernel.product_shape) > LARGE:  # one range, block after block
         sums = RunningSum()
         sweep(
-            rows, kernel.shift, lambda b, w, _: sums.add(kernel.statistic(b, w)), lambda a, b: None, kernel.product_shape,
-            progress,
+            rows, kernel.shift, lambda b, w, _: sums.add(kernel.statistic(b, w)), lambda a, b: None,
+            kernel.product_shape, progress,
         )  # fmt: skip
         return sums.total
     return cast(
         Statistic,
-        sweep(rows, kernel.shift, lambda b, w, _: kernel.statistic(b, w), add_in_place, kernel.product_shape, progress),
+        sweep(
+            rows,
+            kernel.shift,
+            lambda b, w, _: kernel.statistic(b, w),
+            add_in_place,
+            kernel.product_shape,
+            progress,
+        ),
     )
 
 
 def column_sizes(rows: Rows, shift: Array) -> Array:
     """The largest absolute value of every shifted column."""
     kinds = [sparse.issparse(part) for part in rows.parts]
-    in_memory = all(kind or isinstance(part, np.ndarray) for kind, part in zip(kinds, rows.parts, strict=True))
+    in_memory = all(
+        kind or isinstance(part, np.ndarray) for kind, part in zip(kinds, rows.parts, strict=True)
+    )
     if any(kinds) and in_memory and not shift.any():  # as they are, without zeros
         parts = [part if rows.index is None else part[rows.index] for part in rows.parts]
         largest = [abs(part).max(axis=0) for part in parts]
-        return np.concatenate([np.ravel(one.toarray() if sparse.issparse(one) else one) for one in largest]).astype(float)
-    largest = sweep(rows, shift, lambda b, w, _: np.abs(b[:, 1:]).max(axis=0), np.maximum, (rows.columns + 1, 1))
+        return np.concatenate(
+            [np.ravel(one.toarray() if sparse.issparse(one) else one) for one in largest]
+        ).astype(float)
+    largest = sweep(
+        rows, shift, lambda b, w, _: np.abs(b[:, 1:]).max(axis=0), np.maximum, (rows.columns + 1, 1)
+    )
     return np.asarray(largest)
 
 

@@ -3,22 +3,23 @@
     G = sum_i u_i w_i w_i',      w_i = (1, d_i - shift) T
 
 Up to PILOTED columns the coordinates T are those of :mod:`karat.engine.powers`, chosen by a sample.
-More columns are summed as they are.  A worst-case bound on the rounding of these sums is
-``r g / lambda`` relative to the loss (:mod:`karat.engine.frame`), with r coordinates, g the rounding of
-one entry and lambda the smallest eigenvalue of their correlations C (docs/mathematics.md, Proposition 18).
-Where that is too much, some columns are nearly combinations of others.  Cholesky's factorisation of C with pivoting finds them,
+More columns are summed as they are.  A worst-case bound on the rounding of these sums is ``r g /
+lambda`` relative to the loss (:mod:`karat.engine.frame`), with r coordinates, g the rounding of one
+entry and lambda the smallest eigenvalue of their correlations C (docs/mathematics.md, Proposition
+18). Where that is too much, some columns are nearly combinations of others.  Cholesky's
+factorisation of C with pivoting finds them,
 
     P'C P = R'R,      w_K = w_J A + rest,      A = R_JJ^-1 R_JK,
 
 and the columns K are replaced by their rests in another pass, in which these are as accurate as any
 other column.  What is left of A in them shows in that pass, and is removed by the next.
 
-**Null directions.**  A rest that vanishes on every row is a direction N that the data does not have: a
-factor whose levels add up to the constant.  Its column is a coordinate again, beside the others, since
-to leave one level out makes lambda as small as 1 / levels.  Coordinates then are redundant: every
-query z has the same loss as z + N beta, and one of these is orthogonal to all N in units of the columns.
-So lambda is the smallest eigenvalue on the rest of the space, that of C + Q Q', Q orthonormal null
-directions (Proposition 19).
+**Null directions.**  A rest that vanishes on every row is a direction N that the data does not
+have: a factor whose levels add up to the constant.  Its column is a coordinate again, beside the
+others, since to leave one level out makes lambda as small as 1 / levels.  Coordinates then are
+redundant: every query z has the same loss as z + N beta, and one of these is orthogonal to all N in
+units of the columns. So lambda is the smallest eigenvalue on the rest of the space, that of C + Q
+Q', Q orthonormal null directions (Proposition 19).
 """
 
 from __future__ import annotations
@@ -39,46 +40,70 @@ from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows, Statistic, useful_shift
 from karat.engine.sparse_sums import sparse_constants, sparse_squares
-from karat.engine.sums import MOST_ROWS, SHORT, exact_squares, gram_matrix, mirrored, squares_rounding, summed_product
+from karat.engine.sums import (
+    MOST_ROWS,
+    SHORT,
+    exact_squares,
+    gram_matrix,
+    mirrored,
+    squares_rounding,
+    summed_product,
+)
 from karat.engine.tolerances import EPS, EXACT, EXTREME, NULL, TINY
 
 MOSTLY_ZERO = 0.2  # share of numbers up to which sums of those that are not zero take less time
 PILOTED = 256  # variables up to which a sample of the rows chooses coordinates,
-TALL = 64  # unless there are so many variables, and so many rows for each, and the sample shows nothing difficult
+# unless there are so many variables, and so many rows for each, and the sample shows nothing
+# difficult
+TALL = 64
 ENOUGH = 0.95 * EXACT  # rounding of sums, as a loss error, that no further pass could do much about
-CUTS = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 0.1)  # relative pivots below which columns may be replaced
-NULL_OF_MANY = 32 * EPS  # the same as NULL, for combinations of so many columns that their rounding is more
+# relative pivots below which columns may be replaced
+CUTS = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 0.1)
+# the same as NULL, for combinations of so many columns that their rounding is more
+NULL_OF_MANY = 32 * EPS
 BLIND = 1e-13  # and below which a pivot is rounding
 WHOLE = 1e-7  # distance from a whole number within which a coefficient is one: levels add up
 SEVERAL = (
-    4  # rows of a sample per variable from which on it tells combinations; and how much larger than a column its terms are
+    # rows of a sample per variable from which on it tells combinations; and how much larger than a
+    # column its terms are
+    4
 )
 CLEARLY = 8.0  # how many times more rounding than there can be a sample must show
 MOST_REPLACED = 0.125  # share of the variables that a sample may replace
 SMALL = 1e-6  # parts of a column that are not left to a sample
-FAR = 32.0  # distance of a mean from the shift, in spreads, from which on the pass is made again with another shift
+# distance of a mean from the shift, in spreads, from which on the pass is made again with another
+# shift
+FAR = 32.0
 
 
 class SecondMoments(Powers):
-    """Squares of affine forms of the columns; their moments are a matrix, and no features are made."""
+    """Squares of affine forms of the columns; their moments are a matrix, and no features are
+    made.
+    """
 
     makes_features = False
-    alone = 1 - 2.0**-40  # below, a mean does as well, and is no record that a checkpoint would hold
+    # below, a mean does as well, and is no record that a checkpoint would hold
+    alone = 1 - 2.0**-40
 
     def __init__(self, columns: int, rows: int = MOST_ROWS, sparse: Flags | None = None) -> None:
         super().__init__(columns, 2, affine=True)
-        self.sparse = np.zeros(columns, dtype=bool) if sparse is None else sparse  # columns that are not shifted
-        self.constant = np.zeros(columns)  # values of those among them that are the same in every row
+        # columns that are not shifted
+        self.sparse = np.zeros(columns, dtype=bool) if sparse is None else sparse
+        # values of those among them that are the same in every row
+        self.constant = np.zeros(columns)
         self.null = NULL_OF_MANY if columns >= PILOTED else NULL
         # whether columns are summed as they are; fewer rows than columns are a complete sample
         self.wide = columns >= PILOTED and rows > columns + 1
         self.may_be_wide = not self.wide and columns >= TALL and TALL * columns <= rows < MOST_ROWS
-        self.exact = False  # whether sums are made with hardly any rounding, which takes three times as long
+        # whether sums are made with hardly any rounding, which takes three times as long
+        self.exact = False
         self.back: Array | None = None  # (v, v): the inverse of the map, where that is known
         self.replaced: Indices = np.zeros(0, dtype=np.intp)  # coordinates that are rests of columns
         self.scale = np.ones(columns + 1)  # units of the columns, powers of two
-        self.plain_moments: tuple[Array, Array] | None = None  # means and mean squares of the variables
-        self.plain_gram: Array | None = None  # of the same rows, in coordinates of which none was replaced
+        # means and mean squares of the variables
+        self.plain_moments: tuple[Array, Array] | None = None
+        # of the same rows, in coordinates of which none was replaced
+        self.plain_gram: Array | None = None
 
     def _variables_are(self, count: int, separate_targets: int) -> None:
         self.variables, self.separate_targets, self.width = count, 0, 0
@@ -101,8 +126,16 @@ class SecondMoments(Powers):
 
     def state(self) -> dict[str, np.ndarray]:
         """The coordinates as arrays, for files: no row is among them."""
-        found = {"shift": self.shift, "map": self.basis.map, "unconfirmed": self.basis.unconfirmed, "scale": self.scale}
-        found |= {"replaced": self.replaced, "kind": np.array([self.wide, bool(self.maps), self.exact])}
+        found = {
+            "shift": self.shift,
+            "map": self.basis.map,
+            "unconfirmed": self.basis.unconfirmed,
+            "scale": self.scale,
+        }
+        found |= {
+            "replaced": self.replaced,
+            "kind": np.array([self.wide, bool(self.maps), self.exact]),
+        }
         if self.back is not None:
             found["back"] = self.back
         if self.plain_moments is not None:
@@ -115,9 +148,16 @@ class SecondMoments(Powers):
         kinds = [np.full(part.shape[1], sparse.issparse(part)) for part in rows.parts]
         kernel = SecondMoments(rows.columns, len(rows), np.concatenate(kinds))
         kernel.constant = sparse_constants(rows)
-        full = sum(part.nnz if sparse.issparse(part) else part.shape[0] * part.shape[1] for part in rows.parts)
+        full = sum(
+            part.nnz if sparse.issparse(part) else part.shape[0] * part.shape[1]
+            for part in rows.parts
+        )
         if full <= MOSTLY_ZERO * sum(part.shape[0] * part.shape[1] for part in rows.parts):
-            kernel.wide, kernel.null, kernel.may_be_wide = len(rows) > rows.columns + 1, NULL_OF_MANY, False
+            kernel.wide, kernel.null, kernel.may_be_wide = (
+                len(rows) > rows.columns + 1,
+                NULL_OF_MANY,
+                False,
+            )
         return kernel
 
     @staticmethod
@@ -125,8 +165,14 @@ class SecondMoments(Powers):
         """The kernel whose :meth:`state` these arrays are."""
         kernel = SecondMoments(len(arrays["shift"]))
         kernel.wide, mapped, kernel.exact = map(bool, arrays["kind"])
-        kernel = kernel.within(Basis.of(arrays["map"], 0, arrays["unconfirmed"]), None if mapped else ())
-        kernel.shift, kernel.scale, kernel.back = arrays["shift"], arrays["scale"], arrays.get("back")
+        kernel = kernel.within(
+            Basis.of(arrays["map"], 0, arrays["unconfirmed"]), None if mapped else ()
+        )
+        kernel.shift, kernel.scale, kernel.back = (
+            arrays["shift"],
+            arrays["scale"],
+            arrays.get("back"),
+        )
         kernel.replaced = arrays["replaced"].astype(np.intp)
         if "plain_moments" in arrays:
             means, squares = arrays["plain_moments"]
@@ -134,23 +180,33 @@ class SecondMoments(Powers):
         return kernel
 
     def prepare(self, pilot: Array, weights: Array | None) -> Self:
-        if self.may_be_wide and not self.sharp and (found := self._if_easy(pilot, weights)) is not None:
+        if (
+            self.may_be_wide
+            and not self.sharp
+            and (found := self._if_easy(pilot, weights)) is not None
+        ):
             return found
         if not self.wide:
             return super().prepare(pilot, weights)
         prepared = self.within(Basis.of(np.eye(self.columns + 1)), maps=())
-        prepared.shift = np.where(self.sparse, self.constant, useful_shift(pilot[:, 1:], weights, alone=self.alone))
+        prepared.shift = np.where(
+            self.sparse, self.constant, useful_shift(pilot[:, 1:], weights, alone=self.alone)
+        )
         largest = np.abs(pilot - np.concatenate([[0.0], prepared.shift])).max(axis=0)
         extreme = (largest > 0) & ((largest >= EXTREME) | (largest <= 1 / EXTREME))
         if extreme.any():  # in units that are powers of two
-            scale = np.where(extreme, np.exp2(-np.round(np.log2(np.where(largest > 0, largest, 1.0)))), 1.0)
+            scale = np.where(
+                extreme, np.exp2(-np.round(np.log2(np.where(largest > 0, largest, 1.0)))), 1.0
+            )
             prepared = prepared.mapped(np.diag(scale), np.diag(1 / scale), np.flatnonzero(extreme))
             prepared.scale = scale
             return prepared
         return prepared._by_pilot(pilot, weights)
 
     def piloted(self) -> SecondMoments | None:
-        """The kernel that prepares coordinates by a sample, if this one could have; None if it did."""
+        """The kernel that prepares coordinates by a sample, if this one could have; None if it
+        did.
+        """
         if not self.wide or self.columns >= PILOTED:
             return None
         other = SecondMoments(self.columns, sparse=self.sparse)
@@ -177,14 +233,19 @@ class SecondMoments(Powers):
         return 2 * squares_rounding(self.count, self.variables, self.degree + 2)
 
     def _by_pilot(self, pilot: Array, weights: Array | None) -> Self:
-        """The same, with columns replaced of which a sample tells that they are nearly combinations of others.
+        """The same, with columns replaced of which a sample tells that they are nearly combinations
+        of others.
 
-        A target is, and another pass is saved.  What a sample does not tell clearly is left to the passes.
+        A target is, and another pass is saved.  What a sample does not tell clearly is left to the
+        passes.
         """
         if len(pilot) < SEVERAL * self.variables or self.sparse.any():
             return self
         some = slice(None, None, len(pilot) // (SEVERAL * self.variables))
-        gram = gram_matrix(pilot[some] - np.concatenate([[0.0], self.shift]), None if weights is None else weights[some])
+        gram = gram_matrix(
+            pilot[some] - np.concatenate([[0.0], self.shift]),
+            None if weights is None else weights[some],
+        )
         size = np.sqrt(np.diag(gram) / gram[0, 0])
         if not (np.isfinite(size).all() and (size > 0).all()):
             return self
@@ -195,7 +256,8 @@ class SecondMoments(Powers):
         left = np.diag(better.basis.map.T @ gram @ better.basis.map) / gram[0, 0]
         rest = np.sqrt(np.maximum(left, 0.0))
         terms = np.abs(better.back[:, better.replaced]) * rest[:, None] / size[better.replaced]
-        # Neither null directions, nor combinations of terms that cancel: their moments follow from those of the rests.
+        # Neither null directions, nor combinations of terms that cancel: their moments follow from
+        # those of the rests.
         return better if (rest > SMALL * size).all() and (terms <= SEVERAL).all() else self
 
     def mapped(self, map_: Array, back: Array, replaced: Indices) -> Self:
@@ -220,12 +282,20 @@ class SecondMoments(Powers):
             return super()._own_statistic(block, weights)
         values = self.coordinates(block)
         rests = values[:, self.replaced]
-        return (summed_product(values, rests if weights is None else rests * weights[:, None], SHORT),)
+        return (
+            summed_product(values, rests if weights is None else rests * weights[:, None], SHORT),
+        )
 
     @property
     def _only_rests(self) -> bool:
-        """Whether a pass need only sum products with the rests of columns, because all others are known."""
-        return self.plain_gram is not None and not self.exact and 2 * len(self.replaced) <= len(self.plain_gram)
+        """Whether a pass need only sum products with the rests of columns, because all others are
+        known.
+        """
+        return (
+            self.plain_gram is not None
+            and not self.exact
+            and 2 * len(self.replaced) <= len(self.plain_gram)
+        )
 
     def _whole_gram(self, statistic: Statistic) -> Array:
         if not self.wide:
@@ -243,11 +313,23 @@ class SecondMoments(Powers):
             return None
         return (sparse_squares(rows, self.shift, self.basis.map, self.replaced, self.plain_gram),)
 
-    def fitted_moments(self, statistic: Statistic, total: float, last: bool = False) -> FittedMoments:
+    def fitted_moments(
+        self, statistic: Statistic, total: float, last: bool = False
+    ) -> FittedMoments:
         own = super().fitted_moments
-        fitted = self._wide_moments(self._whole_gram(statistic), total, last) if self.wide else own(statistic, total, last)
+        fitted = (
+            self._wide_moments(self._whole_gram(statistic), total, last)
+            if self.wide
+            else own(statistic, total, last)
+        )
         frame = fitted.frame
-        if last or fitted.needs_pass or frame is None or self.plain_moments is not None or (self.scale != 1).any():
+        if (
+            last
+            or fitted.needs_pass
+            or frame is None
+            or self.plain_moments is not None
+            or (self.scale != 1).any()
+        ):
             return fitted
         # A sample may have missed the rows that have most of the weight.
         if not (np.abs(frame.means[1:]) > FAR * frame.spreads[1:]).any():
@@ -269,7 +351,9 @@ class SecondMoments(Powers):
         return other
 
     def _wide_moments(self, gram: Array, total: float, last: bool) -> FittedMoments:
-        """The sums in these coordinates; or better coordinates, if some nearly vanish beside others."""
+        """The sums in these coordinates; or better coordinates, if some nearly vanish beside
+        others.
+        """
         size = np.sqrt(np.maximum(np.diag(gram), 0.0) / total)
         vanished = self._vanished(gram)
         known = self.plain_moments
@@ -282,7 +366,9 @@ class SecondMoments(Powers):
         zero = size == 0
         null = np.zeros(len(size), dtype=bool)
         if self.plain_moments is not None:
-            null[self.replaced] = size[self.replaced] <= self.null * (self.scale * np.sqrt(known[1]))[self.replaced]
+            null[self.replaced] = (
+                size[self.replaced] <= self.null * (self.scale * np.sqrt(known[1]))[self.replaced]
+            )
             null &= known[1] > 0
         frame = self._wide_frame(gram, total, zero & ~null, null, known)
         done = self.for_other_rows()
@@ -297,16 +383,23 @@ class SecondMoments(Powers):
         else:
             better.plain_moments = known
             better.plain_gram = gram if self.plain_gram is None else self.plain_gram
-        return FittedMoments(better, np.zeros(0), (gram,), total, needs_pass=True, vanished=vanished)
+        return FittedMoments(
+            better, np.zeros(0), (gram,), total, needs_pass=True, vanished=vanished
+        )
 
-    def _wide_frame(self, gram: Array, total: float, zero: Flags, null: Flags, known: tuple[Array, Array]) -> Frame:
-        """The frame of the proof: without coordinates that are zero, with the columns of null directions as themselves."""
+    def _wide_frame(
+        self, gram: Array, total: float, zero: Flags, null: Flags, known: tuple[Array, Array]
+    ) -> Frame:
+        """The frame of the proof: without coordinates that are zero, with the columns of null
+        directions as themselves.
+        """
         map_, back = self.basis.map, self.back
         redundant, excluded = None, Directions.none(len(map_))
         if null.any():
             assert back is not None
             products, directions = gram[np.ix_(null, null)] / total, map_[:, null]
-            # In place of w_k, which is zero, comes s_k e_k = T M_k; the inverse of that map is M^-1 V.
+            # In place of w_k, which is zero, comes s_k e_k = T M_k; the inverse of that map is M^-1
+            # V.
             others, units = np.flatnonzero(~null), np.diag(self.scale[null])
             combined = back[:, null] @ units
             map_, back = map_.copy(), back.copy()
@@ -329,7 +422,9 @@ class SecondMoments(Powers):
             redundant = None if redundant is None else redundant[~zero]
         plain = bool(null[self.replaced].all()) and (self.scale == 1).all()
         basis = Basis(map_, np.zeros(map_.shape[1], dtype=bool), 0, excluded, back)
-        return Frame(basis, plain, gram, gram, total, 2, True, self.count, known, self.exact, redundant)
+        return Frame(
+            basis, plain, gram, gram, total, 2, True, self.count, known, self.exact, redundant
+        )
 
     def _vanished(self, gram: Array) -> Flags:
         if not self.wide:
@@ -345,14 +440,20 @@ class SecondMoments(Powers):
         if not self.wide:
             return super().rescaled(sizes)
         other, units = self, np.concatenate([[1.0], sizes])
-        scale = np.where(units > 0, np.exp2(-np.round(np.log2(np.where(units > 0, units, 1.0)))), self.scale)
+        scale = np.where(
+            units > 0, np.exp2(-np.round(np.log2(np.where(units > 0, units, 1.0)))), self.scale
+        )
         scale[0] = 1.0
         other = self.mapped(np.diag(scale), np.diag(1 / scale), np.flatnonzero(scale != 1))
         other.scale = scale
         return other
 
-    def _without_combinations(self, gram: Array, size: Array, out: Flags, error: float) -> Self | None:
-        """Coordinates in which columns that are nearly combinations of others are replaced by their rests."""
+    def _without_combinations(
+        self, gram: Array, size: Array, out: Flags, error: float
+    ) -> Self | None:
+        """Coordinates in which columns that are nearly combinations of others are replaced by their
+        rests.
+        """
         among = np.flatnonzero(~out)
         scaled = gram[np.ix_(among, among)] / size[among] / size[among][:, None] / gram[0, 0]
         rest = scaled[1:, 1:] - np.outer(scaled[0, 1:], scaled[0, 1:])
@@ -360,17 +461,24 @@ class SecondMoments(Powers):
         pivots = np.square(np.diag(factor)[:rank])
         needed = 2 * len(among) * error / ENOUGH
         counts = list(dict.fromkeys(int(np.searchsorted(-pivots, -cut)) for cut in CUTS))
-        few = next((c for c in counts if linalg.near_least_eigenvalue(factor[:c, :c]) >= needed), counts[-1])
+        few = next(
+            (c for c in counts if linalg.near_least_eigenvalue(factor[:c, :c]) >= needed),
+            counts[-1],
+        )
         if few == len(rest):
             return None
         first, last = among[1:][order[:few]], among[1:][order[few:]]
         raw = linalg.solve_upper(factor[:few, :few], factor[:few, few:])
-        mean = scaled[0, 1:][order[few:]] - scaled[0, 1:][order[:few]] @ raw  # what the constant has in the rests
+        # what the constant has in the rests
+        mean = scaled[0, 1:][order[few:]] - scaled[0, 1:][order[:few]] @ raw
         first, raw = np.concatenate([among[:1], first]), np.vstack([mean, raw])
         coefficients = raw * size[last] / size[first][:, None]
-        # Levels add up to whole numbers.  What is left in a rest after that is removed as it is, however small.
+        # Levels add up to whole numbers.  What is left in a rest after that is removed as it is,
+        # however small.
         whole, again = np.rint(coefficients), np.isin(last, self.replaced)
-        coefficients = np.where((np.abs(coefficients - whole) < WHOLE) & ~again, whole, coefficients)
+        coefficients = np.where(
+            (np.abs(coefficients - whole) < WHOLE) & ~again, whole, coefficients
+        )
         map_ = self.basis.map.copy()
         back = np.eye(len(map_)) if self.back is None else self.back.copy()
         map_[:, last] -= map_[:, first] @ coefficients
@@ -383,7 +491,9 @@ class SecondMoments(Powers):
 def _redundant(
     map_: Array, back: Array, gram: Array, directions: Array, products: Array
 ) -> tuple[Array, Directions, Array]:  # fmt: skip
-    """Null directions as orthonormal vectors in scaled coordinates, as directions of the variables, and ``[V; W]``."""
+    """Null directions as orthonormal vectors in scaled coordinates, as directions of the variables,
+    and ``[V; W]``.
+    """
     size = np.sqrt(np.maximum(np.diag(gram), 0.0))
     size[size == 0] = 1.0
     orthonormal, triangle = np.linalg.qr((back @ directions) * size[:, None])

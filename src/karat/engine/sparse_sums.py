@@ -1,8 +1,9 @@
 """Second moments of sparse rows: what their non-zeros cost.
 
-A sparse product adds the terms of an entry one after the other, up to as many as there are rows, so that
-rounding would grow with their number.  So the numbers are cut in two, ``x = a + b`` with a on a grid so
-coarse that sums of products of a are exact, and b so small that the rounding of the rest does not matter:
+A sparse product adds the terms of an entry one after the other, up to as many as there are rows, so
+that rounding would grow with their number.  So the numbers are cut in two, ``x = a + b`` with a on
+a grid so coarse that sums of products of a are exact, and b so small that the rounding of the rest
+does not matter:
 
     x'y = a_x'a_y  +  (a_x + b_x / 2)'b_y  +  b_x'(a_y + b_y / 2)
 
@@ -20,12 +21,14 @@ from karat.engine.linalg import Array, Indices
 from karat.engine.rows import Rows
 
 DIGITS = 53
-ROWS = 2**18  # that are multiplied at a time, unless all numbers are small integers: the grid depends on it
+# that are multiplied at a time, unless all numbers are small integers: the grid depends on it
+ROWS = 2**18
 MOST = 2**22
 
 
 def sparse_constants(rows: Rows) -> Array:
-    """The values of columns of sparse parts that are the same, and not zero, in every row; 0 for all other columns.
+    """The values of columns of sparse parts that are the same, and not zero, in every row; 0 for
+    all other columns.
 
     Such a column has no size about its mean, so that made rows must repeat it to the last bit.
     """
@@ -42,11 +45,13 @@ def sparse_constants(rows: Rows) -> Array:
     return values
 
 
-def sparse_squares(rows: Rows, shift: Array, map_: Array, replaced: Indices, known: Array | None) -> Array:
+def sparse_squares(
+    rows: Rows, shift: Array, map_: Array, replaced: Indices, known: Array | None
+) -> Array:
     """The upper triangle of the second moments of coordinates.
 
-    They are the variables ``(1, D - shift)``, some of them ``replaced`` by their combinations in the map.  Columns of sparse
-    parts are not shifted, unless they are constant.
+    They are the variables ``(1, D - shift)``, some of them ``replaced`` by their combinations in
+    the map.  Columns of sparse parts are not shifted, unless they are constant.
 
     ``known`` are the second moments of the variables, if they have been summed before.
     """
@@ -61,7 +66,9 @@ def sparse_squares(rows: Rows, shift: Array, map_: Array, replaced: Indices, kno
         plain = np.concatenate(order)
         stays = ~np.isin(plain, replaced)
         if len(replaced):
-            rest = np.asarray(table @ map_[order[0]][:, replaced] + dense @ map_[order[1]][:, replaced])
+            rest = np.asarray(
+                table @ map_[order[0]][:, replaced] + dense @ map_[order[1]][:, replaced]
+            )
             own, beside = _with_weights(table, dense, weights)
             rest = rest if weights is None else rest * np.sqrt(weights)[:, None]
             across = _across(own, beside, rest, bits)
@@ -82,8 +89,12 @@ def _integers(rows: Rows) -> bool:
     return all(bool((np.rint(d) == d).all() and np.abs(d).max(initial=0.0) <= 2**15) for d in data)
 
 
-def _sparse_and_dense(rows: Rows, start: int, stop: int, shift: Array) -> tuple[Any, Array, tuple[Indices, Indices]]:
-    """Some rows as a sparse matrix, and dense columns with the constant; and which variables both are."""
+def _sparse_and_dense(
+    rows: Rows, start: int, stop: int, shift: Array
+) -> tuple[Any, Array, tuple[Indices, Indices]]:
+    """Some rows as a sparse matrix, and dense columns with the constant; and which variables both
+    are.
+    """
     where: Any = slice(start, stop) if rows.index is None else rows.index[start:stop]
     tables, dense, first, last = [], [np.ones((stop - start, 1))], [], [np.zeros(1, dtype=np.intp)]
     for part, left, right in zip(rows.parts, rows.edges[:-1], rows.edges[1:], strict=True):
@@ -93,7 +104,9 @@ def _sparse_and_dense(rows: Rows, start: int, stop: int, shift: Array) -> tuple[
         else:
             dense.append(np.asarray(part[where], dtype=float) - shift[left - 1 : right - 1])
             last.append(np.arange(left, right))
-    table = sparse.csr_array(sparse.hstack(tables, format="csr") if len(tables) > 1 else tables[0], dtype=float)
+    table = sparse.csr_array(
+        sparse.hstack(tables, format="csr") if len(tables) > 1 else tables[0], dtype=float
+    )
     sparse_columns = np.concatenate(first)
     constant = shift[sparse_columns - 1] != 0
     if constant.any():
@@ -150,7 +163,9 @@ def _cut_sparse(table: Any, bits: int) -> tuple[Any, Any]:
     high = np.rint(table.data / step) * step
     low = table.data - high
     shape = (table.indices, table.indptr)
-    return sparse.csr_array((high, *shape), table.shape), (sparse.csr_array((low, *shape), table.shape) if low.any() else None)
+    return sparse.csr_array((high, *shape), table.shape), (
+        sparse.csr_array((low, *shape), table.shape) if low.any() else None
+    )
 
 
 def _cut(values: Array, bits: int) -> tuple[Array, Array]:

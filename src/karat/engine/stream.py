@@ -3,22 +3,25 @@
     moments += statistic(new rows)                       # compensated, in fixed coordinates
     rows     = vertex(held rows and new rows, moments)   # at most rank rows again
 
-Merging alone would aim each fold at the sum of the rows held, and hand the rounding of one fold on to the next.  Here
-every fold aims at the running sum of the stream itself, so nothing accumulates.  The sum is kept as an unevaluated pair
-high + low (Knuth's two-sum: ``s = a + b`` and its exact error), so its own error does not grow with the number of folds.
+Merging alone would aim each fold at the sum of the rows held, and hand the rounding of one fold on
+to the next.  Here every fold aims at the running sum of the stream itself, so nothing accumulates.
+The sum is kept as an unevaluated pair high + low (Knuth's two-sum: ``s = a + b`` and its exact
+error), so its own error does not grow with the number of folds.
 
-Coordinates come from the rows held when the sum was started: they have the second moments of all rows before them, so
-the map whitens exactly.  No direction is dropped, not even one that has vanished so far, because later rows may need
-it.  If the mean or scale of the stream moves by orders of magnitude, the kernel asks for better coordinates.  Earlier rows are
-gone, but the held ones represent them: the sum starts again from these.  That happens a logarithmic number of times; the claim
-of the held rows is then inherited, and both of its terms are added to that of the result.
+Coordinates come from the rows held when the sum was started: they have the second moments of all
+rows before them, so the map whitens exactly.  No direction is dropped, not even one that has
+vanished so far, because later rows may need it.  If the mean or scale of the stream moves by orders
+of magnitude, the kernel asks for better coordinates.  Earlier rows are gone, but the held ones
+represent them: the sum starts again from these.  That happens a logarithmic number of times; the
+claim of the held rows is then inherited, and both of its terms are added to that of the result.
 
-The claim is about the means of all columns, which wander with the stream.  Sums of features are carried there, and what they
-are off by with them (:mod:`karat.engine.carried`).  If that is more than the second term has room for, the sum starts again.
+The claim is about the means of all columns, which wander with the stream.  Sums of features are
+carried there, and what they are off by with them (:mod:`karat.engine.carried`).  If that is more
+than the second term has room for, the sum starts again.
 
-A row that dominates a moment is peeled on arrival: it is held verbatim and left out of the sum, so that its rounding does not
-spoil what the others contribute.  Its share can only fall while rows arrive, and every fold tries first to give peeled rows
-back.
+A row that dominates a moment is peeled on arrival: it is held verbatim and left out of the sum, so
+that its rounding does not spoil what the others contribute.  Its share can only fall while rows
+arrive, and every fold tries first to give peeled rows back.
 """
 
 from __future__ import annotations
@@ -73,7 +76,8 @@ from karat.engine.weights import sampled
 
 WAY = "sketch"
 FOLD = 2**20  # rows between folds
-LEAST = 0.5  # about what a sum and the rows held spend of the second term anew, in units of ROUNDING
+# about what a sum and the rows held spend of the second term anew, in units of ROUNDING
+LEAST = 0.5
 
 Sums = tuple[Array, ...]
 
@@ -82,20 +86,26 @@ Sums = tuple[Array, ...]
 class Running:
     """The statistic of a stream, with its total weight as the last entry, in fixed coordinates."""
 
-    kernel: Kernel  # its coordinates are a function of ``pilot`` and ``weights`` alone, so a checkpoint stores those
+    # its coordinates are a function of ``pilot`` and ``weights`` alone, so a checkpoint stores
+    # those
+    kernel: Kernel
     pilot: Array  # the rows ``[1 | D]`` on which the coordinates were fitted,
     weights: Array  # and their weights
     high: Sums  # the sum is high + low
     low: Sums
-    inherited: Claim = NO_ERROR  # of the held rows from which the sum was started: loss error, spent and inflation
+    # of the held rows from which the sum was started: loss error, spent and inflation
+    inherited: Claim = NO_ERROR
     held_error: float = 0.0  # relative loss error of the rows held now, against this sum
     used: float = 0.0  # what the last reduction to these rows has spent, in units of ROUNDING
-    debts: Array | None = None  # sums of features: what they may be off by (:mod:`karat.engine.carried`)
+    # sums of features: what they may be off by (:mod:`karat.engine.carried`)
+    debts: Array | None = None
     needs_tree: bool = False  # a sample of candidates was not enough before: begin with the tree
 
     @staticmethod
     def start(kernel: Kernel, pilot: Array, weights: Array) -> Running:
-        """A sum that begins with some weighted rows ``[1 | D]``, in coordinates in which no direction has been dropped."""
+        """A sum that begins with some weighted rows ``[1 | D]``, in coordinates in which no
+        direction has been dropped.
+        """
         return Running.within(kernel.prepare(pilot, weights), pilot, weights)
 
     @staticmethod
@@ -105,7 +115,10 @@ class Running:
         rows = Rows([pilot[:, 1:]], weights)
         high, low, off = summed(rows, fitted, fitted.over(len(weights)).statistic(block, weights))
         few = len(weights) if fitted.adapts else 0  # rows that a checkpoint needs
-        high, low = (*high, _counts(fitted, len(weights), float(weights.sum()))), (*low, np.zeros(3))
+        high, low = (
+            (*high, _counts(fitted, len(weights), float(weights.sum()))),
+            (*low, np.zeros(3)),
+        )
         return Running(fitted, pilot[:few], weights[:few], high, low, debts=_debts(fitted, off))
 
     def emptied(self) -> Running:
@@ -145,12 +158,15 @@ class Running:
 
     def after(self, found: Reduction, needs_tree: bool) -> Running:
         """This sum, now that the rows held are those of a reduction."""
-        own = found.proof.rounding if serves_powers(found.fitted) else found.proof.measured  # debts hold the rest
+        # debts hold the rest
+        own = found.proof.rounding if serves_powers(found.fitted) else found.proof.measured
         used = own * found.inherited.inflation / ROUNDING
         return replace(self, held_error=found.proof.loss_error, used=used, needs_tree=needs_tree)
 
     def claimed(self, found: Reduction) -> Reduction:
-        """A reduction to the rows of this sum, with what is inherited; the debts are part of the proof already."""
+        """A reduction to the rows of this sum, with what is inherited; the debts are part of the
+        proof already.
+        """
         if found.proof.derived * self.inherited.inflation > EXACT:
             found = replace(found, proof=replace(found.proof, loss_error=np.inf))
         return _inheriting(found, self.inherited)
@@ -170,7 +186,8 @@ class Running:
         return replace(self, debts=with_debt(debts, debt(kernel.shift, sizes), own))
 
     def fitted_moments(self, last: bool = False, keeping_all: bool = False) -> FittedMoments:
-        """Final coordinates and the moments of the stream so far; if ``last``, the coordinates stay as they are.
+        """Final coordinates and the moments of the stream so far; if ``last``, the coordinates stay
+        as they are.
 
         ``keeping_all``: no direction is dropped that is not zero in every row.
         """
@@ -180,18 +197,24 @@ class Running:
         if isinstance(kernel, Powers) and keeping_all:
             kernel = kernel.keeping_all()
         low = single.read_moments(pairs[-3][1], 0.0) if isinstance(single, Polynomials) else None
-        if isinstance(kernel, Powers) and kernel.degree > 2 and total[2] == 0:  # all powers were summed in extended precision
+        # all powers were summed in extended precision
+        if isinstance(kernel, Powers) and kernel.degree > 2 and total[2] == 0:
             statistic[1] = cast(Array, statistic[1].astype(np.longdouble) + pairs[1][1])
         fitted = kernel.fitted_moments(tuple(statistic), float(total[0]), last).over(int(total[1]))
         return fitted.known_to(off_by(self.debts, single), low, self.debts)
 
 
 def _inheriting(found: Reduction, claim: Claim) -> Reduction:
-    """A reduction of rows that have a claim; what sums of features have spent of the second term is in their debts."""
-    return replace(found, inherited=claim if serves_powers(found.fitted) else replace(claim, spent=0.0))
+    """A reduction of rows that have a claim; what sums of features have spent of the second term is
+    in their debts.
+    """
+    return replace(
+        found, inherited=claim if serves_powers(found.fitted) else replace(claim, spent=0.0)
+    )
 
 
-def _counts(kernel: Kernel, rows: int, total: float) -> Array:  # rows, and those that are summed in double precision only
+# rows, and those that are summed in double precision only
+def _counts(kernel: Kernel, rows: int, total: float) -> Array:
     return np.array([total, rows, 0 if kernel.over(rows).in_extended else rows])
 
 
@@ -202,22 +225,33 @@ def _debts(kernel: Kernel, off: Array | None) -> Array | None:
 @one_blas_thread()
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def fold(
-    rows: Rows, new: Rows, kernel: Kernel, running: Running | None, rng: np.random.Generator, peeled: Flags | None = None
+    rows: Rows,
+    new: Rows,
+    kernel: Kernel,
+    running: Running | None,
+    rng: np.random.Generator,
+    peeled: Flags | None = None,
 ) -> tuple[Reduction, Running]:
     """Reduce held and new rows to at most rank rows that carry the moments of the whole stream.
 
-    ``rows`` are the held rows, then the ``new`` ones, which are read faster where they have no weights; ``peeled`` flags the
-    held ones that are peeled.  The kernel is in no coordinates yet.  ``running`` is the sum without the new and the peeled
-    rows, None at the first fold.
+    ``rows`` are the held rows, then the ``new`` ones, which are read faster where they have no
+    weights; ``peeled`` flags the held ones that are peeled.  The kernel is in no coordinates yet.
+    ``running`` is the sum without the new and the peeled rows, None at the first fold.
     """
     held = len(rows) - len(new)
     peeled = np.zeros(held, dtype=bool) if peeled is None else peeled
     found: Reduction | None = None
     if running is not None:
         found, grown, again = _continued(rows, new, kernel, running, rng, peeled)
-        afford = again <= AFFORD and running.held.loss_error <= EXACT / 4  # a fresh start spends of both terms
+        # a fresh start spends of both terms
+        afford = again <= AFFORD and running.held.loss_error <= EXACT / 4
         room = found is not None and found.claim.spent <= max(AFFORD, again + LEAST)
-        if found is not None and found.proof.ok and room and (found.proof.reducible_error <= CONTENT or not afford):
+        if (
+            found is not None
+            and found.proof.ok
+            and room
+            and (found.proof.reducible_error <= CONTENT or not afford)
+        ):
             return found, grown
     fresh, started = _afresh(rows, peeled, kernel, running, rng)
     if found is not None and _merit(found) >= _merit(fresh):
@@ -235,16 +269,27 @@ def _continued(
 ) -> tuple[Reduction | None, Running, float]:
     """Add the new rows, and peeled ones that no longer dominate, to the running sum, and meet it.
 
-    None if the sum needs other coordinates.  Also what would be spent of the second term if it started again.
+    None if the sum needs other coordinates.  Also what would be spent of the second term if it
+    started again.
     """
 
-    def claimed(sum_: Running, part: Reduction, all_: Reduction) -> tuple[Reduction, Running, float]:
+    def claimed(
+        sum_: Running, part: Reduction, all_: Reduction
+    ) -> tuple[Reduction, Running, float]:
         powers = serves_powers(part.fitted)
-        spent = running.held.spent if powers else part.proof.derived * running.inherited.inflation / ROUNDING
+        spent = (
+            running.held.spent
+            if powers
+            else part.proof.derived * running.inherited.inflation / ROUNDING
+        )
         return running.claimed(all_), sum_.after(part, needs_tree), spent
 
     held = len(peeled)
-    back = new if not peeled.any() else rows.subset(np.concatenate([np.flatnonzero(peeled), np.arange(held, len(rows))]))
+    back = (
+        new
+        if not peeled.any()
+        else rows.subset(np.concatenate([np.flatnonzero(peeled), np.arange(held, len(rows))]))
+    )
     try:
         grown = running.plus(back)
     except NonFiniteError:  # in these coordinates
@@ -259,9 +304,12 @@ def _continued(
             again, needs_tree = _reduce(rows, restored, held, np.arange(0), rng, running.needs_tree)
             found = better(found, again)
     found = about_the_means(rows, found, held)
-    if not running.held_error and not running.used and found.keeps_all(rows):  # as they were when the sum began
+    # as they were when the sum began
+    if not running.held_error and not running.used and found.keeps_all(rows):
         found = replace(found, proof=Proof.trivial(found.proof.power, found.proof.condition))
-    spread, heavy = apart(rows, kernel, fitted, running.pilot if len(running.pilot) else None, found.proof.ok)
+    spread, heavy = apart(
+        rows, kernel, fitted, running.pilot if len(running.pilot) else None, found.proof.ok
+    )
     found = replace(found, spread=spread)
     if not len(heavy):
         return claimed(grown, found, found)
@@ -269,7 +317,9 @@ def _continued(
     alone[heavy] = True
     alone[:held] &= peeled  # the others are in the sum already
     left = np.flatnonzero(~alone)
-    without = running.plus(rows.subset(left[(left >= held) | np.isin(left, np.flatnonzero(peeled))]))
+    without = running.plus(
+        rows.subset(left[(left >= held) | np.isin(left, np.flatnonzero(peeled))])
+    )
     fitted = beside(without.fitted_moments(), rows, np.flatnonzero(alone))
     if fitted.needs_pass or not alone.any():
         return claimed(grown, found, found)
@@ -286,14 +336,24 @@ def _afresh(
 ) -> tuple[Reduction, Running]:
     """Fit coordinates to held and new rows, and start a sum with them."""
     held, needs_tree = len(peeled), running is not None and running.needs_tree
-    inherited = NO_ERROR if running is None else replace(running.held, inflation=_inflation(rows, peeled, running))
+    inherited = (
+        NO_ERROR
+        if running is None
+        else replace(running.held, inflation=_inflation(rows, peeled, running))
+    )
     fresh, needs_tree = _fitted(rows, held, kernel, rng, needs_tree)
     spread, heavy = apart(rows, kernel, fresh.fitted, None, fresh.proof.ok)
     fresh = replace(fresh, spread=spread)
     if 0 < len(heavy) < len(rows):
         left = np.setdiff1d(np.arange(len(rows)), heavy)
-        rest, needs_tree = _fitted(rows.subset(left), int((left < held).sum()), kernel, rng, needs_tree)
-        fresh = rest.with_peeled(rows, left, heavy) if rest.proof.ok else better(fresh, rest.with_peeled(rows, left, heavy))
+        rest, needs_tree = _fitted(
+            rows.subset(left), int((left < held).sum()), kernel, rng, needs_tree
+        )
+        fresh = (
+            rest.with_peeled(rows, left, heavy)
+            if rest.proof.ok
+            else better(fresh, rest.with_peeled(rows, left, heavy))
+        )
     if not fresh.proof.ok and len(rows) <= FEW * fresh.fitted.kernel.width:
         fresh = whole(rows, fresh)
     if fresh.keeps_all(rows):
@@ -308,8 +368,11 @@ def _afresh(
         owed = owed_share(held_debt(before_now, running, about.kernel), about.kernel, about)
         fresh = replace(fresh, proof=replace(fresh.proof, derived=fresh.proof.derived + owed))
     kept = fresh.positions[~fresh.peeled]
-    started = Running.start(kernel, rows.take(kept, np.zeros(rows.columns)), fresh.weights[~fresh.peeled])
-    if linear_class(fresh.fitted) is None and fresh.proof.reducible_error <= SHARP:  # the kept rows represent all
+    started = Running.start(
+        kernel, rows.take(kept, np.zeros(rows.columns)), fresh.weights[~fresh.peeled]
+    )
+    # the kept rows represent all
+    if linear_class(fresh.fitted) is None and fresh.proof.reducible_error <= SHARP:
         claim = replace(inherited, loss_error=fresh.claim.loss_error, spent=fresh.claim.spent)
         return fresh, replace(started, inherited=claim, needs_tree=needs_tree)
     # Worth another pass: the sum of all these rows, so that later folds can do better.
@@ -320,42 +383,65 @@ def _afresh(
 
 
 def held_debt(rows: Rows, running: Running, goal: Kernel | None = None) -> Array | None:
-    """What held rows that are not peeled are off by, in the coordinates of a kernel, if they stand for a running sum."""
+    """What held rows that are not peeled are off by, in the coordinates of a kernel, if they stand
+    for a running sum.
+    """
     return owed_by(rows, own_weights(rows, np.arange(len(rows))), running.linear, goal)
 
 
 def _inflation(rows: Rows, peeled: Flags, running: Running) -> float:
-    """By how much the absolute moments of the held rows exceed those of the rows before them, all without the peeled."""
+    """By how much the absolute moments of the held rows exceed those of the rows before them, all
+    without the peeled.
+    """
     linear = linear_class(running.fitted_moments())
     among = np.flatnonzero(~peeled)
     if linear is None or linear.absolute is None or not len(among):
         return running.inherited.inflation
-    sums = own_weights(rows, among) @ np.abs(linear.kernel.features(rows.take(among, linear.kernel.shift)))
-    return running.inherited.inflation * float(np.max(sums / np.maximum(linear.absolute, TINY), initial=1.0))
+    sums = own_weights(rows, among) @ np.abs(
+        linear.kernel.features(rows.take(among, linear.kernel.shift))
+    )
+    return running.inherited.inflation * float(
+        np.max(sums / np.maximum(linear.absolute, TINY), initial=1.0)
+    )
 
 
-def _fitted(rows: Rows, held: int, kernel: Kernel, rng: np.random.Generator, needs_tree: bool) -> tuple[Reduction, bool]:
+def _fitted(
+    rows: Rows, held: int, kernel: Kernel, rng: np.random.Generator, needs_tree: bool
+) -> tuple[Reduction, bool]:
     """Reduce in coordinates fitted to these rows; also whether it needed the tree."""
     pool = held + sample(rng, len(rows) - held, pilot_size(len(rows)))
     fitted, passes = fit_moments(rows, kernel.sharper(), np.concatenate([np.arange(held), pool]))
     fitted = fitted.over(len(rows))
     if not fitted.kernel.width:  # every feature vanishes on every row: any one row will do
         first = np.zeros(1, dtype=np.intp)
-        return Reduction(first, np.array([rows.total]), fitted, 0, Proof.trivial(), WAY, passes), needs_tree
+        return (
+            Reduction(first, np.array([rows.total]), fitted, 0, Proof.trivial(), WAY, passes),
+            needs_tree,
+        )
     fresh, needs_tree = _reduce(rows, fitted, held, pool, rng, needs_tree)
     if not fresh.proof.ok and fresh.proof.excluded and isinstance(kernel, Powers):
-        fitted, more = fit_moments(rows, kernel.keeping_all(), np.concatenate([np.arange(held), pool]))
+        fitted, more = fit_moments(
+            rows, kernel.keeping_all(), np.concatenate([np.arange(held), pool])
+        )
         again, needs_tree = _reduce(rows, fitted, held, pool, rng, needs_tree)
         fresh, passes = better(fresh, again), passes + more
     return about_means(rows, replace(fresh, passes=passes)), needs_tree
 
 
 def _reduce(
-    rows: Rows, fitted: FittedMoments, held: int, pool: Indices, rng: np.random.Generator, needs_tree: bool
+    rows: Rows,
+    fitted: FittedMoments,
+    held: int,
+    pool: Indices,
+    rng: np.random.Generator,
+    needs_tree: bool,
 ) -> tuple[Reduction, bool]:
-    """A vertex among the held rows and a sample of the new ones; by the tree, if that is not enough (``needs_tree``)."""
+    """A vertex among the held rows and a sample of the new ones; by the tree, if that is not enough
+    (``needs_tree``).
+    """
     best: Reduction | None = None
-    fresh = rows.subset(np.arange(held, len(rows))) if held else rows  # rows that have their own weights
+    # rows that have their own weights
+    fresh = rows.subset(np.arange(held, len(rows))) if held else rows
     if not needs_tree:
         known, mass = sampled(rows, fitted, pool, rng, held)
         rows = rows if mass is not None else rows.gathered()
@@ -390,6 +476,12 @@ def prove_held(rows: Rows, peeled: Flags, kernel: Kernel, running: Running) -> R
         fitted, _ = fit_moments(rest, kernel, among)
     weights = own_weights(rest, among)
     proof = measure(None, fitted, rest.take(among, fitted.kernel.shift), weights)
-    rank = candidate_points(rest, fitted, among, weights).resolve().rank if fitted.kernel.width else 0
-    found = about_the_means(rest, Reduction(among, weights, fitted, rank, proof, WAY, 1), 0, polishes=False)
-    return running.claimed(replace(found, positions=everything, weights=own_weights(rows, everything), peeled=peeled))
+    rank = (
+        candidate_points(rest, fitted, among, weights).resolve().rank if fitted.kernel.width else 0
+    )
+    found = about_the_means(
+        rest, Reduction(among, weights, fitted, rank, proof, WAY, 1), 0, polishes=False
+    )
+    return running.claimed(
+        replace(found, positions=everything, weights=own_weights(rows, everything), peeled=peeled)
+    )

@@ -4,13 +4,18 @@ Every rounding changes a term by at most u = EPS / 2 of itself.  A sum whose ter
 them each is off by at most ``k u`` times the sum of absolute values (to first order: k u < 1e-13).
 So it is enough to count, for one term, the roundings on its way into the sum:
 
-    its own           a feature of degree p is p shifted columns, p - 1 products, a factor and a weight  (``Kernel.roundings``)
-    a run             BLAS adds SHORT rows at most one after the other; NumPy's sum has runs of 25 (an eighth of 128 values,
-                      eight partial sums, up to seven values beside)
-    a chain           squares of many columns: BLAS adds SHORT rows to a matrix, and the next, until a block is done
-    a tree            runs of a block, blocks of a range and ranges are added in pairs, with a rest at either of the first two
-    a running sum     of blocks, where a tree of large matrices would fill the memory: TOGETHER of them, and then a pair high +
-                      low with the exact error of every addition (Knuth's two-sum), which is rounded once
+    its own        a feature of degree p is p shifted columns, p - 1 products, a factor and a weight
+                   (``Kernel.roundings``)
+    a run          BLAS adds SHORT rows at most one after the other; NumPy's sum has runs of 25 (an
+                   eighth of 128 values, eight partial sums, up to seven values beside)
+    a chain        squares of many columns: BLAS adds SHORT rows to a matrix, and the next, until a
+                   block is done
+    a tree         runs of a block, blocks of a range and ranges are added in pairs, with a rest at
+                   either of the first two
+    a running sum  of blocks, where a tree of large matrices would fill the memory: TOGETHER of
+    them, and then a pair high +
+                   low with the exact error of every addition (Knuth's two-sum), which is rounded
+                   once
 
 What underflows on the way is off by at most the smallest number of all.
 """
@@ -26,11 +31,14 @@ from karat.engine.linalg import Array, product
 from karat.engine.threads import threads
 from karat.engine.tolerances import EPS
 
-NARROW, STACKED = 22, 64  # columns up to which pieces of a tall block are short, and up to which they are a stack
+# columns up to which pieces of a tall block are short, and up to which they are a stack
+NARROW, STACKED = 22, 64
 SHORTEST, FINE, SHORT, MEDIUM = 8, 16, 32, 64  # rows of a piece
 BLOCK, FINE_BLOCK = 512, 256  # rows of a chain
 LARGE = 2**17  # numbers in a sum from which on there is a single running one
-RESTS = 5  # additions beyond a perfect tree: rests of blocks, ranges of unequal length, and the first value of NumPy's sum
+# additions beyond a perfect tree: rests of blocks, ranges of unequal length, and the first value of
+# NumPy's sum
+RESTS = 5
 MOST_ROWS = 2**40  # where nothing is known about their number
 WIDE = float(np.finfo(np.longdouble).eps)  # EPS where the machine has nothing longer than a double
 EXTENDED = 2**23  # products that extended precision sums in some hundredths of a second
@@ -43,15 +51,21 @@ STRIP = 2**14  # numbers that are added at a time
 def summed_product(left: Array, right: Array, piece: int | None = None) -> Array:
     """``left' right`` of tall blocks, in pieces of rows whose products are added in a tree.
 
-    BLAS adds the rows of a piece one after the other, and the rounding of equal products (zeros and ones, prices) does not
-    cancel: a sum of n rows is off by up to n u.  Pieces of b rows are off by b u, and a tree adds log2(n / b) u.  During a
-    stack of products other threads can go on.
+    BLAS adds the rows of a piece one after the other, and the rounding of equal products (zeros and
+    ones, prices) does not cancel: a sum of n rows is off by up to n u.  Pieces of b rows are off by
+    b u, and a tree adds log2(n / b) u.  During a stack of products other threads can go on.
     """
     size = piece_rows(left.shape[1]) if piece is None else piece
     whole = len(left) // size * size
-    if left.shape[1] * right.shape[1] > STACKED**2 or whole <= size or not left.shape[1] * right.shape[1]:
+    if (
+        left.shape[1] * right.shape[1] > STACKED**2
+        or whole <= size
+        or not left.shape[1] * right.shape[1]
+    ):
         return _halves(left, right, size)
-    pieces = left[:whole].reshape(-1, size, left.shape[1]).transpose(0, 2, 1) @ right[:whole].reshape(-1, size, right.shape[1])
+    pieces = left[:whole].reshape(-1, size, left.shape[1]).transpose(0, 2, 1) @ right[
+        :whole
+    ].reshape(-1, size, right.shape[1])
     total = tree_sum(pieces)
     return np.asarray(total + left[whole:].T @ right[whole:] if whole < len(left) else total)
 
@@ -67,7 +81,9 @@ def _halves(left: Array, right: Array, size: int) -> Array:
 
 
 def piece_rows(columns: int, degree: int = 2) -> int:
-    """Rows that BLAS adds up by itself: few for few columns and high powers; else so many that it is efficient."""
+    """Rows that BLAS adds up by itself: few for few columns and high powers; else so many that it
+    is efficient.
+    """
     if degree > 2:
         return SHORTEST if degree > 4 else SHORT
     return SHORT if columns <= NARROW else MEDIUM
@@ -88,8 +104,9 @@ def tree_sum(terms: Array) -> Array:
 def gram_matrix(block: Array, weights: Array | None) -> Array:
     """``block' diag(weights) block`` of a tall block.
 
-    Few columns: the copy makes NumPy call GEMM; for equal operands it would call SYRK, which OpenBLAS runs at half the speed on
-    thin blocks and on several threads from a smaller size on.  Many columns: SYRK has half the work.
+    Few columns: the copy makes NumPy call GEMM; for equal operands it would call SYRK, which
+    OpenBLAS runs at half the speed on thin blocks and on several threads from a smaller size on.
+    Many columns: SYRK has half the work.
     """
     if block.shape[1] > STACKED:
         return mirrored(upper_squares(block, weights))
@@ -97,7 +114,9 @@ def gram_matrix(block: Array, weights: Array | None) -> Array:
 
 
 def gram_with_ones(block: Array, weights: Array | None) -> Array:
-    """Gram matrix of a tall block whose first column is all ones: leaving it out on the right saves the copy."""
+    """Gram matrix of a tall block whose first column is all ones: leaving it out on the right saves
+    the copy.
+    """
     if weights is not None or block.shape[1] > STACKED:
         return gram_matrix(block, weights)
     product = np.empty((block.shape[1], block.shape[1]))
@@ -107,8 +126,12 @@ def gram_with_ones(block: Array, weights: Array | None) -> Array:
     return product
 
 
-def upper_squares(block: Array, weights: Array | None, piece: int = SHORT, rows: int = BLOCK) -> Array:
-    """The upper triangle of the same for many columns: chains of pieces, and a running sum of blocks of ``rows``."""
+def upper_squares(
+    block: Array, weights: Array | None, piece: int = SHORT, rows: int = BLOCK
+) -> Array:
+    """The upper triangle of the same for many columns: chains of pieces, and a running sum of
+    blocks of ``rows``.
+    """
     block = np.ascontiguousarray(block if weights is None else block * np.sqrt(weights)[:, None])
     sums = RunningSum()
     for start in range(0, len(block), rows):
@@ -121,8 +144,9 @@ def upper_squares(block: Array, weights: Array | None, piece: int = SHORT, rows:
 def exact_squares(block: Array, weights: Array | None) -> Array:
     """The same, at three times the cost, with hardly any rounding but that of running sums.
 
-    The numbers of a block of rows are cut in two, ``x = a + b`` with a on a grid so coarse that the sums of products of a are
-    exact; the rounding of the rest, ``(a + b / 2)'b`` and its transpose, is small beside them.
+    The numbers of a block of rows are cut in two, ``x = a + b`` with a on a grid so coarse that the
+    sums of products of a are exact; the rounding of the rest, ``(a + b / 2)'b`` and its transpose,
+    is small beside them.
     """
     block = np.ascontiguousarray(block if weights is None else block * np.sqrt(weights)[:, None])
     sums = RunningSum()
@@ -149,7 +173,8 @@ def mirrored(upper: Array) -> Array:
 
 
 class RunningSum:
-    """A sum of tuples of arrays whose rounding does not grow with their number; it takes the arrays over.
+    """A sum of tuples of arrays whose rounding does not grow with their number; it takes the arrays
+    over.
 
     TOGETHER of them are added as they are, and that to the pair high + low.
     """
@@ -180,11 +205,17 @@ class RunningSum:
     def total(self) -> tuple[Array, ...]:
         if self.waiting:
             self._settle()
-        return tuple(high + low for high, low in zip(self.high, self.low, strict=True)) if self.low else self.high
+        return (
+            tuple(high + low for high, low in zip(self.high, self.low, strict=True))
+            if self.low
+            else self.high
+        )
 
 
 def _add_exactly(high: Array, low: Array, part: Array) -> None:
-    """Add to the pair high + low by :func:`two_sum`, in place and in strips that stay in the cache."""
+    """Add to the pair high + low by :func:`two_sum`, in place and in strips that stay in the
+    cache.
+    """
     scratch = np.empty((2, STRIP), dtype=high.dtype)
     for start in range(0, len(high), STRIP):
         a, b, lost = (array[start : start + STRIP] for array in (high, part, low))
@@ -200,7 +231,8 @@ def _add_exactly(high: Array, low: Array, part: Array) -> None:
 
 
 def squares_rounding(rows: int, columns: int, own: int, exact: bool = False) -> float:
-    """What entries of a Gram matrix may be off by, per roots of its diagonal, after a pass over so many rows.
+    """What entries of a Gram matrix may be off by, per roots of its diagonal, after a pass over so
+    many rows.
 
     ``exact``: by :func:`exact_squares`, where what is left of the rest is an eighth of a rounding.
     """
@@ -210,17 +242,21 @@ def squares_rounding(rows: int, columns: int, own: int, exact: bool = False) -> 
         return sum_rounding(rows, own, piece_rows(columns))
     chain = SHORT + BLOCK // SHORT
     if rows <= BLOCK or columns**2 > LARGE:
-        return 0.5 * EPS * (own + min(rows, chain) + TOGETHER)  # 3 additions, and one of high and low
+        # 3 additions, and one of high and low
+        return 0.5 * EPS * (own + min(rows, chain) + TOGETHER)
     return 0.5 * EPS * (own + chain + RESTS + ceil(log2(rows / BLOCK)))
 
 
 def sums_in_extended(rows: int, left: int, right: int) -> bool:
-    """Whether products (left x rows)(rows x right) are so small that they are summed in extended precision, if there is one."""
+    """Whether products (left x rows)(rows x right) are so small that they are summed in extended
+    precision, if there is one.
+    """
     return WIDE < EPS and rows * left * right <= EXTENDED
 
 
 def sum_rounding(rows: int, own: int, piece: int = SHORT) -> float:
-    """What the sum over so many rows may be off by, per unit of absolute values; a term has ``own`` roundings itself.
+    """What the sum over so many rows may be off by, per unit of absolute values; a term has ``own``
+    roundings itself.
 
     ``piece``: rows that are added one after the other.
     """
@@ -241,7 +277,9 @@ def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def exact_sum(features: Array, weights: Array) -> Array:
-    """``weights @ features``: the sum of the rounded products is rounded once, however many rows there are."""
+    """``weights @ features``: the sum of the rounded products is rounded once, however many rows
+    there are.
+    """
     terms = np.multiply(np.ascontiguousarray(features.T), weights)
     if not terms.shape[1]:
         return np.zeros(len(terms))
@@ -255,7 +293,9 @@ def exact_sum(features: Array, weights: Array) -> Array:
 
 
 def sum_of_products(*factors: Array | float) -> float:
-    """``sum_t prod_k factors[k][t]``, of products that may be beyond all doubles as long as their sum is not."""
+    """``sum_t prod_k factors[k][t]``, of products that may be beyond all doubles as long as their
+    sum is not.
+    """
     mantissas, exponents = np.frexp(np.stack(np.broadcast_arrays(*factors)))
     products, powers = mantissas.prod(axis=0), exponents.sum(axis=0)
     most = powers[products != 0].max(initial=-(2**20))

@@ -1,27 +1,31 @@
-"""Synthetic rows: rank + 1 made rows with the total weight, the means and the second moments of all rows.
+"""Synthetic rows: rank + 1 made rows with the total weight, the means and the second moments of all
+rows.
 
 A loss of degree 2 depends on the rows D (q columns) through their total weight U, means mu and
 covariance S alone.  Real rows with the same moments need up to (q + 1)(q + 2) / 2 of them, because
 their places are given.  Rows that are *made* need r + 1, r the rank of S: with S = R'R,
 
-    z_i = mu + sqrt(r + 1) (V R)_i,     weights U / (r + 1),     V'V = I,  V'1 = 0      (V: r + 1 x r)
+    z_i = mu + sqrt(r + 1) (V R)_i,     weights U / (r + 1),     V'V = I,  V'1 = 0    (V: r + 1 x r)
 
-have ``sum w z = U mu`` and ``sum w (z - mu)(z - mu)' = U R'V'V R = U S`` (docs/mathematics.md, Proposition
-17).  V is Helmert's matrix, whose product with R is a running sum.  These are the sigma points of the
-unscented transform (S. Julier, *The spherical simplex unscented transformation*, 2003), taken as a data set.
+have ``sum w z = U mu`` and ``sum w (z - mu)(z - mu)' = U R'V'V R = U S`` (docs/mathematics.md,
+Proposition 17).  V is Helmert's matrix, whose product with R is a running sum.  These are the sigma
+points of the unscented transform (S. Julier, *The spherical simplex unscented transformation*,
+2003), taken as a data set.
 
-They are made in the coordinates w = (1, D - shift) T of the sums (:mod:`karat.engine.frame`), mapped
-back by ``[T N]^-1``, and rounded.  What they are off by is measured on the rows as they are stored.
+They are made in the coordinates w = (1, D - shift) T of the sums (:mod:`karat.engine.frame`),
+mapped back by ``[T N]^-1``, and rounded.  What they are off by is measured on the rows as they are
+stored.
 
 **Layers, against rounding.**  If the stored rows are off by h, relative to the moments G, a share
 ``eta = max(32 h, 1e-6)`` of them is kept back: rows are made of (1 - eta) G, and r + 1 more of what
 is left, G - (moments of the rows as stored).  The error goes from h to about 32 h^2.
 
-**A row at the mean.**  Where columns differ from their means by so few units in the last place that layers
-do not suffice (they need h < 1/64), one row at the mean takes the weight 1 - t^-2, and the others lie t
-times as far from it, where a unit in the last place is t times less.
+**A row at the mean.**  Where columns differ from their means by so few units in the last place that
+layers do not suffice (they need h < 1/64), one row at the mean takes the weight 1 - t^-2, and the
+others lie t times as far from it, where a unit in the last place is t times less.
 
-**Wild rows** (:mod:`karat.engine.peel`) are kept as they are, or made by themselves if they are many.
+**Wild rows** (:mod:`karat.engine.peel`) are kept as they are, or made by themselves if they are
+many.
 """
 
 from __future__ import annotations
@@ -49,7 +53,8 @@ GOAL = 1e-12  # relative error of the moments of stored rows up to which there i
 SHARP = 1e-14  # and the same for rows that stand for others: what they are off by adds up
 KEPT_BACK = 32.0  # times that error: the share of the moments that is left for the next layer,
 LEAST_SHARE = 2.0**-20  # and its smallest
-MANY, FEW = 4, 2**22  # rows per column, and numbers, up to which the proof of rotations is tried as well
+# rows per column, and numbers, up to which the proof of rotations is tried as well
+MANY, FEW = 4, 2**22
 INDEFINITE = -0.05  # smallest relative eigenvalue of a rest that still is a rest, up to rounding
 # (distance of the rows from one at the mean, in spreads; layers): what is tried, in this order
 ATTEMPTS = ((1.0, 2), (2.0**10, 2), (2.0**20, 3), (1.0, 4))
@@ -57,12 +62,17 @@ ATTEMPTS = ((1.0, 2), (2.0**10, 2), (2.0**20, 3), (1.0, 4))
 
 @dataclass(frozen=True)
 class MadeRows(Reduction):
-    """Rows that were made, with the weights and the proof of a reduction; ``positions`` count them."""
+    """Rows that were made, with the weights and the proof of a reduction; ``positions`` count
+    them.
+    """
 
-    values: Array = field(default_factory=lambda: np.zeros((0, 0)))  # (k, q): made rows, then those kept as they are
+    # (k, q): made rows, then those kept as they are
+    values: Array = field(default_factory=lambda: np.zeros((0, 0)))
     most: int = 0  # rows that may be made: rank + 1 in every layer of every level
-    strata: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))  # (k,): what each row was made of
-    kept: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))  # the rows of the data kept as they are
+    # (k,): what each row was made of
+    strata: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    # the rows of the data kept as they are
+    kept: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -91,8 +101,8 @@ class MadeRows(Reduction):
     def chosen(self, which: Flags) -> MadeRows:
         """Some of the rows; their number is bounded as before."""
         return replace(
-            self, positions=np.arange(int(which.sum())), values=self.values[which], weights=self.weights[which],
-            peeled=self.peeled[which], strata=self.strata[which],
+            self, positions=np.arange(int(which.sum())), values=self.values[which],
+            weights=self.weights[which], peeled=self.peeled[which], strata=self.strata[which],
         )  # fmt: skip
 
     def in_stratum(self, stratum: int) -> MadeRows:
@@ -102,7 +112,9 @@ class MadeRows(Reduction):
     def beside(self, other: Reduction, left: Indices, right: Indices) -> MadeRows:
         """These rows and others, made of two parts of the data: as exact as the worse."""
         assert isinstance(other, MadeRows)
-        both = super().beside(other, np.arange(len(self.values)), len(self.values) + np.arange(len(other.values)))
+        both = super().beside(
+            other, np.arange(len(self.values)), len(self.values) + np.arange(len(other.values))
+        )
         assert isinstance(both, MadeRows)
         return replace(
             both,
@@ -114,7 +126,9 @@ class MadeRows(Reduction):
 
 
 def simplex_rows(root: Array) -> Array:
-    """``sqrt(r + 1) V R`` for a square root R (r x c): r + 1 rows that add up to zero, with the squares (r + 1) R'R."""
+    """``sqrt(r + 1) V R`` for a square root R (r x c): r + 1 rows that add up to zero, with the
+    squares (r + 1) R'R.
+    """
     count = len(root) + 1
     steps = np.arange(1.0, count)[:, None]
     rows = np.zeros((count, root.shape[1]))
@@ -124,7 +138,9 @@ def simplex_rows(root: Array) -> Array:
 
 
 def square_root(matrix: Array, rank: int) -> Array | None:
-    """R of ``rank`` rows with ``R'R = matrix``, up to rounding; None if the matrix is not positive, up to rounding."""
+    """R of ``rank`` rows with ``R'R = matrix``, up to rounding; None if the matrix is not positive,
+    up to rounding.
+    """
     size = np.sqrt(np.maximum(np.diag(matrix), 0.0))
     size[size == 0] = 1.0
     scaled = matrix / size / size[:, None]
@@ -199,7 +215,9 @@ class Maker:
         rest, share, best, centre = self.moments, 1.0, None, distance > 1
         if distance > 1:
             values = self.stored(np.concatenate([[1.0], self.moments[0, 1:]])[None])
-            off = np.abs(self.frame.coordinates(self.block(values))[0, 1:] - self.moments[0, 1:]).max(initial=0.0)
+            off = np.abs(
+                self.frame.coordinates(self.block(values))[0, 1:] - self.moments[0, 1:]
+            ).max(initial=0.0)
             if off > 0:
                 distance = min(distance, 2.0 ** np.floor(np.log2(1 / (64 * off))))
             if distance < 4:
@@ -211,7 +229,9 @@ class Maker:
             more = self.made(rest, share)
             if more is None:
                 break
-            found = self.proven(np.vstack([values, more[0]]), np.concatenate([weights, more[1]]), layer, centre)
+            found = self.proven(
+                np.vstack([values, more[0]]), np.concatenate([weights, more[1]]), layer, centre
+            )
             if best is None or found.proof.merit > best.proof.merit:
                 best = found
             error = found.proof.reducible_error
@@ -233,13 +253,26 @@ class Maker:
         proof = measure(None, self.fitted, self.block(values), weights, charges=False)
         most = layers * (self.rank + 1) + centre
         positions = np.arange(len(values))
-        return MadeRows(positions, weights, self.fitted, self.rank, proof, SYNTHETIC, 1, values=values, most=most)
+        return MadeRows(
+            positions,
+            weights,
+            self.fitted,
+            self.rank,
+            proof,
+            SYNTHETIC,
+            1,
+            values=values,
+            most=most,
+        )
 
 
 @one_blas_thread()
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def make_rows(fitted: FittedMoments, origin: Array | None = None, sharp: bool = False) -> MadeRows:
-    """Rows with given moments; the proof says whether they are exact.  ``sharp`` as in :func:`synthesise`."""
+    """Rows with given moments; the proof says whether they are exact.
+
+    ``sharp`` as in :func:`synthesise`.
+    """
     maker = Maker(fitted, origin, SHARP if sharp else GOAL)
     best: MadeRows | None = None
     for distance, layers in ATTEMPTS:
@@ -257,19 +290,22 @@ def make_rows(fitted: FittedMoments, origin: Array | None = None, sharp: bool = 
 @one_blas_thread()
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def synthesise(
-    rows: Rows, seed: int, progress: Progress | None = None, levels: bool = True, origin: Array | None = None,
-    sharp: bool = False,
+    rows: Rows, seed: int, progress: Progress | None = None, levels: bool = True,
+    origin: Array | None = None, sharp: bool = False,
 ) -> MadeRows:  # fmt: skip
     """Made rows with the moments of all rows; wild rows by themselves, if ``levels``.
 
-    ``origin``: what was subtracted from the columns when they were read, and is added when rows are stored.
-    ``sharp``: the rows stand for others, or will, so that errors add up and each should be small.
+    ``origin``: what was subtracted from the columns when they were read, and is added when rows are
+    stored. ``sharp``: the rows stand for others, or will, so that errors add up and each should be
+    small.
     """
     origin = None if origin is None or not origin.any() else origin
     rng = np.random.default_rng(seed)
     kernel = SecondMoments.of(rows)
     kernel = kernel.sharper() if sharp else kernel
-    fitted, passes = fit_moments(rows, kernel, sample(rng, len(rows), pilot_size(len(rows))), progress)
+    fitted, passes = fit_moments(
+        rows, kernel, sample(rng, len(rows), pilot_size(len(rows))), progress
+    )
     spread, wild = wild_rows(rows, fitted)
     if 0 < len(wild) < len(rows) and levels:
         found = _wild_apart(rows, seed, wild, origin)
@@ -280,13 +316,19 @@ def synthesise(
         fitted, more = fit_moments(rows, piloted, sample(rng, len(rows), pilot_size(len(rows))))
         again = replace(make_rows(fitted, origin, sharp), passes=passes + more, spread=spread)
         found = again if again.proof.ok else found
-    if not found.proof.ok and len(rows) <= MANY * (rows.columns + 1) and len(rows) * rows.columns <= FEW:
+    if (
+        not found.proof.ok
+        and len(rows) <= MANY * (rows.columns + 1)
+        and len(rows) * rows.columns <= FEW
+    ):
         found = _by_rotations(rows, found, origin)
     return found
 
 
 def as_stored(values: Array, origin: Array | None) -> Array:
-    """Rows, less an origin, as they are after it was added and subtracted: what is stored and read again."""
+    """Rows, less an origin, as they are after it was added and subtracted: what is stored and read
+    again.
+    """
     return values if origin is None else (values + origin) - origin
 
 
@@ -296,7 +338,9 @@ def doubles_hold(values: Array, origin: Array | None) -> bool:
 
 
 def _by_rotations(rows: Rows, found: MadeRows, origin: Array | None) -> MadeRows:
-    """Few rows: those that were made, or a rotation of the rows themselves, with the proof of rotations."""
+    """Few rows: those that were made, or a rotation of the rows themselves, with the proof of
+    rotations.
+    """
     shift, everything = found.fitted.kernel.shift, np.arange(len(rows))
     block, own = rows.take(everything, shift), own_weights(rows, everything)
     total = float(own.sum())
@@ -305,7 +349,9 @@ def _by_rotations(rows: Rows, found: MadeRows, origin: Array | None) -> MadeRows
     size = linalg.column_norms(spread)
     _, sizes, vectors = linalg.svd(spread / np.where(size > 0, size, 1.0), full_matrices=False)
     keep = sizes > RANK * sizes[:1]
-    values = as_stored(shift + mean + simplex_rows(sizes[keep, None] * vectors[keep] * size), origin)
+    values = as_stored(
+        shift + mean + simplex_rows(sizes[keep, None] * vectors[keep] * size), origin
+    )
     rotated = replace(
         found,
         values=values,
@@ -328,7 +374,9 @@ def _wild_apart(rows: Rows, seed: int, wild: Indices, origin: Array | None) -> M
     """Wild rows and the others by themselves; a few wild ones as they are."""
     rest = np.setdiff1d(np.arange(len(rows)), wild)
     ordinary = synthesise(rows.subset(rest), seed, levels=False, origin=origin)
-    few = len(wild) <= PEELED * (rows.columns + 1) and doubles_hold(rows.take(wild, np.zeros(rows.columns))[:, 1:], origin)
+    few = len(wild) <= PEELED * (rows.columns + 1) and doubles_hold(
+        rows.take(wild, np.zeros(rows.columns))[:, 1:], origin
+    )
     if few or not ordinary.proof.ok:
         return replace(ordinary.with_verbatim(rows, wild), passes=ordinary.passes + 2)
     other = synthesise(rows.subset(wild), seed, levels=False, origin=origin).in_stratum(WILD)

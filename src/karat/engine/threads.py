@@ -1,14 +1,16 @@
 """Threads of our own: pieces of work that every core takes from one list.
 
-NumPy and SciPy each bring a BLAS with threads, too, but these wait for each other by spinning, at every step of a
-factorisation.  On a machine with other work a step then takes a time slice: a Cholesky factorisation that took 43 ms on one
-thread took up to 1.4 s on two.  So BLAS runs on one thread wherever the engine works (:func:`one_blas_thread`), and large work
-is cut into pieces (:mod:`karat.engine.blocked`) that are calls to BLAS on one thread each.  A thread that is held up delays its
-own piece only; the others take the rest.
+NumPy and SciPy each bring a BLAS with threads, too, but these wait for each other by spinning, at
+every step of a factorisation.  On a machine with other work a step then takes a time slice: a
+Cholesky factorisation that took 43 ms on one thread took up to 1.4 s on two.  So BLAS runs on one
+thread wherever the engine works (:func:`one_blas_thread`), and large work is cut into pieces
+(:mod:`karat.engine.blocked`) that are calls to BLAS on one thread each.  A thread that is held up
+delays its own piece only; the others take the rest.
 
-**What is guaranteed.**  Which pieces there are, and in which order their results are added, depends on the data alone.  The
-result is therefore the same, to the last bit, for any number of threads, any affinity and any timing (on one machine, with one
-version of BLAS, if its threads can be limited).
+**What is guaranteed.**  Which pieces there are, and in which order their results are added, depends
+on the data alone.  The result is therefore the same, to the last bit, for any number of threads,
+any affinity and any timing (on one machine, with one version of BLAS, if its threads can be
+limited).
 """
 
 from __future__ import annotations
@@ -31,8 +33,9 @@ Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 SCIPY_BLAS = "scipy.linalg.cython_blas"
 MANY_THREADS = (
-    "karat cannot tell how many threads the BLAS of NumPy or SciPy has, so coresets may differ in their last digits where that "
-    "number differs. Install threadpoolctl, or set OMP_NUM_THREADS=1 before Python starts."
+    "karat cannot tell how many threads the BLAS of NumPy or SciPy has, so coresets may differ in"
+    " their last digits where that number differs. Install threadpoolctl, or set OMP_NUM_THREADS=1"
+    " before Python starts."
 )
 
 
@@ -43,18 +46,23 @@ def cores() -> int:
 
 @lru_cache(maxsize=1)
 def _workers() -> ThreadPoolExecutor:
-    """Threads beside the calling one, made when they are first needed; they sleep while there is nothing to do."""
+    """Threads beside the calling one, made when they are first needed; they sleep while there is
+    nothing to do.
+    """
     return ThreadPoolExecutor(max(1, cores() - 1), thread_name_prefix="karat")
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_workers.cache_clear)  # a forked process has none of the threads of its parent
+    # a forked process has none of the threads of its parent
+    os.register_at_fork(after_in_child=_workers.cache_clear)
 
 
 def share(work: Callable[[Piece], Result], pieces: Iterable[Piece], threads: int) -> list[Result]:
-    """``[work(piece) for piece in pieces]``, by the calling thread and up to ``threads - 1`` others.
+    """``[work(piece) for piece in pieces]``, by the calling thread and up to ``threads - 1``
+    others.
 
-    The calling thread never waits for a thread that has not begun, so pieces may share out work themselves.
+    The calling thread never waits for a thread that has not begun, so pieces may share out work
+    themselves.
     """
     listed = list(pieces)
     if threads <= 1 or len(listed) <= 1:
@@ -70,7 +78,9 @@ def share(work: Callable[[Piece], Result], pieces: Iterable[Piece], threads: int
                 return
             results[number] = work(listed[number])
 
-    helpers: list[Future[None]] = [_workers().submit(take, left) for _ in range(min(threads, len(listed)) - 1)]
+    helpers: list[Future[None]] = [
+        _workers().submit(take, left) for _ in range(min(threads, len(listed)) - 1)
+    ]
     try:
         take(left)
     finally:
@@ -81,16 +91,21 @@ def share(work: Callable[[Piece], Result], pieces: Iterable[Piece], threads: int
     return [results[number] for number in range(len(listed))]
 
 
-Counter = tuple[Callable[[], int], Callable[[int], None]]  # to ask for the number of threads of a BLAS, and to set it
+# to ask for the number of threads of a BLAS, and to set it
+Counter = tuple[Callable[[], int], Callable[[int], None]]
 
 
 @lru_cache(maxsize=1)
 def blas_threads() -> list[Counter]:
-    """The BLAS of NumPy and that of SciPy: OpenBLAS, found through modules that are linked to it, or what threadpoolctl knows.
+    """The BLAS of NumPy and that of SciPy:
+
+    OpenBLAS, found through modules that are linked to it, or what threadpoolctl knows.
 
     If neither finds them they keep their threads, and a warning says once what that means.
     """
-    found = [counter for module in (NUMPY_BLAS, SCIPY_BLAS) if (counter := _openblas(module)) is not None]
+    found = [
+        counter for module in (NUMPY_BLAS, SCIPY_BLAS) if (counter := _openblas(module)) is not None
+    ]
     if len(found) == 2:
         return found
     if find_spec("threadpoolctl") is not None:  # it comes with scikit-learn
@@ -110,7 +125,11 @@ def _openblas(module: str) -> Counter | None:
         library = ctypes.CDLL(str(import_module(module).__file__))
     except (ImportError, OSError):
         return None
-    names = [f"{prefix}openblas_%s_num_threads{end}" for prefix in ("scipy_", "") for end in ("64_", "_64", "")]
+    names = [
+        f"{prefix}openblas_%s_num_threads{end}"
+        for prefix in ("scipy_", "")
+        for end in ("64_", "_64", "")
+    ]
     known = next((form for form in names if hasattr(library, form % "set")), None)
     if known is None:
         return None
@@ -120,7 +139,9 @@ def _openblas(module: str) -> Counter | None:
 
 
 class _OneThread(ContextDecorator):
-    """A context in which BLAS has one thread; it ends, in the whole process, when the last thread that entered it leaves."""
+    """A context in which BLAS has one thread; it ends, in the whole process, when the last thread
+    that entered it leaves.
+    """
 
     def __init__(self) -> None:
         self.entered, self.before, self.lock = 0, list[int](), Lock()
@@ -150,6 +171,8 @@ def one_blas_thread() -> _OneThread:
 
 
 def threads() -> int:
-    """How many threads large work is shared among: as many as BLAS would use, so that one setting is enough for both."""
+    """How many threads large work is shared among: as many as BLAS would use, so that one setting
+    is enough for both.
+    """
     counts = _ONE_THREAD.before if _ONE_THREAD.entered else [ask() for ask, _ in blas_threads()]
     return min([cores(), *counts[-1:]])

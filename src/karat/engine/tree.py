@@ -1,12 +1,14 @@
 """Reducers that look at every row: they always find weights, however the data is distributed.
 
-**The tree** (the paper's Algorithm 5, corrected).  All rows are cut into 2m contiguous groups, the groups' moments are reduced
-by Caratheodory's theorem to at most m, and the rows of the groups that survive go to the next level with their group's factor.
-Half of the rows are left after a level, so all levels together read the data twice.  The paper allows any number of groups;
-with m or fewer nothing is ever removed and its recursion does not end.  Group moments are Gram matrices of contiguous rows, so
-nothing is copied and no n x m matrix is formed.
+**The tree** (the paper's Algorithm 5, corrected).  All rows are cut into 2m contiguous groups, the
+groups' moments are reduced by Caratheodory's theorem to at most m, and the rows of the groups that
+survive go to the next level with their group's factor. Half of the rows are left after a level, so
+all levels together read the data twice.  The paper allows any number of groups; with m or fewer
+nothing is ever removed and its recursion does not end.  Group moments are Gram matrices of
+contiguous rows, so nothing is copied and no n x m matrix is formed.
 
-**Row by row** (the paper's Algorithm 6 on a stream).  At most 2m + 1 rows are held at a time; it costs O(n m^2).
+**Row by row** (the paper's Algorithm 6 on a stream).  At most 2m + 1 rows are held at a time; it
+costs O(n m^2).
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ GROUPS_PER_FEATURE = 2.0
 GROUPED = 2**20  # bytes of the rows whose groups are summed at a time
 
 
-def reduce_by_tree(rows: Rows, fitted: FittedMoments, progress: Progress | None = None) -> tuple[Indices, Array]:
+def reduce_by_tree(
+    rows: Rows, fitted: FittedMoments, progress: Progress | None = None
+) -> tuple[Indices, Array]:
     """Positions and weights of at most 2m + 2 rows with the same moments."""
     kernel = fitted.kernel
     groups = int(GROUPS_PER_FEATURE * kernel.width) + 2
@@ -42,8 +46,12 @@ def reduce_by_tree(rows: Rows, fitted: FittedMoments, progress: Progress | None 
     return positions, weights
 
 
-def reduce_sequentially(rows: Rows, fitted: FittedMoments, progress: Progress | None = None) -> tuple[Indices, Array]:
-    """Positions and weights of at most m rows: hold at most m rows, take in m + 1 more, eliminate, until all rows are used."""
+def reduce_sequentially(
+    rows: Rows, fitted: FittedMoments, progress: Progress | None = None
+) -> tuple[Indices, Array]:
+    """Positions and weights of at most m rows: hold at most m rows, take in m + 1 more, eliminate,
+    until all rows are used.
+    """
     kernel = fitted.kernel
     positions = np.zeros(0, dtype=np.intp)
     weights = np.zeros(0)
@@ -63,7 +71,9 @@ def reduce_sequentially(rows: Rows, fitted: FittedMoments, progress: Progress | 
 
 
 def _group_moments(rows: Rows, kernel: Kernel, weights: Array, bounds: Indices) -> Array:
-    """The moments of contiguous groups of rows, many groups at a time: a read and a product cost more than few rows."""
+    """The moments of contiguous groups of rows, many groups at a time: a read and a product cost
+    more than few rows.
+    """
     sums = np.empty((len(bounds) - 1, kernel.width), order="F")
     sizes = np.diff(bounds)
     most = max(int(sizes.max()), GROUPED // (8 * (rows.columns + 1)))
@@ -75,5 +85,7 @@ def _group_moments(rows: Rows, kernel: Kernel, weights: Array, bounds: Indices) 
         for left in range(first, last, step):
             right = min(left + step, last)
             start, stop = int(bounds[left]), int(bounds[right])
-            sums[left:right] = kernel.group_moments(blocks.read(start, stop), weights[start:stop], right - left)
+            sums[left:right] = kernel.group_moments(
+                blocks.read(start, stop), weights[start:stop], right - left
+            )
     return sums

@@ -1,7 +1,7 @@
 """Positive weights on candidates: match the moments, eliminate to a vertex, polish.
 
-**Match** (:func:`match_moments`).  Candidates ``f_i`` carry nominal weights ``v_i`` (what sampling would give them).  We look
-for factors close to one,
+**Match** (:func:`match_moments`).  Candidates ``f_i`` carry nominal weights ``v_i`` (what sampling
+would give them).  We look for factors close to one,
 
     minimise  1/2 sum_i v_i (s_i - 1)^2    subject to   sum_i v_i s_i f_i = t,   s >= 0.
 
@@ -9,36 +9,41 @@ The dual is smooth, convex and unconstrained in R^m,
 
     minimise  D(x) = 1/2 sum_i v_i (1 + f_i . x)_+^2 - t . x ,      s_i = (1 + f_i . x)_+ ,
 
-with gradient ``sum v_i s_i f_i - t`` and the Hessian ``sum over active i of v_i f_i f_i'``.  Semi-smooth Newton ends exactly
-once the active set is found, mostly in 2 to 9 steps.  The Hessian is updated by the rows that enter or leave, not summed
-anew.  If no such weights exist D is unbounded below, and the method notices soon.  The code holds ``g_i = sqrt(v_i) f_i``:
-the Hessian is then their Gram matrix.
+with gradient ``sum v_i s_i f_i - t`` and the Hessian ``sum over active i of v_i f_i f_i'``.
+Semi-smooth Newton ends exactly once the active set is found, mostly in 2 to 9 steps.  The Hessian
+is updated by the rows that enter or leave, not summed anew.  If no such weights exist D is
+unbounded below, and the method notices soon.  The code holds ``g_i = sqrt(v_i) f_i``: the Hessian
+is then their Gram matrix.
 
-**Eliminate** (:func:`reduce_points`; the paper's Algorithm 6, Caratheodory's theorem, corrected).  Given points ``f_1..f_N`` in
-R^m and weights ``w > 0``, find new weights ``w' >= 0`` with
+**Eliminate** (:func:`reduce_points`; the paper's Algorithm 6, Caratheodory's theorem, corrected).
+Given points ``f_1..f_N`` in R^m and weights ``w > 0``, find new weights ``w' >= 0`` with
 
     sum_i w'_i f_i = sum_i w_i f_i        and at most  rank(F)  of them positive.
 
-One step of the classical proof takes a null vector ``v`` (``sum_i v_i f_i = 0``) and walks from ``w`` along it until the
-first weight reaches zero: the ratio test ``alpha = min_{v_i > 0} w_i / v_i`` (the paper's proof says max, which leaves
-negative weights).  The total weight is kept if, and only if, the constant is among the features; so a null vector may be
-followed in either direction, and of the two pivots we take the larger one, which keeps the elimination stable.
-Three things make it fast and exact:
+One step of the classical proof takes a null vector ``v`` (``sum_i v_i f_i = 0``) and walks from
+``w`` along it until the first weight reaches zero: the ratio test ``alpha = min_{v_i > 0} w_i /
+v_i`` (the paper's proof says max, which leaves negative weights).  The total weight is kept if, and
+only if, the constant is among the features; so a null vector may be followed in either direction,
+and of the two pivots we take the larger one, which keeps the elimination stable. Three things make
+it fast and exact:
 
-* **All null vectors at once, by LU.**  ``P F = L U`` with ``L = [L1; L2]`` gives ``k = N - m`` null vectors
-  ``[-L2 L1^-1, I]``: the first m points are *basic*, each other point *enters* once.
-* **Blocked elimination.**  The table ``L2 L1^-1`` is a simplex tableau without a cost.  A panel of entering points is
-  eliminated among itself, then one GEMM brings the rest up to date.  A point that leaves the basis gives its column to
-  the point that entered, so the table never widens: k^2 m flops in all.
-* **Halving by groups.**  Far more than 2m points are first summed into about 1.5m groups and the groups are reduced:
-  the members of a group share its fate (one level of the paper's Algorithm 5).
+* **All null vectors at once, by LU.**  ``P F = L U`` with ``L = [L1; L2]`` gives ``k = N - m`` null
+  vectors ``[-L2 L1^-1, I]``: the first m points are *basic*, each other point *enters* once.
+* **Blocked elimination.**  The table ``L2 L1^-1`` is a simplex tableau without a cost.  A panel of
+  entering points is eliminated among itself, then one GEMM brings the rest up to date.  A point
+  that leaves the basis gives its column to the point that entered, so the table never widens: k^2 m
+  flops in all.
+* **Halving by groups.**  Far more than 2m points are first summed into about 1.5m groups and the
+  groups are reduced: the members of a group share its fate (one level of the paper's Algorithm 5).
 
-The points should be given in coordinates of their span (:mod:`karat.engine.points`): then m is the rank, where the paper stops
-at the ambient dimension.  On dependent features the LU still gives N - m null vectors, as the tree needs them.
+The points should be given in coordinates of their span (:mod:`karat.engine.points`): then m is the
+rank, where the paper stops at the ambient dimension.  On dependent features the LU still gives N -
+m null vectors, as the tree needs them.
 
-**Polish** (:func:`polish`).  The support of a vertex determines its weights.  Each round solves ``F_S' dw = t - F_S' w`` (least
-squares, should the features depend on each other, or least norm, should the support be larger than the rank) and is accepted
-only if the residual falls and every weight stays positive.
+**Polish** (:func:`polish`).  The support of a vertex determines its weights.  Each round solves
+``F_S' dw = t - F_S' w`` (least squares, should the features depend on each other, or least norm,
+should the support be larger than the rank) and is accepted only if the residual falls and every
+weight stays positive.
 """
 
 from __future__ import annotations
@@ -65,15 +70,19 @@ PANEL = 24  # points that enter between two GEMMs of the elimination;
 FLAT = 150  # for so few features there are none
 ALMOST = 1e-290  # a weight that counts as zero: a ratio to it is finite
 AT_ONCE = 2.25  # points per feature up to which no groups are made of them
-GROUPS_PER_FEATURE = 1.5  # groups summed at one halving level, in units of m; 1.5 costs least (1.9 m^3 per level)
+# groups summed at one halving level, in units of m; 1.5 costs least (1.9 m^3 per level)
+GROUPS_PER_FEATURE = 1.5
 ROUNDS = 4  # of polishing
-CUTS = (1e-13, 1e-11, 1e-9, 1e-7)  # relative singular values left out, where a full solution would spoil the signs
+# relative singular values left out, where a full solution would spoil the signs
+CUTS = (1e-13, 1e-11, 1e-9, 1e-7)
 SECOND = 6.0  # sampled candidates per feature, where fewer did not do
 BESIDE = 0.5  # sampled candidates per feature, where held rows are candidates too
 
 
 def match_moments(known: CandidatePoints) -> Array | None:
-    """Factors s >= 0 (N,) on the nominal weights of resolved points that meet the target; None if none were found."""
+    """Factors s >= 0 (N,) on the nominal weights of resolved points that meet the target; None if
+    none were found.
+    """
     points, root, target = known.points, known.root, known.target
     hessian = Hessian(known)
     x = np.zeros(known.rank)
@@ -121,9 +130,11 @@ def feasible(known: CandidatePoints) -> tuple[CandidatePoints, Array] | None:
 
 
 class Hessian:
-    """The Gram matrix of the active points, which is factored again only after many of them have come or left.
+    """The Gram matrix of the active points, which is factored again only after many of them have
+    come or left.
 
-    With H = R'R + C S C', where the columns of C have come (S = 1) or left (S = -1) since, and W = R'^-1 C (Woodbury),
+    With H = R'R + C S C', where the columns of C have come (S = 1) or left (S = -1) since, and W =
+    R'^-1 C (Woodbury),
 
         H^-1 = R^-1 (I - W (S + W'W)^-1 W') R'^-1.
     """
@@ -138,22 +149,31 @@ class Hessian:
         half = linalg.solve_upper(self.factor, gradient, transposed=True)
         if len(self.recent):
             between = np.diag(self.signs) + np.asarray(self.whitened.T @ self.whitened, dtype=float)
-            with suppress(np.linalg.LinAlgError):  # the old factor alone gives a direction of descent, too
+            # the old factor alone gives a direction of descent, too
+            with suppress(np.linalg.LinAlgError):
                 half = half - self.whitened @ np.linalg.solve(between, self.whitened.T @ half)
         return linalg.solve_upper(self.factor, half)
 
     def change(self, changed: Indices, came: Flags, active: Flags) -> bool:
-        """Take note of points that came or left; False if the matrix is no longer positive definite."""
+        """Take note of points that came or left; False if the matrix is no longer positive
+        definite.
+        """
         self.recent = np.concatenate([self.recent, changed])
         self.signs = np.concatenate([self.signs, np.where(came, 1.0, -1.0)])
         points = np.take(self.columns, changed, axis=1)
         if len(self.columns) >= linalg.LARGE and len(self.recent) <= RECENT * len(self.columns):
-            self.whitened = np.hstack([self.whitened, linalg.solve_upper(self.factor, points, transposed=True)])
+            self.whitened = np.hstack(
+                [self.whitened, linalg.solve_upper(self.factor, points, transposed=True)]
+            )
             return True
         if len(self.recent) > 0.5 * active.sum():
             self.gram = linalg.upper_gram(self.columns[:, active])
         else:
-            points = points if len(changed) == len(self.recent) else np.take(self.columns, self.recent, axis=1)
+            points = (
+                points
+                if len(changed) == len(self.recent)
+                else np.take(self.columns, self.recent, axis=1)
+            )
             linalg.change_gram(self.gram, points, self.signs)
         damped = self.gram.copy()
         damped[np.diag_indices_from(damped)] += self.ridge
@@ -161,12 +181,17 @@ class Hessian:
         if factor is None:
             return False
         self.factor = factor
-        self.recent, self.signs, self.whitened = self.recent[:0], self.signs[:0], self.whitened[:, :0]
+        self.recent, self.signs, self.whitened = (
+            self.recent[:0],
+            self.signs[:0],
+            self.whitened[:, :0],
+        )
         return True
 
 
 def reduce_points(points: Real, weights: Array) -> Array:
-    """Non-negative weights (N,) on at most m of N points (N, m), with the same weighted sum, up to the precision of the points.
+    """Non-negative weights (N,) on at most m of N points (N, m), with the same weighted sum, up to
+    the precision of the points.
 
     Points may be in single or double precision; their columns should be of comparable size.
     """
@@ -189,15 +214,21 @@ def _group_sums(columns: Real, weights: Real, starts: Indices) -> Real:
     """Weighted sums of contiguous ranges of points, a few features at a time to stay in cache."""
     sums = np.empty((len(columns), len(starts)), dtype=columns.dtype)
     for left in range(0, len(columns), 16):
-        np.add.reduceat(columns[left : left + 16] * weights, starts, axis=1, out=sums[left : left + 16])
+        np.add.reduceat(
+            columns[left : left + 16] * weights, starts, axis=1, out=sums[left : left + 16]
+        )
     return sums
 
 
 def group_bounds(count: int, groups: int) -> Indices:
-    """Boundaries of ``groups`` contiguous ranges that cover ``range(count)``: those of one row more come first."""
+    """Boundaries of ``groups`` contiguous ranges that cover ``range(count)``: those of one row more
+    come first.
+    """
     groups = min(groups, count)
     size, larger = divmod(count, max(groups, 1))
-    return np.concatenate([[0], np.cumsum(np.arange(groups) < larger) + size * np.arange(1, groups + 1)]).astype(np.intp)
+    return np.concatenate(
+        [[0], np.cumsum(np.arange(groups) < larger) + size * np.arange(1, groups + 1)]
+    ).astype(np.intp)
 
 
 def eliminate(points: Real) -> Array:
@@ -209,8 +240,8 @@ def eliminate(points: Real) -> Array:
 def _walk_to_vertex(order: Indices, table: Real) -> Array:
     """Drive one point per row of the table to zero, from weights of 1.
 
-    Row r of ``table`` (k x m) says ``f[order[m + r]] = sum_c table[r, c] f[order[c]]``: the point may *enter* the basis,
-    which is ``order[:m]`` at first, in exchange for one that leaves.
+    Row r of ``table`` (k x m) says ``f[order[m + r]] = sum_c table[r, c] f[order[c]]``: the point
+    may *enter* the basis, which is ``order[:m]`` at first, in exchange for one that leaves.
     """
     count, width = table.shape
     held = np.ones(width)  # the weights of the points in the basis,
@@ -225,7 +256,8 @@ def _walk_to_vertex(order: Indices, table: Real) -> Array:
             if column is None:
                 continue
             basic[column] = width + start + r
-            # The row now expresses the point that left; use it to rewrite the rest of the panel in the new basis.
+            # The row now expresses the point that left; use it to rewrite the rest of the panel in
+            # the new basis.
             pivot = row[column]
             row[column] = -1.0
             np.divide(row, -pivot, out=row)
@@ -244,10 +276,11 @@ def _walk_to_vertex(order: Indices, table: Real) -> Array:
 
 
 def _enter(row: Real, held: Array) -> int | None:
-    """Follow one null vector to the boundary; return the column that left the basis, None if the point itself did.
+    """Follow one null vector to the boundary; return the column that left the basis, None if the
+    point itself did.
 
-    Raising the point, of weight 1, by t lowers the basic weights by ``t * row``.  No weight is lowered below ALMOST, which
-    counts as zero: then no ratio is zero by zero.
+    Raising the point, of weight 1, by t lowers the basic weights by ``t * row``.  No weight is
+    lowered below ALMOST, which counts as zero: then no ratio is zero by zero.
     """
     ratio = row / held
     up, down = int(ratio.argmax()), int(ratio.argmin())
@@ -270,8 +303,8 @@ def _enter(row: Real, held: Array) -> int | None:
 def _exchange(rest: Real, rows: Real, columns: Indices) -> None:
     """Apply a panel's exchanges, one after the other, to the rows below it, by one GEMM.
 
-    Exchange i replaces ``rest[:, c_i]`` by its multiple of ``rows[i]``.  The multiples obey a triangular system; a column
-    exchanged twice starts afresh from its last exchange.
+    Exchange i replaces ``rest[:, c_i]`` by its multiple of ``rows[i]``.  The multiples obey a
+    triangular system; a column exchanged twice starts afresh from its last exchange.
     """
     last = {int(c): i for i, c in enumerate(columns)}
     seen: dict[int, int] = {}
@@ -294,8 +327,9 @@ def _exchange(rest: Real, rows: Real, columns: Indices) -> None:
 def refined_vertex(known: CandidatePoints, mass: Array) -> tuple[Indices, Array]:
     """Eliminate to a vertex and polish it: which points have weights, and the weights.
 
-    Single precision finds the right vertex almost always, and refinement with residuals in double precision its weights to the
-    last digits.  If it does not, because a weight ends below zero, double precision does it again.
+    Single precision finds the right vertex almost always, and refinement with residuals in double
+    precision its weights to the last digits.  If it does not, because a weight ends below zero,
+    double precision does it again.
     """
     if known.single:
         support = np.flatnonzero(reduce_points(known.columns.T, mass) > 0)
@@ -303,7 +337,9 @@ def refined_vertex(known: CandidatePoints, mass: Array) -> tuple[Indices, Array]
         if solve is not None:
             points = np.take(known.points.T, support, axis=1).T
             weights = _rounds(solve, points, np.maximum(solve(known.target), TINY), known.target)
-            if np.linalg.norm(known.target - weights @ points) <= POLISHED * np.linalg.norm(known.target):
+            if np.linalg.norm(known.target - weights @ points) <= POLISHED * np.linalg.norm(
+                known.target
+            ):
                 return support, weights
     mass = reduce_points(known.points, mass)
     support = np.flatnonzero(mass > 0)
@@ -312,7 +348,9 @@ def refined_vertex(known: CandidatePoints, mass: Array) -> tuple[Indices, Array]
 
 
 def polish(points: Array, weights: Array, target: Array) -> Array:
-    """Refine positive weights on ``points`` (s x m) so that ``weights @ points`` meets ``target``."""
+    """Refine positive weights on ``points`` (s x m) so that ``weights @ points`` meets
+    ``target``.
+    """
     for solver in (linalg.square_solver, linalg.least_squares_solver):
         solve = solver(points.T)
         if solve is None:
@@ -324,7 +362,9 @@ def polish(points: Array, weights: Array, target: Array) -> Array:
 
 
 def polish_features(linear: FittedMoments, block: Array, weights: Array) -> Array:
-    """Polish the weights of rows in dependent features, each of which is to be met as closely as the others."""
+    """Polish the weights of rows in dependent features, each of which is to be met as closely as
+    the others.
+    """
     assert linear.absolute is not None
     size = np.where(linear.absolute > 0, linear.absolute, 1.0)
     features, target = linear.kernel.features(block) / size, linear.target / size
@@ -332,7 +372,10 @@ def polish_features(linear: FittedMoments, block: Array, weights: Array) -> Arra
     best = weights
     for cut in CUTS:
         found = _rounds(
-            linalg.least_squares_solver(features.T * weights, cut), features * weights[:, None], np.ones(len(weights)), target
+            linalg.least_squares_solver(features.T * weights, cut),
+            features * weights[:, None],
+            np.ones(len(weights)),
+            target,
         )
         rest = np.abs(target - (weights * found) @ features).max(initial=0.0)
         if rest < largest:
@@ -356,14 +399,16 @@ def _rounds(solve: Callable[[Array], Array], points: Array, weights: Array, targ
 def check_any(support: Indices) -> None:
     if not len(support):
         raise InputError(
-            "The moments of this data are all zero, so an empty coreset would do; keep the total weight: total_weight=True."
+            "The moments of this data are all zero, so an empty coreset would do; keep the total"
+            " weight: total_weight=True."
         )
 
 
 def sampled(
     rows: Rows, fitted: FittedMoments, pool: Indices, rng: np.random.Generator, held: int = 0
 ) -> tuple[CandidatePoints, Array | None]:
-    """Candidates and weights on them that meet the moments; None if Newton's method finds that there are none.
+    """Candidates and weights on them that meet the moments; None if Newton's method finds that
+    there are none.
 
     The candidates are the first ``held`` rows and some of the others, from ``pool`` while it lasts.
     """
@@ -374,11 +419,17 @@ def sampled(
     for size in sizes if not held else (int(BESIDE * width), *sizes):
         chosen, nominal = drawn(rows, fitted.kernel, pool, size, rng, held)
         nominal = nominal * (share / max(nominal.sum(), TINY))
-        positions, weights = np.concatenate([always, chosen]), np.concatenate([own_weights(rows, always), nominal])
-        known = candidate_points(rows, fitted, positions, weights).resolve(may_miss=True, single=size == sizes[0])
+        positions, weights = (
+            np.concatenate([always, chosen]),
+            np.concatenate([own_weights(rows, always), nominal]),
+        )
+        known = candidate_points(rows, fitted, positions, weights).resolve(
+            may_miss=True, single=size == sizes[0]
+        )
         found = feasible(known)
         if found is not None:
             return found
         if known.missed > MISSED or (known.rank < width and len(rows) > SECOND * width):
-            break  # features depend on each other: a look at all rows costs less than a larger sample
+            # features depend on each other: a look at all rows costs less than a larger sample
+            break
     return known, None

@@ -1,4 +1,6 @@
-"""The scikit-learn side: estimators fitted on coresets, exact cross-validation, and the registry of what is exact."""
+"""The scikit-learn side: estimators fitted on coresets, exact cross-validation, and the registry of
+what is exact.
+"""
 
 from karat.errors import MissingExtraError
 

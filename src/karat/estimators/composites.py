@@ -1,4 +1,5 @@
-"""Estimators that hold others, or read the target alone: each part is fitted to the answer of all rows.
+"""Estimators that hold others, or read the target alone: each part is fitted to the answer of all
+rows.
 
 VotingRegressor, MultiOutputRegressor, RegressorChain   every regressor inside is fitted by itself
 DummyRegressor, DummyClassifier    read the target only, of all rows
@@ -29,22 +30,28 @@ TARGET_ONLY = "{name} reads the target only: there is nothing to gain from few r
 
 
 def regressors_inside(composite: Any) -> list[Any]:
-    """The regressors that a composite fits; refused if its own parameters do not give one answer."""
+    """The regressors that a composite fits; refused if its own parameters do not give one
+    answer.
+    """
     if key_of(composite) == "VotingRegressor":
         names = [name for name, _ in composite.estimators]
         if len(set(names)) < len(names):
-            raise InputError(f"VotingRegressor: names of estimators occur twice: {names}.", argument="estimators")
+            raise InputError(
+                f"VotingRegressor: names of estimators occur twice: {names}.", argument="estimators"
+            )
         if composite.weights is not None and len(composite.weights) != len(names):
             raise InputError(
-                f"VotingRegressor has {len(names)} estimators but {len(composite.weights)} weights.",
+                f"VotingRegressor has {len(names)} estimators but {len(composite.weights)}"
+                " weights.",
                 argument="weights",
             )
         return [model for _, model in composite.estimators if not _dropped(model)]
     if key_of(composite) == "RegressorChain" and composite.cv is not None:
         raise refuse(
             composite,
-            "with cv every regressor is given predictions for single rows of folds; leave cv=None, or "
-            "put karat.CoresetRegressor into the chain: RegressorChain(CoresetRegressor(Ridge()), cv=5)",
+            "with cv every regressor is given predictions for single rows of folds; leave cv=None,"
+            " or put karat.CoresetRegressor into the chain:"
+            " RegressorChain(CoresetRegressor(Ridge()), cv=5)",
         )
     return [composite.estimator]
 
@@ -62,7 +69,9 @@ def fit_voting(voting: Any, rows: TrainingRows, fit: Fit) -> tuple[Any, Coreset]
     found = [fit(clone(model), shared) for model in models]
     voting.estimators_ = [model for model, _ in found]
     left = iter(voting.estimators_)
-    voting.named_estimators_ = Bunch(**{name: model if _dropped(model) else next(left) for name, model in voting.estimators})
+    voting.named_estimators_ = Bunch(
+        **{name: model if _dropped(model) else next(left) for name, model in voting.estimators}
+    )
     _note_names(voting, voting.estimators_[0])
     return voting, _core_of(found)
 
@@ -83,7 +92,10 @@ def fit_chain(chain: Any, rows: TrainingRows, fit: Fit) -> tuple[Any, Coreset]:
     """Fit a RegressorChain, in place: every target from the columns and the targets before it."""
     targets = _targets(chain, rows)
     if containers.is_sparse(rows.X):
-        raise InputError("RegressorChain puts the targets beside the columns, which are sparse; pass X.toarray().")
+        raise InputError(
+            "RegressorChain puts the targets beside the columns, which are sparse; pass"
+            " X.toarray()."
+        )
     own = rows.alone()
     table = np.asarray(containers.as_table(numeric(own.X), "X"), dtype=float)
     chain.order_ = _order_of_targets(chain, targets.shape[1])
@@ -104,8 +116,8 @@ def _order_of_targets(chain: Any, count: int) -> np.ndarray:
         return np.asarray(check_random_state(chain.random_state).permutation(count))
     if sorted(chain.order) != list(range(count)):
         raise InputError(
-            f"order={chain.order!r} does not name each of the {count} targets once; pass an order of "
-            f"the numbers 0 to {count - 1}.",
+            f"order={chain.order!r} does not name each of the {count} targets once; pass an order"
+            f" of the numbers 0 to {count - 1}.",
             argument="order",
         )
     return np.asarray(chain.order)
@@ -119,7 +131,9 @@ def fit_to_target(dummy: Any, rows: TrainingRows) -> tuple[Any, Coreset]:
 
 
 def fit_with_balanced_classes(model: Any, rows: TrainingRows, fit: Fit) -> tuple[Any, Coreset]:
-    """Fit a classifier with class_weight="balanced", in place: the number of rows is counted of all."""
+    """Fit a classifier with class_weight="balanced", in place: the number of rows is counted of
+    all.
+    """
     labels = np.asarray(rows.target)
     classes = np.unique(labels)
     own = model.class_weight
@@ -133,7 +147,9 @@ def fit_with_balanced_classes(model: Any, rows: TrainingRows, fit: Fit) -> tuple
 def _targets(several: Any, rows: TrainingRows) -> np.ndarray:
     targets = np.asarray(rows.y, dtype=float)
     if targets.ndim == 1:
-        raise InputError(f"{type(several).__name__} needs y with a column per target, but y has one dimension.")
+        raise InputError(
+            f"{type(several).__name__} needs y with a column per target, but y has one dimension."
+        )
     return targets
 
 

@@ -1,6 +1,7 @@
 """Fitting any listed estimator to the answer of all rows: check first, then fit.
 
-    a pipeline       its transformers are fitted on all rows; what follows sees the columns that they make
+    a pipeline       its transformers are fitted on all rows; what follows sees the columns that
+                     they make
     a search         every training part is fitted on few rows (:mod:`karat.estimators.searches`)
     LassoCV and kin  the same, in their own loop
     RidgeCV()        leave-one-out (:mod:`karat.estimators.leave_one_out`)
@@ -9,9 +10,10 @@
 
 These nest: a search may hold pipelines, and a pipeline may end in a search.
 
-**All rows** are used where few gain nothing: if there are not many, or if a single fit costs no more than making few
-rows.  What is refused on large data is refused on small data as well, so that an answer does not depend on the number
-of rows."""
+**All rows** are used where few gain nothing: if there are not many, or if a single fit costs no
+more than making few rows.  What is refused on large data is refused on small data as well, so that
+an answer does not depend on the number of rows.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,13 @@ from karat.estimators.fitting import (
     refuse,
     split_pipeline,
 )
-from karat.estimators.folds import atoms_of, cores_of_atoms, few_of_folds, full_splits, made_of_splits
+from karat.estimators.folds import (
+    atoms_of,
+    cores_of_atoms,
+    few_of_folds,
+    full_splits,
+    made_of_splits,
+)
 from karat.estimators.leave_one_out import fit_by_leave_one_out, fit_classes_by_leave_one_out
 from karat.estimators.training_rows import EXPENSIVE, TrainingRows, WeightedRows
 from karat.estimators.transformers import (
@@ -58,8 +66,8 @@ from karat.estimators.weighted.balanced_rows import GREEDY, READS, decided_by_ro
 from karat.problems import Problem
 
 FEW = 5_000  # rows up to which nothing is gained, by default
-# Coordinate descent on all rows takes a few sweeps at best: up to so many columns, and from so many rows on, rows are
-# made in the time of these.
+# Coordinate descent on all rows takes a few sweeps at best: up to so many columns, and from so many
+# rows on, rows are made in the time of these.
 NARROW, MANY = 128, 20_000
 
 
@@ -71,10 +79,16 @@ def selects(estimator: Any) -> bool:
 def innermost(estimator: Any) -> Any:
     """The last step, also behind a transformed target."""
     leaf = split_pipeline(estimator)[1]
-    return leaf if key_of(leaf) != "TransformedTargetRegressor" or leaf.regressor is None else innermost(leaf.regressor)
+    return (
+        leaf
+        if key_of(leaf) != "TransformedTargetRegressor" or leaf.regressor is None
+        else innermost(leaf.regressor)
+    )
 
 
-def check_exact(estimator: Any, classifies: bool, weighted: bool, rowwise: tuple[Any, ...] = ()) -> None:
+def check_exact(
+    estimator: Any, classifies: bool, weighted: bool, rowwise: tuple[Any, ...] = ()
+) -> None:
     """Refuse, before anything is computed, whatever would not give the answer of the full data."""
     if weighted:
         for part in nested_estimators(estimator):
@@ -88,7 +102,12 @@ def check_exact(estimator: Any, classifies: bool, weighted: bool, rowwise: tuple
         for candidate in searches.candidates(leaf):
             check_exact(candidate, classifies, weighted, rowwise)
     elif key == "TransformedTargetRegressor" and not classifies:
-        check_exact(leaf.regressor if leaf.regressor is not None else LinearRegression(), False, weighted, rowwise)
+        check_exact(
+            leaf.regressor if leaf.regressor is not None else LinearRegression(),
+            False,
+            weighted,
+            rowwise,
+        )
     elif key in registry.SEVERAL_MODELS and not classifies:
         for part in composites.regressors_inside(leaf):
             check_exact(part, False, weighted, rowwise)
@@ -100,17 +119,31 @@ def _check_leaf(leaf: Any, classifies: bool, weighted: bool) -> None:
     """Refuse a single estimator that is not listed, or whose parameters break a rule."""
     key = key_of(leaf)
     if key in registry.OF_COVARIANCE:
-        raise refuse(leaf, f"it predicts nothing; use karat.coreset(X).fit(karat.models.{type(leaf).__name__}(...))")
-    by_class = (registry.BY_CLASS, registry.CLASSIFIES_AND_SELECTS, registry.TARGET_ONLY_CLASSIFIERS)
+        raise refuse(
+            leaf,
+            "it predicts nothing; use"
+            f" karat.coreset(X).fit(karat.models.{type(leaf).__name__}(...))",
+        )
+    by_class = (
+        registry.BY_CLASS,
+        registry.CLASSIFIES_AND_SELECTS,
+        registry.TARGET_ONLY_CLASSIFIERS,
+    )
     by_row = (registry.SQUARED_LOSS, registry.SELECTS_ITSELF, registry.TARGET_ONLY_REGRESSORS)
-    own, others, kind = (by_class, by_row, "regressor") if classifies else (by_row, by_class, "classifier")
+    own, others, kind = (
+        (by_class, by_row, "regressor") if classifies else (by_row, by_class, "classifier")
+    )
     if any(key in table for table in others):
         raise refuse(leaf, f"it is a {kind}; use karat.Coreset{kind.capitalize()}")
     check_listed(leaf, *own)
     if key == "RidgeClassifierCV":
         _check_ridge_classifier(leaf)
     if key not in READS and not has_fit_parameter(leaf, "sample_weight"):
-        raise refuse(leaf, "this version of scikit-learn gives it no sample_weight; update scikit-learn to 1.9 or later")
+        raise refuse(
+            leaf,
+            "this version of scikit-learn gives it no sample_weight; update scikit-learn to 1.9 or"
+            " later",
+        )
     check_splitter(getattr(leaf, "cv", None))
     searches.check_weighing(getattr(leaf, "scoring", None), weighted)
 
@@ -120,26 +153,39 @@ def _check_ridge_classifier(ridge: Any) -> None:
     if ridge.cv is None and ridge.scoring is not None:
         raise refuse(
             ridge,
-            "without cv it scores decisions on single rows that are left out; leave scoring=None, or pass an integer "
-            "cv, such as cv=5",
+            "without cv it scores decisions on single rows that are left out; leave scoring=None,"
+            " or pass an integer cv, such as cv=5",
         )
     if ridge.cv is not None and ridge.class_weight is not None:
         raise refuse(
             ridge,
-            "with cv it weighs classes by their rows in all folds, and scores without these weights; leave cv=None, or "
-            "use GridSearchCV(RidgeClassifier(class_weight=...), {'alpha': [...]})",
+            "with cv it weighs classes by their rows in all folds, and scores without these"
+            " weights; leave cv=None, or use GridSearchCV(RidgeClassifier(class_weight=...),"
+            " {'alpha': [...]})",
         )
 
 
-def fit_few(estimator: Any, rows: TrainingRows, groups: Any, few_rows: int, vouched: bool = False) -> tuple[Any, Coreset]:
-    """Fit an estimator, in place, on few rows, or on all where that is as good; returns it with its coreset.
+def fit_few(
+    estimator: Any, rows: TrainingRows, groups: Any, few_rows: int, vouched: bool = False
+) -> tuple[Any, Coreset]:
+    """Fit an estimator, in place, on few rows, or on all where that is as good; returns it with its
+    coreset.
 
-    Transformers that the user has vouched for are tried in either case, which scikit-learn by itself would not do.
+    Transformers that the user has vouched for are tried in either case, which scikit-learn by
+    itself would not do.
     """
     reason = why_all_rows(estimator, rows, few_rows)
     if not reason:
-        return fit_exactly(estimator, replace(rows, reduces=True if few_rows == 0 else None), groups)
-    core = all_rows(rows.table, None if rows.classifies else rows.target, rows.problem, rows.sample_weight, reason)
+        return fit_exactly(
+            estimator, replace(rows, reduces=True if few_rows == 0 else None), groups
+        )
+    core = all_rows(
+        rows.table,
+        None if rows.classifies else rows.target,
+        rows.problem,
+        rows.sample_weight,
+        reason,
+    )
     if rows.classifies:
         core = replace(core, groups=rows.target[core.indices])
     if vouched or not _same_alone(estimator, rows, groups):
@@ -154,34 +200,52 @@ def fit_few(estimator: Any, rows: TrainingRows, groups: Any, few_rows: int, vouc
 
 
 def why_all_rows(estimator: Any, rows: TrainingRows, few_rows: int) -> str:
-    """Why few rows would gain nothing; empty if they may.  ``few_rows=0`` makes few rows in any case."""
+    """Why few rows would gain nothing; empty if they may.
+
+    ``few_rows=0`` makes few rows in any case.
+    """
     count, leaf = len(rows), innermost(estimator)
     if few_rows == 0:
         return ""
     if count <= few_rows:
-        return f"Reducing {count:,} rows would gain nothing; up to {few_rows:,} rows all are used (few_rows)."
+        return (
+            f"Reducing {count:,} rows would gain nothing; up to {few_rows:,} rows all are used"
+            " (few_rows)."
+        )
     one = f"Reducing the rows for one fit of {type(leaf).__name__} would gain nothing"
     if key_of(leaf) in registry.TARGET_ONLY:
         return f"{one}: it reads the target only."
     if key_of(leaf) in registry.ONE_PASS:
         return f"{one}: both take one pass over them."
     if key_of(leaf) in registry.SWEEPS:
-        narrow = count >= MANY and int(rows.table.shape[1]) <= NARROW and only_scales(split_pipeline(estimator)[0])
-        return "" if narrow else f"{one}: it may take a few passes over them, and so does reducing them."
+        narrow = (
+            count >= MANY
+            and int(rows.table.shape[1]) <= NARROW
+            and only_scales(split_pipeline(estimator)[0])
+        )
+        return (
+            ""
+            if narrow
+            else f"{one}: it may take a few passes over them, and so does reducing them."
+        )
     return ""
 
 
 def _same_alone(estimator: Any, rows: TrainingRows, groups: Any) -> bool:
     """Whether scikit-learn by itself gives the same answer.
 
-    It must hand on groups, draw nothing, see the types of the columns and need no weights, which few of its steps and
-    scores are given.
+    It must hand on groups, draw nothing, see the types of the columns and need no weights, which
+    few of its steps and scores are given.
     """
-    if rows.sample_weight is not None or (groups is not None and key_of(estimator) not in registry.SEARCHES):
+    if rows.sample_weight is not None or (
+        groups is not None and key_of(estimator) not in registry.SEARCHES
+    ):
         return False
     if containers.is_frame(rows.table) and containers.in_double(rows.table) is not rows.table:
         return False
-    listed = [part for part in nested_estimators(estimator) if key_of(part) in registry.TRANSFORMERS]
+    listed = [
+        part for part in nested_estimators(estimator) if key_of(part) in registry.TRANSFORMERS
+    ]
     random = any(getattr(part, "random_state", 0) is None for part in listed)
     return not random or (split_pipeline(estimator)[0] is not None and not selects(estimator))
 
@@ -233,12 +297,16 @@ def _independent(leaf: Any, few: WeightedRows, rows: TrainingRows) -> WeightedRo
 
 
 def _takes_weights(model: Any) -> bool:
-    """Whether a regressor is a single one that takes weights, and can be fitted on rows of all targets."""
+    """Whether a regressor is a single one that takes weights, and can be fitted on rows of all
+    targets.
+    """
     return key_of(model) in registry.SQUARED_LOSS and key_of(model) not in READS
 
 
 def _fit_transformed(regressor: Any, rows: TrainingRows, groups: Any) -> tuple[Any, Coreset]:
-    """Fit a TransformedTargetRegressor: the regressor inside, on the target that its transformer makes."""
+    """Fit a TransformedTargetRegressor: the regressor inside, on the target that its transformer
+    makes.
+    """
     shell, inside = rows.with_target(regressor)
     inner = clone(regressor.regressor) if regressor.regressor is not None else LinearRegression()
     fitted = copy.copy(shell).set_params(regressor=regressor.regressor)
@@ -254,7 +322,11 @@ def _fit_own_loop(leaf: Any, rows: TrainingRows, groups: Any) -> tuple[Any, Core
     splits = full_splits(leaf.cv, rows, groups)
     path = np.size(getattr(leaf, "l1_ratio", 1.0)) * EXPENSIVE  # each takes many fits
     folds, reason = made_of_splits(replace(rows, fits=path * rows.fits), splits)
-    few = rows.as_they_are(reason) if folds is None else _independent(leaf, few_of_folds(rows, folds), rows)
+    few = (
+        rows.as_they_are(reason)
+        if folds is None
+        else _independent(leaf, few_of_folds(rows, folds), rows)
+    )
     made = folds if few.core.rows == SYNTHETIC else None
     own, leaf.cv = leaf.cv, list(splits) if made is None else made.cv
     with config_context(assume_finite=None if made is None else True):  # made rows are finite
@@ -266,9 +338,12 @@ def _fit_own_loop(leaf: Any, rows: TrainingRows, groups: Any) -> tuple[Any, Core
 def _fit_ridge_cv(ridge: Any, rows: TrainingRows, groups: Any) -> tuple[Any, Coreset]:
     """Fit RidgeCV or RidgeClassifierCV with cv: a search over alpha."""
     if ridge.store_cv_results or getattr(ridge, "alpha_per_target", False):
-        raise InputError("store_cv_results and alpha_per_target are for cv=None only.")  # as scikit-learn says
+        # as scikit-learn says
+        raise InputError("store_cv_results and alpha_per_target are for cv=None only.")
     if rows.classifies:
-        model: Any = RidgeClassifier(fit_intercept=ridge.fit_intercept, class_weight=ridge.class_weight)
+        model: Any = RidgeClassifier(
+            fit_intercept=ridge.fit_intercept, class_weight=ridge.class_weight
+        )
     else:
         model = Ridge(fit_intercept=ridge.fit_intercept)
     alphas = np.atleast_1d(np.asarray(ridge.alphas, dtype=float))
@@ -279,19 +354,32 @@ def _fit_ridge_cv(ridge: Any, rows: TrainingRows, groups: Any) -> tuple[Any, Cor
     return ridge, core
 
 
-def fit_for_problem(estimator: Any, rows: TrainingRows, groups: Any, problem: Problem) -> tuple[Any, Coreset]:
+def fit_for_problem(
+    estimator: Any, rows: TrainingRows, groups: Any, problem: Problem
+) -> tuple[Any, Coreset]:
     """Fit any estimator with weights on a coreset of a problem that the user chose, in place."""
     _, leaf = split_pipeline(estimator)
     if key_of(leaf) in registry.SEARCHES:
         if leaf is not estimator:
-            raise refuse(leaf, "with problem=..., a search cannot be the last step; put the pipeline into the search")
+            raise refuse(
+                leaf,
+                "with problem=..., a search cannot be the last step; put the pipeline into the"
+                " search",
+            )
         return searches.run_search(leaf, rows, groups, fit_exactly, problem)
     if not has_fit_parameter(leaf, "sample_weight"):
         raise refuse(estimator, "it takes no sample_weight")
     if not selects(estimator):
         core = rows.reduced(rows.raw, REAL, problem)
-        return fit_weighted(estimator, core.X, core.groups if rows.classifies else core.y, core.weights), core
-    folds = cores_of_atoms(rows, atoms_of(full_splits(leaf.cv, rows, groups), len(rows)), REAL, problem)
+        return (
+            fit_weighted(
+                estimator, core.X, core.groups if rows.classifies else core.y, core.weights
+            ),
+            core,
+        )
+    folds = cores_of_atoms(
+        rows, atoms_of(full_splits(leaf.cv, rows, groups), len(rows)), REAL, problem
+    )
     own, leaf.cv = leaf.cv, folds.cv
     fit_weighted(estimator, folds.core.X, folds.core.y, folds.core.weights)
     leaf.cv = own  # the user's setting

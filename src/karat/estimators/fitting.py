@@ -1,8 +1,9 @@
 """Fitting on a coreset: what may be fitted, and with weights in every step.
 
-An estimator is fitted only if the registry lists it, its parameters break no rule, and the coreset keeps every moment that it
-reads.  Every step of a pipeline is given its weights by name.  Pipelines are taken apart and put together here, and
-:func:`setting` tells candidates of a search from each other.
+An estimator is fitted only if the registry lists it, its parameters break no rule, and the coreset
+keeps every moment that it reads.  Every step of a pipeline is given its weights by name.  Pipelines
+are taken apart and put together here, and :func:`setting` tells candidates of a search from each
+other.
 """
 
 from __future__ import annotations
@@ -35,34 +36,51 @@ def fit_on_core(core: Coreset, estimator: Any) -> Any:
     check_is_estimator(estimator)
     transformers, leaf = split_pipeline(estimator)
     if key_of(leaf) in registry.SEARCHES or key_of(leaf) in registry.SELECTS_ITSELF:
-        raise refuse(leaf, "its folds are parts of the full data; use karat.CoresetRegressor, which makes one coreset per fold")
-    if key_of(leaf) in registry.LOGISTIC and isinstance(core.problem, GroupedLogistic) and transformers is None:
+        raise refuse(
+            leaf,
+            "its folds are parts of the full data; use karat.CoresetRegressor, which makes one"
+            " coreset per fold",
+        )
+    if (
+        key_of(leaf) in registry.LOGISTIC
+        and isinstance(core.problem, GroupedLogistic)
+        and transformers is None
+    ):
         check_listed(leaf, registry.LOGISTIC)
         if leaf.fit_intercept and not core.problem.fit_intercept:
             raise NotExactError(
-                f"{type(leaf).__name__} has an intercept; build with GroupedLogistic.of(X, fit_intercept=True)."
+                f"{type(leaf).__name__} has an intercept; build with GroupedLogistic.of(X,"
+                " fit_intercept=True)."
             )
         return fit_weighted(estimator, core.X, core.y, core.weights)
     check_listed(leaf, registry.SQUARED_LOSS, registry.BY_CLASS, registry.OF_COVARIANCE)
     if is_balanced(leaf):
         raise refuse(leaf, registry.CLASS_WEIGHT.reason)
-    others = [] if transformers is None else [step for _, step in transformers.steps if key_of(step) != "StandardScaler"]
+    others = (
+        []
+        if transformers is None
+        else [step for _, step in transformers.steps if key_of(step) != "StandardScaler"]
+    )
     if others and core.rows == SYNTHETIC:
         raise refuse(
             others[0],
-            "the rows are made, and keep squares of linear forms of the columns as they stand; apply it to all rows, and make "
-            "rows of the columns that it gives, or give the pipeline and the data to karat.CoresetRegressor",
+            "the rows are made, and keep squares of linear forms of the columns as they stand;"
+            " apply it to all rows, and make rows of the columns that it gives, or give the"
+            " pipeline and the data to karat.CoresetRegressor",
         )
     if others:
         raise refuse(
             estimator,
-            "this coreset was built on the columns as they are; give the whole pipeline to karat.CoresetRegressor",
+            "this coreset was built on the columns as they are; give the whole pipeline to"
+            " karat.CoresetRegressor",
         )
     y = core.y
     if key_of(leaf) in registry.BY_CLASS:
         if core.groups is None or core.y is not None:
             raise refuse(
-                leaf, "it needs the moments of every class; build with karat.coreset(X, problem=Moments(2), groups=labels)"
+                leaf,
+                "it needs the moments of every class; build with karat.coreset(X,"
+                " problem=Moments(2), groups=labels)",
             )
         y = core.groups
     check_kept(core, leaf, centred=transformers is not None)
@@ -73,7 +91,9 @@ def fit_on_core(core: Coreset, estimator: Any) -> Any:
 def check_is_estimator(thing: Any, inside: str = "") -> None:
     """Raise unless something can be fitted: a class, or a name, cannot."""
     if isinstance(thing, type):
-        raise InputError(f"{inside}{thing.__name__} is a class; pass an estimator, such as {thing.__name__}().")
+        raise InputError(
+            f"{inside}{thing.__name__} is a class; pass an estimator, such as {thing.__name__}()."
+        )
     if not hasattr(thing, "fit") or not hasattr(thing, "get_params"):
         raise InputError(f"{inside}{thing!r} is not an estimator; pass one, such as Ridge().")
     if key_of(thing) == "Pipeline":
@@ -88,25 +108,34 @@ def check_kept(core: Coreset, leaf: Any, centred: bool) -> None:
     """Refuse a coreset that lacks a moment which the estimator reads."""
     name, problem = type(leaf).__name__, core.problem
     if isinstance(problem, Transformed):
-        raise refuse(leaf, "this coreset was built on transformed columns; give the pipeline to karat.CoresetRegressor")
+        raise refuse(
+            leaf,
+            "this coreset was built on transformed columns; give the pipeline to"
+            " karat.CoresetRegressor",
+        )
     if key_of(leaf) in registry.SQUARED_LOSS and core.y is None:
         raise NotExactError(f"{name} needs a target, but the coreset was built without y.")
     if core.rows == SYNTHETIC:  # all second moments, the means and the total weight are kept
         return
     if not problem.keeps_squares:
         raise NotExactError(
-            f"{name} needs second moments (the squared loss), which a coreset of {problem.describe()} does not keep; "
-            "use LeastSquares() or Moments(2)."
+            f"{name} needs second moments (the squared loss), which a coreset of"
+            f" {problem.describe()} does not keep; use LeastSquares() or Moments(2)."
         )
     if core.absorbed is not None:
-        raise NotExactError(f"A part of the data was absorbed into the regulariser; use problem.solve(core) instead of {name}.")
+        raise NotExactError(
+            "A part of the data was absorbed into the regulariser; use problem.solve(core) instead"
+            f" of {name}."
+        )
     if (centred or getattr(leaf, "fit_intercept", True)) and not problem.shifts:
         raise NotExactError(
-            f"{name} centres the columns, but {problem.describe()} kept no first moments; build with fit_intercept=True."
+            f"{name} centres the columns, but {problem.describe()} kept no first moments; build"
+            " with fit_intercept=True."
         )
     if not problem.keeps_total and key_of(leaf) not in ("LinearRegression", "Ridge"):
         raise NotExactError(
-            f"{name} divides by the total weight, which this coreset does not keep; build with total_weight=True."
+            f"{name} divides by the total weight, which this coreset does not keep; build with"
+            " total_weight=True."
         )
 
 
@@ -115,11 +144,14 @@ def check_steps(core: Coreset, leaf: Any) -> None:
     if key_of(leaf) in GREEDY and core.rows == SYNTHETIC:
         reason = decided_by_rounding(leaf, str(key_of(leaf)), core.X, core.weights)
         if reason:
-            raise NotExactError(f"{reason} Leave such columns out, or pass all rows to karat.CoresetRegressor.")
+            raise NotExactError(
+                f"{reason} Leave such columns out, or pass all rows to karat.CoresetRegressor."
+            )
 
 
 def fit_weighted(estimator: Any, X: Any, y: Any, weights: Any) -> Any:
-    """Fit a plain estimator or a flat pipeline, in place, with weights in every step that takes them; None: with no weights.
+    """Fit a plain estimator or a flat pipeline, in place, with weights in every step that takes
+    them; None: with no weights.
 
     Estimators with ``copy_X=False``, which overwrite the rows, get copies of them.
     """
@@ -127,7 +159,11 @@ def fit_weighted(estimator: Any, X: Any, y: Any, weights: Any) -> Any:
     if overwrites(estimator):
         X, y = containers.copied(X), containers.copied(y)
     with config_context(enable_metadata_routing=False):
-        *_, leaf = [step for _, step in estimator.steps] if key_of(estimator) == "Pipeline" else [estimator]
+        *_, leaf = (
+            [step for _, step in estimator.steps]
+            if key_of(estimator) == "Pipeline"
+            else [estimator]
+        )
         if key_of(leaf) in READS:  # it takes no weights
             if leaf is not estimator:
                 front = fit_weighted(estimator[:-1], X, y, weights)
@@ -136,8 +172,14 @@ def fit_weighted(estimator: Any, X: Any, y: Any, weights: Any) -> Any:
             return estimator
         if leaf is estimator:
             return estimator.fit(X, y, sample_weight=weights)
-        takers = [name for name, step in estimator.steps if weights is not None and _has_weights(step.__class__)]
-        return estimator.fit(X, y, **{f"{name}__sample_weight": np.array(weights) for name in takers})
+        takers = [
+            name
+            for name, step in estimator.steps
+            if weights is not None and _has_weights(step.__class__)
+        ]
+        return estimator.fit(
+            X, y, **{f"{name}__sample_weight": np.array(weights) for name in takers}
+        )
 
 
 def is_balanced(model: Any) -> bool:
@@ -149,7 +191,9 @@ def is_balanced(model: Any) -> bool:
 def overwrites(estimator: Any) -> bool:
     """Whether a parameter lets the estimator write into its input."""
     parameters = estimator.get_params(deep=True).items()
-    return any(name.split("__")[-1] in ("copy", "copy_X") and value is False for name, value in parameters)
+    return any(
+        name.split("__")[-1] in ("copy", "copy_X") and value is False for name, value in parameters
+    )
 
 
 @cache
@@ -158,29 +202,37 @@ def _has_weights(kind: Hashable) -> bool:
 
 
 def key_of(thing: Any) -> str | None:
-    """The name of an object's class in the registry, or None for classes of other packages and subclasses."""
+    """The name of an object's class in the registry, or None for classes of other packages and
+    subclasses.
+    """
     home, name = type(thing).__module__.split(".")[0], type(thing).__name__
     return None if home not in registry.HOMES else name if home == "sklearn" else f"karat.{name}"
 
 
 def refuse(thing: Any, reason: str) -> NotExactError:
     """The error for an object that is not exact on a coreset."""
-    return NotExactError(f"{type(thing).__name__} would not give the answer of the full data: {reason}.")
+    return NotExactError(
+        f"{type(thing).__name__} would not give the answer of the full data: {reason}."
+    )
 
 
 def unknown(thing: Any) -> NotExactError:
     """The error for an object that is not listed."""
     name = type(thing).__name__
     if name in registry.WITH_WEIGHTS:
-        reason = f"it does not take (or fully use) sample_weight; {registry.WITH_WEIGHTS[name]} does, and gives the same answer"
+        reason = (
+            f"it does not take (or fully use) sample_weight; {registry.WITH_WEIGHTS[name]} does,"
+            " and gives the same answer"
+        )
     elif name in registry.WHY_NOT:
         reason = registry.WHY_NOT[name]
     elif hasattr(thing, "tree_") or "Tree" in name or "Forest" in name or "Boosting" in name:
         reason = "where a tree splits depends on the order of all rows, not on moments"
     else:
         return NotExactError(
-            f"{name} is not known to depend on kept moments only, so its answer on a coreset may differ from the full data's. "
-            "If you know that a problem keeps what it needs, pass that problem: CoresetRegressor(estimator, problem=...)."
+            f"{name} is not known to depend on kept moments only, so its answer on a coreset may"
+            " differ from the full data's. If you know that a problem keeps what it needs, pass"
+            " that problem: CoresetRegressor(estimator, problem=...)."
         )
     return refuse(thing, reason)
 
@@ -229,10 +281,13 @@ class _Itself:
 def setting(thing: Any) -> Hashable:
     """What tells an estimator, not fitted, from others with other parameters.
 
-    Values are compared by their hashes; what has none, such as a lambda, is compared by its identity.
+    Values are compared by their hashes; what has none, such as a lambda, is compared by its
+    identity.
     """
     if hasattr(thing, "get_params") and not isinstance(thing, type):
-        return type(thing), tuple((name, setting(value)) for name, value in sorted(vars(thing).items()))
+        return type(thing), tuple(
+            (name, setting(value)) for name, value in sorted(vars(thing).items())
+        )
     if isinstance(thing, list | tuple):
         return type(thing), tuple(map(setting, thing))
     if isinstance(thing, str | int | None):
@@ -246,7 +301,9 @@ def setting(thing: Any) -> Hashable:
 
 
 def with_parameters(estimator: Any, parameters: dict[str, Any]) -> Any:
-    """A copy of an estimator with other parameters; transformers of a pipeline that none of them changes are shared."""
+    """A copy of an estimator with other parameters; transformers of a pipeline that none of them
+    changes are shared.
+    """
     if key_of(estimator) == "Pipeline":
         *before, (last, leaf) = estimator.steps
         if hasattr(leaf, "get_params") and all(name.startswith(f"{last}__") for name in parameters):
@@ -258,7 +315,9 @@ def with_parameters(estimator: Any, parameters: dict[str, Any]) -> Any:
 
 
 def join_pipeline(pipeline: Any, transformers: Any, leaf: Any) -> Any:
-    """A pipeline, in place, of fitted transformers (as :func:`split_pipeline` took them out) and a fitted estimator."""
+    """A pipeline, in place, of fitted transformers (as :func:`split_pipeline` took them out) and a
+    fitted estimator.
+    """
     fitted = dict(transformers.steps)
     *steps, (last, _) = pipeline.steps
     pipeline.steps = [(name, fitted.get(name, step)) for name, step in steps] + [(last, leaf)]

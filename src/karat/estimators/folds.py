@@ -1,17 +1,17 @@
 """Exact cross-validation: one coreset per set of rows that all splits treat alike.
 
-Every split gives a row one of four roles: in the training part, in the test part, in neither, in both.  Rows with
-the same roles in all splits form an *atom*; for k-fold the atoms are the folds, for expanding windows the segments.
-With one exact coreset per atom, any union of atoms is kept exactly, so every training part, every test part and the
-whole are.
+Every split gives a row one of four roles: in the training part, in the test part, in neither, in
+both.  Rows with the same roles in all splits form an *atom*; for k-fold the atoms are the folds,
+for expanding windows the segments. With one exact coreset per atom, any union of atoms is kept
+exactly, so every training part, every test part and the whole are.
 
-Repeated splits would multiply atoms (k^r of them), so splits are gathered into repeats: a split joins the current
-repeat while it adds no more atoms than it would need on its own, else a new repeat begins.  Each repeat has coresets
-of all rows.  The model to keep is refitted on one repeat.
+Repeated splits would multiply atoms (k^r of them), so splits are gathered into repeats: a split
+joins the current repeat while it adds no more atoms than it would need on its own, else a new
+repeat begins.  Each repeat has coresets of all rows.  The model to keep is refitted on one repeat.
 
-Gathering is a pass over all rows per split, so it must cost little beside a coreset: the roles of a row in the first
-splits are two bits each of one small number, runs of consecutive rows are marked as slices, and repeats are gathered
-from the few different numbers that occur.
+Gathering is a pass over all rows per split, so it must cost little beside a coreset: the roles of a
+row in the first splits are two bits each of one small number, runs of consecutive rows are marked
+as slices, and repeats are gathered from the few different numbers that occur.
 """
 
 from __future__ import annotations
@@ -31,7 +31,12 @@ from karat._data import containers
 from karat._data.batch import check_weights
 from karat.errors import InputError, NotExactError
 from karat.estimators.fitting import check_splitter
-from karat.estimators.training_rows import TrainingRows, WeightedRows, of_positive_weight, reason_for_all
+from karat.estimators.training_rows import (
+    TrainingRows,
+    WeightedRows,
+    of_positive_weight,
+    reason_for_all,
+)
 from karat.problems import LeastSquares, Problem
 
 Split = tuple[np.ndarray, np.ndarray]
@@ -49,9 +54,11 @@ class ExactCV:
     Attributes
     ----------
     core : Coreset
-        Rows, weights and (as groups) atoms.  With repeats, the coreset of the data written once per repeat.
+        Rows, weights and (as groups) atoms.  With repeats, the coreset of the data written once per
+        repeat.
     cv : list of (train, test)
-        Positions in ``core``; hand it to any ``cv=``.  Fit and score with ``sample_weight=core.weights[...]``.
+        Positions in ``core``; hand it to any ``cv=``.  Fit and score with
+        ``sample_weight=core.weights[...]``.
     refit : Coreset
         The rows to fit the chosen model on: those of one repeat.
     """
@@ -82,12 +89,13 @@ def exact_cv(
     X, y, sample_weight
         As in :func:`karat.coreset`.
     problem : Problem, optional
-        What every training and test part must keep; :class:`~karat.problems.LeastSquares` by default.
+        What every training and test part must keep; :class:`~karat.problems.LeastSquares` by
+        default.
     cv : int, splitter or iterable of (train, test)
         Splits of the full data, as in scikit-learn.
     rows : {"real", "synthetic"}
-        Rows of the data; or made ones, d + 2 of every fold, as in :func:`karat.coreset`: for linear models of the columns
-        as they stand.
+        Rows of the data; or made ones, d + 2 of every fold, as in :func:`karat.coreset`: for linear
+        models of the columns as they stand.
     groups : array, optional
         Passed to the splitter (such as ``GroupKFold``).
     random_state : int
@@ -113,12 +121,16 @@ def exact_cv(
     True
     """
     X, y = containers.collected(X), containers.collected(y)
-    data = TrainingRows(X, y, check_weights(sample_weight, containers.row_count(X)), random_state=random_state)
+    data = TrainingRows(
+        X, y, check_weights(sample_weight, containers.row_count(X)), random_state=random_state
+    )
     repeats = atoms_of(full_splits(cv, data, groups), len(data))
     return cores_of_atoms(data, repeats, rows, LeastSquares() if problem is None else problem)
 
 
-def cores_of_atoms(rows: TrainingRows, repeats: list[Repeat], kind: str, problem: Problem) -> ExactCV:
+def cores_of_atoms(
+    rows: TrainingRows, repeats: list[Repeat], kind: str, problem: Problem
+) -> ExactCV:
     """Coresets of the atoms of all repeats; if the target holds classes, of every class in them."""
     cores = [_atoms(rows, repeat.atom, kind, problem) for repeat in repeats]
     core = cores[0] if len(cores) == 1 else _stacked(cores)
@@ -138,18 +150,34 @@ def made_of_splits(rows: TrainingRows, splits: Iterable[Split]) -> tuple[ExactCV
         return None, reason_for_all(error, rows.raw, *(() if rows.classifies else (rows.target,)))
 
 
-def few_of_folds(rows: TrainingRows, folds: ExactCV, positions: np.ndarray | None = None) -> WeightedRows:
+def few_of_folds(
+    rows: TrainingRows, folds: ExactCV, positions: np.ndarray | None = None
+) -> WeightedRows:
     """The few rows of all folds, with the coreset of one repeat; or some of them."""
     core, sparse = folds.core, containers.is_sparse(rows.table)
     if positions is None:
-        return WeightedRows(containers.in_double(core.X), containers.in_double(core.y), core.weights, folds.refit, sparse)
-    X, y = (containers.in_double(containers.take_rows(table, positions)) for table in (core.X, core.y))
+        return WeightedRows(
+            containers.in_double(core.X),
+            containers.in_double(core.y),
+            core.weights,
+            folds.refit,
+            sparse,
+        )
+    X, y = (
+        containers.in_double(containers.take_rows(table, positions)) for table in (core.X, core.y)
+    )
     return WeightedRows(X, y, core.weights[positions], core, sparse)
 
 
 def _atoms(rows: TrainingRows, atom: np.ndarray, kind: str, problem: Problem) -> Coreset:
-    """One coreset per atom, or per class in every atom, as one; the target of its rows is then their class."""
-    options: dict[str, Any] = {"sample_weight": rows.sample_weight, "random_state": rows.random_state, "rows": kind}
+    """One coreset per atom, or per class in every atom, as one; the target of its rows is then
+    their class.
+    """
+    options: dict[str, Any] = {
+        "sample_weight": rows.sample_weight,
+        "random_state": rows.random_state,
+        "rows": kind,
+    }
     if not rows.classifies:
         return coreset(rows.raw, rows.target, problem, groups=atom, **options)
     labels = np.asarray(rows.target)
@@ -168,7 +196,8 @@ def full_splits(cv: Any, rows: TrainingRows, groups: Any) -> Sequence[Split]:
     splitter, count = check_cv(cv, target, classifier=rows.classifies), len(rows)
     if type(splitter) is KFold and not splitter.shuffle and count >= splitter.n_splits:
         return ConsecutiveFolds(count, splitter.n_splits)
-    known = type(splitter).__module__.startswith("sklearn.")  # those ask for the number of rows only
+    # those ask for the number of rows only
+    known = type(splitter).__module__.startswith("sklearn.")
     splits = list(splitter.split(np.zeros((count, 1)) if known else rows.X, target, groups))
     if not splits:
         raise InputError("cv gives no splits.")
@@ -188,19 +217,38 @@ def _split_positions(cores: list[Coreset], repeats: list[Repeat]) -> Iterable[Sp
 def _stacked(cores: list[Coreset]) -> Coreset:
     """One coreset of the data written once per repeat, from the coresets of the repeats."""
     first = cores[0]
-    X, y = (containers.stack_rows(*tables) for tables in ([core.X for core in cores], [core.y for core in cores]))
-    starts = np.cumsum([0, *(int(np.max(core.groups)) + 1 for core in cores if core.groups is not None)])
+    X, y = (
+        containers.stack_rows(*tables)
+        for tables in ([core.X for core in cores], [core.y for core in cores])
+    )
+    starts = np.cumsum(
+        [0, *(int(np.max(core.groups)) + 1 for core in cores if core.groups is not None)]
+    )
     united = Certificate.union([core.certificate for core in cores])
-    note = f"The data is here {len(cores)} times, once per repeat of the splits: refit on one repeat only."
+    note = (
+        f"The data is here {len(cores)} times, once per repeat of the splits: refit on one repeat"
+        " only."
+    )
     return replace(
         first,
-        indices=_joined([_indices_after(core.indices, repeat * first.n_rows) for repeat, core in enumerate(cores)]),
+        indices=_joined(
+            [
+                _indices_after(core.indices, repeat * first.n_rows)
+                for repeat, core in enumerate(cores)
+            ]
+        ),
         weights=np.concatenate([core.weights for core in cores]),
         X=X,
         y=y,
-        groups=np.concatenate([core.groups + start for core, start in zip(cores, starts, strict=False)]),
+        groups=np.concatenate(
+            [core.groups + start for core, start in zip(cores, starts, strict=False)]
+        ),
         n_rows=united.n_rows,
-        certificate=replace(united, passes=sum(core.certificate.passes for core in cores), notes=(*united.notes, note)),
+        certificate=replace(
+            united,
+            passes=sum(core.certificate.passes for core in cores),
+            notes=(*united.notes, note),
+        ),
         verbatim=_joined([core.verbatim for core in cores]),
         strata=_joined([core.strata for core in cores]),
     )
@@ -220,14 +268,17 @@ def atoms_of(splits: Iterable[Split], count: int) -> list[Repeat]:
     repeats = gather(splits, count)
     if max(len(repeat.roles) for repeat in repeats) * 2 > count:
         raise NotExactError(
-            "The splits single out nearly every row (leave-one-out or the like), which no coreset keeps; use larger folds."
+            "The splits single out nearly every row (leave-one-out or the like), which no coreset"
+            " keeps; use larger folds."
         )
     return repeats
 
 
 @dataclass(frozen=True)
 class Repeat:
-    """Atoms of a run of splits: the atom of each row, and the role of each atom (rows) in each split (columns)."""
+    """Atoms of a run of splits: the atom of each row, and the role of each atom (rows) in each
+    split (columns).
+    """
 
     atom: np.ndarray
     roles: np.ndarray
@@ -235,14 +286,18 @@ class Repeat:
 
 @dataclass(frozen=True)
 class ConsecutiveFolds(Sequence[Split]):
-    """The splits of ``KFold(folds)`` without shuffling: folds of consecutive rows, the first ones larger by one row."""
+    """The splits of ``KFold(folds)`` without shuffling: folds of consecutive rows, the first ones
+    larger by one row.
+    """
 
     rows: int
     folds: int
 
     @property
     def sizes(self) -> np.ndarray:
-        return np.full(self.folds, self.rows // self.folds) + (np.arange(self.folds) < self.rows % self.folds)
+        return np.full(self.folds, self.rows // self.folds) + (
+            np.arange(self.folds) < self.rows % self.folds
+        )
 
     def __len__(self) -> int:
         return self.folds
@@ -253,7 +308,9 @@ class ConsecutiveFolds(Sequence[Split]):
         sizes = self.sizes
         start = int(sizes[:fold].sum())
         stop = start + int(sizes[fold])
-        return np.concatenate([np.arange(start), np.arange(stop, self.rows)]), np.arange(start, stop)
+        return np.concatenate([np.arange(start), np.arange(stop, self.rows)]), np.arange(
+            start, stop
+        )
 
     def repeat(self) -> Repeat:
         """The folds as atoms."""
@@ -281,7 +338,9 @@ def gather(splits: Iterable[Split], count: int) -> list[Repeat]:
 
 
 def _first_repeats(splits: Iterator[Split], count: int) -> tuple[np.ndarray, list[Repeat]]:
-    """The number of each row's roles among those that occur; and the repeats, with an atom for each such number."""
+    """The number of each row's roles among those that occur; and the repeats, with an atom for each
+    such number.
+    """
     packed = np.zeros(count, dtype=np.uint16)
     parts = []
     for number, (train, test) in enumerate(splits):

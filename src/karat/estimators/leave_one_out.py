@@ -1,9 +1,12 @@
-"""RidgeCV without cv: the leave-one-out errors of all rows at every alpha, from one coreset and one pass.
+"""RidgeCV without cv: the leave-one-out errors of all rows at every alpha, from one coreset and one
+pass.
 
-If row i is left out, its error is ``e_i / (1 - h_i)`` (its residual and its leverage).  With the eigenvectors V and
-eigenvalues s of the centred Gram matrix, which the coreset keeps, and ``t_i = V'(x_i - mean)``,
+If row i is left out, its error is ``e_i / (1 - h_i)`` (its residual and its leverage).  With the
+eigenvectors V and eigenvalues s of the centred Gram matrix, which the coreset keeps, and ``t_i =
+V'(x_i - mean)``,
 
-    h_i = w_i (1 / W + sum_j t_ij^2 / (s_j + alpha))        e_i = y_i - mean - sum_j t_ij (V'X'Wy)_j / (s_j + alpha)
+    h_i = w_i (1 / W + sum_j t_ij^2 / (s_j + alpha))  e_i = y_i - mean - sum_j t_ij (V'X'Wy)_j /
+    (s_j + alpha)
 
 so all leverages and all predictions are one product of matrices each per block of rows.
 """
@@ -51,22 +54,31 @@ def fit_by_leave_one_out(ridge: Any, rows: TrainingRows) -> tuple[Any, Coreset]:
     y = dense_target(rows.y)
     weights = weights_or_ones(rows.sample_weight, len(y))
     errors = _errors(X, y, weights, few, alphas, ridge.fit_intercept)
-    scores = np.array([_scores(ridge, errors[:, :, k], y, rows.sample_weight, flat) for k in range(len(alphas))])
+    scores = np.array(
+        [_scores(ridge, errors[:, :, k], y, rows.sample_weight, flat) for k in range(len(alphas))]
+    )
     best = scores.argmax(axis=0)  # one, or one per target
     ridge.alpha_ = alphas[best] if np.ndim(best) else float(alphas[best])
     ridge.best_score_ = scores.max(axis=0) if np.ndim(best) else float(scores.max())
     if ridge.store_cv_results:
-        kept = np.square(errors) * weights[:, None, None] if ridge.scoring is None else y[:, :, None] - errors
+        kept = (
+            np.square(errors) * weights[:, None, None]
+            if ridge.scoring is None
+            else y[:, :, None] - errors
+        )
         ridge.cv_results_ = kept[:, 0] if flat else kept
     # Of sparse rows the solver of Ridge would stop at its tolerance.
     dense = few.X.toarray() if containers.is_sparse(few.X) else few.X
-    model = fit_weighted(Ridge(ridge.alpha_, fit_intercept=ridge.fit_intercept), dense, few.y, few.weights)
+    model = fit_weighted(
+        Ridge(ridge.alpha_, fit_intercept=ridge.fit_intercept), dense, few.y, few.weights
+    )
     copy_fitted(model, ridge)
     return ridge, few.core
 
 
 def fit_classes_by_leave_one_out(ridge: Any, rows: TrainingRows) -> tuple[Any, Coreset]:
-    """Fit RidgeClassifierCV(cv=None), in place: squared errors of targets of -1 and 1, one per class.
+    """Fit RidgeClassifierCV(cv=None), in place: squared errors of targets of -1 and 1, one per
+    class.
 
     The weights of classes count as sample weights, as in scikit-learn.
     """
@@ -84,7 +96,9 @@ def fit_classes_by_leave_one_out(ridge: Any, rows: TrainingRows) -> tuple[Any, C
     return ridge, core
 
 
-def _errors(X: Any, y: Array, weights: Array, few: WeightedRows, alphas: Array, fit_intercept: bool) -> Array:
+def _errors(
+    X: Any, y: Array, weights: Array, few: WeightedRows, alphas: Array, fit_intercept: bool
+) -> Array:
     """Errors of every row that is left out (rows, targets, alphas)."""
     own = weights_or_ones(few.weights, len(few.y))
     gram = Gram(dense_doubles(few.numbers), dense_target(few.y), own, fit_intercept)
@@ -96,7 +110,9 @@ def _errors(X: Any, y: Array, weights: Array, few: WeightedRows, alphas: Array, 
         block = slice(start, start + BLOCK)
         taken = containers.take_rows(X, np.arange(len(y))[block])
         turned = (dense_doubles(taken) - gram.x_mean) @ vectors
-        leverage = weights[block, None] * ((1.0 / gram.total if fit_intercept else 0.0) + np.square(turned) @ shrunk)
+        leverage = weights[block, None] * (
+            (1.0 / gram.total if fit_intercept else 0.0) + np.square(turned) @ shrunk
+        )
         residual = (y[block] - gram.y_mean)[:, :, None] - np.tensordot(turned, slopes, axes=1)
         errors[block] = residual / (1.0 - leverage)[:, None, :]
     return errors
@@ -106,13 +122,19 @@ def _scores(ridge: Any, errors: Array, y: Array, weights: Array | None, flat: bo
     """The score of one alpha: of all targets, or of each."""
     if ridge.scoring is None:
         squares = -np.square(errors) * (1.0 if weights is None else weights[:, None])
-        return squares.mean(axis=0) if getattr(ridge, "alpha_per_target", False) and not flat else squares.mean()
+        return (
+            squares.mean(axis=0)
+            if getattr(ridge, "alpha_per_target", False) and not flat
+            else squares.mean()
+        )
     scorer = check_scoring(ridge, ridge.scoring)
     unweighted = weights is None or weight_request(scorer, "score") is False
     options = {} if unweighted else {"sample_weight": weights}
     found, identity = y - errors, _Identity()
     if ridge.alpha_per_target and not flat:
-        return np.array([scorer(identity, found[:, j], y[:, j], **options) for j in range(y.shape[1])])
+        return np.array(
+            [scorer(identity, found[:, j], y[:, j], **options) for j in range(y.shape[1])]
+        )
     return scorer(identity, found[:, 0] if flat else found, y[:, 0] if flat else y, **options)
 
 

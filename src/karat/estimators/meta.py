@@ -1,6 +1,8 @@
-"""CoresetRegressor and CoresetClassifier: scikit-learn's estimators, fitted on a few rows to the answer of all.
+"""CoresetRegressor and CoresetClassifier: scikit-learn's estimators, fitted on a few rows to the
+answer of all.
 
-Both check their inputs, fit (:mod:`karat.estimators.exact_fit`), and then behave like the estimator inside.
+Both check their inputs, fit (:mod:`karat.estimators.exact_fit`), and then behave like the estimator
+inside.
 """
 
 from __future__ import annotations
@@ -22,12 +24,27 @@ from karat._stream.sketch import Sketch
 from karat.errors import InputError
 from karat.estimators import registry
 from karat.estimators.exact_fit import FEW, check_exact, fit_few, fit_for_problem, selects
-from karat.estimators.fitting import check_is_estimator, check_steps, fit_weighted, key_of, overwrites, split_pipeline
+from karat.estimators.fitting import (
+    check_is_estimator,
+    check_steps,
+    fit_weighted,
+    key_of,
+    overwrites,
+    split_pipeline,
+)
 from karat.estimators.training_rows import TrainingRows
 from karat.estimators.transformers import fitted_by_moments, single_steps
 from karat.problems import LeastSquares, Problem
 
-OWN = ("n_features_in_", "feature_names_in_", "estimator_", "core_", "reduced_", "reason_", "sketch_")
+OWN = (
+    "n_features_in_",
+    "feature_names_in_",
+    "estimator_",
+    "core_",
+    "reduced_",
+    "reason_",
+    "sketch_",
+)
 
 
 def delegates(name: str) -> Any:
@@ -60,7 +77,9 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         self.random_state = random_state
         self.rowwise = rowwise
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, **unknown: Never) -> Self:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, **unknown: Never
+    ) -> Self:
         """Make few rows (of every fold, if the estimator selects) and fit the estimator on them.
 
         Parameters
@@ -79,20 +98,27 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         """
         if unknown:
             raise InputError(
-                f"fit() has no argument {next(iter(unknown))!r}; pass weights as sample_weight, which every step and score is "
-                "given, and labels for the splitter as groups.",
+                f"fit() has no argument {next(iter(unknown))!r}; pass weights as sample_weight,"
+                " which every step and score is given, and labels for the splitter as groups.",
                 argument=next(iter(unknown)),
             )
         estimator = self._cloned()
         if not isinstance(self.few_rows, int | np.integer) or self.few_rows < 0:
-            raise InputError(f"few_rows={self.few_rows!r} is not a number of rows; pass 0 or more.", argument="few_rows")
+            raise InputError(
+                f"few_rows={self.few_rows!r} is not a number of rows; pass 0 or more.",
+                argument="few_rows",
+            )
         if groups is not None and not selects(estimator):
-            raise InputError("groups are for cross-validation, but the estimator does not select by it.")
+            raise InputError(
+                "groups are for cross-validation, but the estimator does not select by it."
+            )
         if self.problem is None:
             check_exact(estimator, self.classifies, sample_weight is not None, self._vouched())
         X, y = self._checked(X, y)
         weights = check_weights(sample_weight, containers.row_count(X))
-        rows = TrainingRows(X, y, weights, classifies=self.classifies, random_state=self.random_state)
+        rows = TrainingRows(
+            X, y, weights, classifies=self.classifies, random_state=self.random_state
+        )
         self.__dict__.pop("sketch_", None)
         if self.problem is None:
             self._fitted(*fit_few(estimator, rows, groups, self.few_rows, bool(self.rowwise)))
@@ -108,14 +134,20 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         text = str(super().__repr__(N_CHAR_MAX))
-        return text if vars(self).get("reduced_", True) else f"{text}\n# fitted on all rows: {self.reason_}"
+        return (
+            text
+            if vars(self).get("reduced_", True)
+            else f"{text}\n# fitted on all rows: {self.reason_}"
+        )
 
     def _vouched(self) -> tuple[Any, ...]:
         """Classes of transformers, and functions, that the user says map every row by itself."""
-        if not isinstance(self.rowwise, list | tuple) or not all(callable(one) for one in self.rowwise):
+        if not isinstance(self.rowwise, list | tuple) or not all(
+            callable(one) for one in self.rowwise
+        ):
             raise InputError(
-                f"rowwise={self.rowwise!r} is not a list of classes of transformers and of functions; pass, for "
-                "example, rowwise=[MyTransformer].",
+                f"rowwise={self.rowwise!r} is not a list of classes of transformers and of"
+                " functions; pass, for example, rowwise=[MyTransformer].",
                 argument="rowwise",
             )
         return tuple(self.rowwise)
@@ -126,14 +158,18 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         for owner in (self.estimator, split_pipeline(self.estimator)[1]):
             cv = getattr(owner, "cv", None)
             if hasattr(cv, "__next__"):
-                raise InputError("cv is a generator, which can be read only once; pass list(cv).", argument="cv")
+                raise InputError(
+                    "cv is a generator, which can be read only once; pass list(cv).", argument="cv"
+                )
         return clone(self.estimator)
 
     def _checked(self, X: Any, y: Any) -> tuple[Any, Any]:
         """Arrays checked as in scikit-learn; frames left as they are, with their names noted."""
         X, y = containers.collected(X), containers.collected(y)
         if y is None:
-            raise InputError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
+            raise InputError(
+                f"This {type(self).__name__} requires y to be passed, but the target y is None."
+            )
         checks = {"accept_sparse": "csr", "ensure_min_samples": 2, **self._kind()}
         if containers.is_frame(X):
             containers.check_unique_names(X, "X")
@@ -141,22 +177,37 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         elif containers.is_frame(y):
             X = validate_data(self, X, **checks)
         else:
-            X, y = validate_data(self, X, y, multi_output=not self.classifies, y_numeric=not self.classifies, **checks)
+            X, y = validate_data(
+                self,
+                X,
+                y,
+                multi_output=not self.classifies,
+                y_numeric=not self.classifies,
+                **checks,
+            )
         return X, self._checked_target(y)
 
     def _checked_target(self, y: Any) -> Any:
         return y
 
     def _kind(self) -> dict[str, Any]:
-        """What to check values for: finite numbers, unless transformers may encode or impute others."""
-        inside = self.estimator.estimator if key_of(self.estimator) in registry.SEARCHES else self.estimator
+        """What to check values for: finite numbers, unless transformers may encode or impute
+        others.
+        """
+        inside = (
+            self.estimator.estimator
+            if key_of(self.estimator) in registry.SEARCHES
+            else self.estimator
+        )
         transformers, _ = split_pipeline(inside)
         if fitted_by_moments(transformers):
             return {"dtype": "numeric"}
         return {"dtype": None, "ensure_all_finite": False}
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The score of the inner estimator: R2 or accuracy, or what a search was told to score by."""
+        """The score of the inner estimator: R2 or accuracy, or what a search was told to score
+        by.
+        """
         check_is_fitted(self)
         X = self._rows(X)
         if sample_weight is None:
@@ -197,14 +248,25 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         return containers.copied(X) if overwrites(self.estimator_) else X
 
     def __getattr__(self, name: str) -> Any:
-        """Fitted attributes of the estimator inside, of the one that a search chose, or of the last step of a pipeline."""
-        if name.endswith("_") and not name.startswith("_") and name not in OWN and "estimator_" in vars(self):
+        """Fitted attributes of the estimator inside, of the one that a search chose, or of the last
+        step of a pipeline.
+        """
+        if (
+            name.endswith("_")
+            and not name.startswith("_")
+            and name not in OWN
+            and "estimator_" in vars(self)
+        ):
             inner = self.estimator_
             while inner is not None:
                 if hasattr(inner, name):
                     return getattr(inner, name)
                 last = split_pipeline(inner)[1]
-                inner = last if last is not inner else getattr(inner, "best_estimator_", getattr(inner, "regressor_", None))
+                inner = (
+                    last
+                    if last is not inner
+                    else getattr(inner, "best_estimator_", getattr(inner, "regressor_", None))
+                )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -212,7 +274,11 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        inside = self.estimator.estimator if key_of(self.estimator) in registry.SEARCHES else self.estimator
+        inside = (
+            self.estimator.estimator
+            if key_of(self.estimator) in registry.SEARCHES
+            else self.estimator
+        )
         leaf = get_tags(split_pipeline(inside)[1])
         tags.target_tags = leaf.target_tags
         tags.regressor_tags = leaf.regressor_tags or tags.regressor_tags
@@ -226,7 +292,9 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
 
 
 def _learns_from_moments(self: Any) -> bool:
-    """Whether the estimator can be fitted from a running summary: a listed regressor, behind scalers or alone."""
+    """Whether the estimator can be fitted from a running summary: a listed regressor, behind
+    scalers or alone.
+    """
     transformers, leaf = split_pipeline(self.estimator)
     return key_of(leaf) in registry.SQUARED_LOSS and fitted_by_moments(transformers)
 
@@ -234,39 +302,43 @@ def _learns_from_moments(self: Any) -> bool:
 class CoresetRegressor(RegressorMixin, CoresetEstimator):
     """A scikit-learn regressor, fitted on an exact coreset: the same answer from a few rows.
 
-    If the estimator selects by cross-validation (``GridSearchCV``, ``RandomizedSearchCV``, the halving searches over a
-    parameter, ``LassoCV``, ``ElasticNetCV``, ``RidgeCV``, ...), the folds of the *full* data get coresets.  Every score,
-    the chosen parameters and the refitted coefficients then equal those on the full data.  Any score will do: one that
-    is not a function of moments is computed on all test rows.
+    If the estimator selects by cross-validation (``GridSearchCV``, ``RandomizedSearchCV``, the
+    halving searches over a parameter, ``LassoCV``, ``ElasticNetCV``, ``RidgeCV``, ...), the folds
+    of the *full* data get coresets.  Every score, the chosen parameters and the refitted
+    coefficients then equal those on the full data.  Any score will do: one that is not a function
+    of moments is computed on all test rows.
 
-    Transformers of a pipeline are fitted on all rows, or on all rows of a training part, as scikit-learn does; only
-    what follows them is fitted on few.  So encoders, imputers, scalers, splines, discretisers, PCA and selections of
-    columns are exact too. Fitted attributes (``coef_``, ``best_params_``, ``cv_results_``, ...) are those of the
-    estimator inside.
+    Transformers of a pipeline are fitted on all rows, or on all rows of a training part, as
+    scikit-learn does; only what follows them is fitted on few.  So encoders, imputers, scalers,
+    splines, discretisers, PCA and selections of columns are exact too. Fitted attributes
+    (``coef_``, ``best_params_``, ``cv_results_``, ...) are those of the estimator inside.
 
     Parameters
     ----------
     estimator : estimator
         What is not known to be exact is refused; the error names an alternative.
     problem : Problem, optional
-        What the coreset keeps.  By default the squared loss of the columns that the regressor sees.  Passing a problem
-        switches the check of the estimator off: the coreset then keeps the problem *of the raw columns*, and whether
-        that is enough is yours to know.
+        What the coreset keeps.  By default the squared loss of the columns that the regressor sees.
+        Passing a problem switches the check of the estimator off: the coreset then keeps the
+        problem *of the raw columns*, and whether that is enough is yours to know.
     few_rows : int, default 5000
-        Up to so many rows, and where reducing them takes longer than the fits that follow, nothing is gained, and the
-        estimator is fitted on all rows.  0 reduces them in any case, and so does a ``problem``.
+        Up to so many rows, and where reducing them takes longer than the fits that follow, nothing
+        is gained, and the estimator is fitted on all rows.  0 reduces them in any case, and so does
+        a ``problem``.
     random_state : int, default 0
         Which rows are made or kept depends on it; the answer does not.
     rowwise : list of classes and functions, optional
-        Transformers of your own, and functions of ``FunctionTransformer``, of which you know that they map every
-        row by itself once they are fitted.  They are tried on blocks of rows in another order.
+        Transformers of your own, and functions of ``FunctionTransformer``, of which you know that
+        they map every row by itself once they are fitted.  They are tried on blocks of rows in
+        another order.
 
     Attributes
     ----------
     estimator_ : estimator
         The fitted estimator.
     core_ : Coreset
-        The rows that it was fitted on, in the columns that the model sees; ``core_.rows`` says whether they were made.
+        The rows that it was fitted on, in the columns that the model sees; ``core_.rows`` says
+        whether they were made.
     reduced_ : bool
         Whether these are few; False if all rows were used.
     reason_ : str or None
@@ -277,12 +349,13 @@ class CoresetRegressor(RegressorMixin, CoresetEstimator):
 
     Notes
     -----
-    One least-squares or ridge fit gains nothing: solving it costs one pass over the data, and so does the coreset.  It
-    pays when many fits follow: cross-validation, grids, paths, refits.  Each of them takes a few rows, so a search starts no
-    processes, whatever its ``n_jobs``; with a ``problem`` of your own it has so many threads.
+    One least-squares or ridge fit gains nothing: solving it costs one pass over the data, and so
+    does the coreset.  It pays when many fits follow: cross-validation, grids, paths, refits.  Each
+    of them takes a few rows, so a search starts no processes, whatever its ``n_jobs``; with a
+    ``problem`` of your own it has so many threads.
 
-    ``sample_weight`` counts in every step: scaling, fitting and scoring, as scikit-learn does where metadata routing is
-    on and everything asks for it.
+    ``sample_weight`` counts in every step: scaling, fitting and scoring, as scikit-learn does where
+    metadata routing is on and everything asks for it.
 
     Examples
     --------
@@ -315,7 +388,9 @@ class CoresetRegressor(RegressorMixin, CoresetEstimator):
         estimator = self._cloned()
         check_exact(estimator, self.classifies, sample_weight is not None, self._vouched())
         if self.problem is not None and not isinstance(self.problem, LeastSquares):
-            raise InputError("partial_fit keeps LeastSquares(); leave problem out.", argument="problem")
+            raise InputError(
+                "partial_fit keeps LeastSquares(); leave problem out.", argument="problem"
+            )
         first = "sketch_" not in vars(self)
         X, y = self._checked(X, y) if first else (self._rows(X), y)
         new = Sketch(self.problem or LeastSquares(), random_state=self.random_state)
@@ -331,10 +406,11 @@ class CoresetRegressor(RegressorMixin, CoresetEstimator):
 class CoresetClassifier(ClassifierMixin, CoresetEstimator):
     """A classifier, fitted on an exact coreset of every class: the same answer from a few rows.
 
-    Exact are the classifiers that read the data through counts, means and covariances of the classes:
-    ``karat.models.LinearDiscriminant``, ``QuadraticDiscriminant`` and ``GaussianNaiveBayes``, and scikit-learn's
-    ``RidgeClassifier``, ``RidgeClassifierCV`` and ``DummyClassifier``; also as the last step of a pipeline, and inside a
-    search.  Scores are computed on all test rows, so any classification score will do.  Logistic regression is refused:
+    Exact are the classifiers that read the data through counts, means and covariances of the
+    classes: ``karat.models.LinearDiscriminant``, ``QuadraticDiscriminant`` and
+    ``GaussianNaiveBayes``, and scikit-learn's ``RidgeClassifier``, ``RidgeClassifierCV`` and
+    ``DummyClassifier``; also as the last step of a pipeline, and inside a search.  Scores are
+    computed on all test rows, so any classification score will do.  Logistic regression is refused:
     its loss is not a polynomial of the data.
 
     Parameters
@@ -342,23 +418,26 @@ class CoresetClassifier(ClassifierMixin, CoresetEstimator):
     estimator : estimator
         What is not known to be exact is refused; the error names an alternative.
     problem : Problem, optional
-        What the coreset of every class keeps; by default second moments of the columns that the classifier sees.  Passing
-        a problem switches the check of the estimator off.
+        What the coreset of every class keeps; by default second moments of the columns that the
+        classifier sees.  Passing a problem switches the check of the estimator off.
     few_rows : int, default 5000
-        Up to so many rows, and where reducing them takes longer than the fits that follow, nothing is gained, and the
-        estimator is fitted on all rows.  0 reduces them in any case, and so does a ``problem``.
+        Up to so many rows, and where reducing them takes longer than the fits that follow, nothing
+        is gained, and the estimator is fitted on all rows.  0 reduces them in any case, and so does
+        a ``problem``.
     random_state : int, default 0
         Which rows are made or kept depends on it; the answer does not.
     rowwise : list of classes and functions, optional
-        Transformers of your own, and functions of ``FunctionTransformer``, of which you know that they map every
-        row by itself once they are fitted.  They are tried on blocks of rows in another order.
+        Transformers of your own, and functions of ``FunctionTransformer``, of which you know that
+        they map every row by itself once they are fitted.  They are tried on blocks of rows in
+        another order.
 
     Attributes
     ----------
     estimator_ : estimator
         The fitted estimator.
     core_ : Coreset
-        The rows that it was fitted on, in the columns that the model sees; ``core_.rows`` says whether they were made.
+        The rows that it was fitted on, in the columns that the model sees; ``core_.rows`` says
+        whether they were made.
     reduced_ : bool
         Whether these are few; False if all rows were used.
     reason_ : str or None

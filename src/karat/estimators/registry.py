@@ -1,13 +1,16 @@
-"""What is exact: the estimators, scorers, splitters and transformers whose answer depends on kept moments only.
+"""What is exact: the estimators, scorers, splitters and transformers whose answer depends on kept
+moments only.
 
-These are tables only; :mod:`karat.estimators.fitting` and :mod:`karat.estimators.searches` apply them.  What is not listed is
-refused, and so is a listed estimator with a parameter that breaks a rule, because the damage is silent: a Huber fit on a
-least-squares coreset is 13 % off and looks fine.
+These are tables only; :mod:`karat.estimators.fitting` and :mod:`karat.estimators.searches` apply
+them.  What is not listed is refused, and so is a listed estimator with a parameter that breaks a
+rule, because the damage is silent: a Huber fit on a least-squares coreset is 13 % off and looks
+fine.
 
-The listed regressors read the data only through the weighted sums of 1, x, y, x x', x y and y^2; the listed scorers
-only through those of the test rows (any other scorer is given all test rows).  The listed transformers are fitted by
-scikit-learn on all rows of their part of the data; they map every row by itself, and ``fit_transform`` gives what
-``fit`` and ``transform`` give."""
+The listed regressors read the data only through the weighted sums of 1, x, y, x x', x y and y^2;
+the listed scorers only through those of the test rows (any other scorer is given all test rows).
+The listed transformers are fitted by scikit-learn on all rows of their part of the data; they map
+every row by itself, and ``fit_transform`` gives what ``fit`` and ``transform`` give.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +27,25 @@ class Except(tuple[Any, ...]):
 
 
 class Rule(NamedTuple):
-    """A parameter, the values of it that are refused (a tuple, Except, GIVEN or ARRAY), and the reason."""
+    """A parameter, the values of it that are refused (a tuple, Except, GIVEN or ARRAY), and the
+    reason.
+    """
 
     parameter: str
     refused: Any
     reason: str
 
 
-LBFGS = "the solver 'lbfgs' (positive=True) stops where rounding decides; use LinearRegression or Lasso(positive=True)"
+LBFGS = (
+    "the solver 'lbfgs' (positive=True) stops where rounding decides; use LinearRegression or"
+    " Lasso(positive=True)"
+)
 RIDGE = (
     Rule(
-        "solver", ("sag", "saga"), "solver={value!r} visits rows at random and diverges on uneven weights; choose solver='auto'"
+        "solver",
+        ("sag", "saga"),
+        "solver={value!r} visits rows at random and diverges on uneven weights; choose"
+        " solver='auto'",
     ),
     Rule("solver", ("lbfgs",), LBFGS),
     Rule("positive", (True,), LBFGS),
@@ -42,26 +53,47 @@ RIDGE = (
 CLASS_WEIGHT = Rule(
     "class_weight",
     GIVEN,
-    "class_weight counts rows, and a coreset has few; multiply sample_weight by the class weights before building",
+    "class_weight counts rows, and a coreset has few; multiply sample_weight by the class weights"
+    " before building",
 )
 COORDINATE_DESCENT = (
-    Rule("selection", ("random",), "selection='random' has no one answer to compare with; choose selection='cyclic'"),
-    Rule("precompute", ARRAY, "precompute holds a Gram matrix of the full data; leave it at its default"),
+    Rule(
+        "selection",
+        ("random",),
+        "selection='random' has no one answer to compare with; choose selection='cyclic'",
+    ),
+    Rule(
+        "precompute",
+        ARRAY,
+        "precompute holds a Gram matrix of the full data; leave it at its default",
+    ),
 )
 
 LEAST_ANGLES = (
     Rule("jitter", GIVEN, "jitter adds noise to every row; leave jitter=None"),
-    Rule("precompute", ARRAY, "precompute holds a Gram matrix of the full data; leave it at its default"),
+    Rule(
+        "precompute",
+        ARRAY,
+        "precompute holds a Gram matrix of the full data; leave it at its default",
+    ),
 )
 TWEEDIE = (
-    Rule("alpha", (0,), "without a penalty its solver may change to 'lbfgs'; use LinearRegression, the same model"),
+    Rule(
+        "alpha",
+        (0,),
+        "without a penalty its solver may change to 'lbfgs'; use LinearRegression, the same model",
+    ),
     Rule(
         "power",
         Except((0,)),
-        "with power={value} its likelihood is not a polynomial of the data: rows with different inputs cannot "
-        "stand for each other; power=0 is exact",
+        "with power={value} its likelihood is not a polynomial of the data: rows with different"
+        " inputs cannot stand for each other; power=0 is exact",
     ),
-    Rule("link", Except(("auto", "identity")), "link={value!r} is no squared loss; choose link='identity'"),
+    Rule(
+        "link",
+        Except(("auto", "identity")),
+        "link={value!r} is no squared loss; choose link='identity'",
+    ),
     Rule(
         "solver",
         ("lbfgs",),
@@ -112,13 +144,18 @@ TARGET_ONLY = TARGET_ONLY_REGRESSORS.keys() | TARGET_ONLY_CLASSIFIERS.keys()
 SEVERAL_MODELS = ("VotingRegressor", "MultiOutputRegressor", "RegressorChain")
 LOGISTIC: dict[str, tuple[Rule, ...]] = {  # on a coreset of GroupedLogistic
     "LogisticRegression": (
-        Rule("solver", ("sag", "saga"), "solver={value!r} visits rows at random; choose solver='lbfgs'"),
+        Rule(
+            "solver",
+            ("sag", "saga"),
+            "solver={value!r} visits rows at random; choose solver='lbfgs'",
+        ),
         CLASS_WEIGHT,
     )
 }
 OF_COVARIANCE: dict[str, tuple[Rule, ...]] = {"karat.PCA": (), "karat.GraphicalLasso": ()}
 SEARCHES = ("GridSearchCV", "RandomizedSearchCV", "HalvingGridSearchCV", "HalvingRandomSearchCV")
-SELECTS = frozenset(SEARCHES) | SELECTS_ITSELF.keys() | CLASSIFIES_AND_SELECTS.keys()  # by cross-validation
+# by cross-validation
+SELECTS = frozenset(SEARCHES) | SELECTS_ITSELF.keys() | CLASSIFIES_AND_SELECTS.keys()
 
 # Scores that are functions of kept moments.
 SCORERS = {
@@ -128,12 +165,16 @@ SCORERS = {
     "explained_variance": metrics.explained_variance_score,
 }
 
-WITH_WEIGHTS = {  # scikit-learn's own takes no sample_weight, or uses it in part only; ours gives the same answer and takes it
+# scikit-learn's own takes no sample_weight, or uses it in part only; ours gives the same answer and
+# takes it
+WITH_WEIGHTS = {
     "LassoLarsCV": "karat.CoresetRegressor(karat.models.LassoLarsCV())",
     "PCA": "karat.coreset(X).fit(karat.models.PCA())",
     "GraphicalLasso": "karat.coreset(X).fit(karat.models.GraphicalLasso())",
     "LinearDiscriminantAnalysis": "karat.CoresetClassifier(karat.models.LinearDiscriminant())",
-    "QuadraticDiscriminantAnalysis": "karat.CoresetClassifier(karat.models.QuadraticDiscriminant())",
+    "QuadraticDiscriminantAnalysis": (
+        "karat.CoresetClassifier(karat.models.QuadraticDiscriminant())"
+    ),
     "GaussianNB": "karat.CoresetClassifier(karat.models.GaussianNaiveBayes())",
 }
 WHY_NOT = {
@@ -141,36 +182,58 @@ WHY_NOT = {
     "QuantileRegressor": "absolute errors are not a function of moments",
     "TheilSenRegressor": "medians are not a function of moments",
     "RANSACRegressor": "it counts rows near a model",
-    **dict.fromkeys(["SVR", "LinearSVR", "NuSVR"], "errors within epsilon count for nothing, which moments cannot tell"),
-    **dict.fromkeys(["SVC", "LinearSVC", "NuSVC"], "its answer depends on the rows nearest to the border, not on moments"),
+    **dict.fromkeys(
+        ["SVR", "LinearSVR", "NuSVR"],
+        "errors within epsilon count for nothing, which moments cannot tell",
+    ),
+    **dict.fromkeys(
+        ["SVC", "LinearSVC", "NuSVC"],
+        "its answer depends on the rows nearest to the border, not on moments",
+    ),
     **dict.fromkeys(
         ["LogisticRegression", "LogisticRegressionCV"],
-        "its loss is not a polynomial of the data; karat.CoresetClassifier is exact for karat.models.LinearDiscriminant(), "
-        "which is a linear classifier with probabilities too, and a coreset of karat.problems.GroupedLogistic for rows that "
-        "share their inputs",
+        "its loss is not a polynomial of the data; karat.CoresetClassifier is exact for"
+        " karat.models.LinearDiscriminant(), which is a linear classifier with probabilities too,"
+        " and a coreset of karat.problems.GroupedLogistic for rows that share their inputs",
     ),
     **dict.fromkeys(
         ["PoissonRegressor", "GammaRegressor"],
-        "its likelihood is not a polynomial of the data: rows with different inputs cannot stand for each other",
+        "its likelihood is not a polynomial of the data: rows with different inputs cannot stand"
+        " for each other",
     ),
-    **dict.fromkeys(["KNeighborsRegressor", "KNeighborsClassifier"], "it looks for neighbours among all rows"),
+    **dict.fromkeys(
+        ["KNeighborsRegressor", "KNeighborsClassifier"], "it looks for neighbours among all rows"
+    ),
     **dict.fromkeys(["MLPRegressor", "MLPClassifier"], "its loss is not a polynomial of the data"),
     **dict.fromkeys(["KernelRidge", "GaussianProcessRegressor"], "it compares every pair of rows"),
-    "KMeans": "which centre is nearest is not a function of moments; karat.models.GaussianMixture learns from moments",
-    "GaussianMixture": "EM needs every row's likelihood; karat.models.GaussianMixture learns from moments",
+    "KMeans": (
+        "which centre is nearest is not a function of moments; karat.models.GaussianMixture learns"
+        " from moments"
+    ),
+    "GaussianMixture": (
+        "EM needs every row's likelihood; karat.models.GaussianMixture learns from moments"
+    ),
     "SGDRegressor": "it visits rows one by one, and its answer depends on their order",
     "ARDRegression": "it takes no sample_weight; BayesianRidge is exact",
     **{
-        f"Stacking{kind}": "its last model is trained on predictions for single rows; karat works inside it: "
-        f"Stacking{kind}([('few', karat.Coreset{kind}(...))])"
+        f"Stacking{kind}": (
+            "its last model is trained on predictions for single rows; karat works inside it: "
+            f"Stacking{kind}([('few', karat.Coreset{kind}(...))])"
+        )
         for kind in ("Regressor", "Classifier")
     },
     **{
-        f"Bagging{kind}": f"it draws single rows at random; karat works inside it: Bagging{kind}(karat.Coreset{kind}(...))"
+        f"Bagging{kind}": (
+            "it draws single rows at random; karat works inside it:"
+            f" Bagging{kind}(karat.Coreset{kind}(...))"
+        )
         for kind in ("Regressor", "Classifier")
     },
     **{
-        name: f"the labels of its parts are not those that rows are made for; karat works inside it: {name}({inside})"
+        name: (
+            "the labels of its parts are not those that rows are made for; karat works inside it:"
+            f" {name}({inside})"
+        )
         for name, inside in {
             "MultiOutputClassifier": "karat.CoresetClassifier(...)",
             "ClassifierChain": "karat.CoresetClassifier(...)",
@@ -178,27 +241,43 @@ WHY_NOT = {
             "OneVsOneClassifier": "karat.CoresetClassifier(...)",
         }.items()
     },
-    **dict.fromkeys(["AdaBoostRegressor", "AdaBoostClassifier"], "it weighs single rows by their errors, again and again"),
-    "IterativeImputer": "whether it maps every row by itself, once it is fitted, is not known; impute before building",
+    **dict.fromkeys(
+        ["AdaBoostRegressor", "AdaBoostClassifier"],
+        "it weighs single rows by their errors, again and again",
+    ),
+    "IterativeImputer": (
+        "whether it maps every row by itself, once it is fitted, is not known; impute before"
+        " building"
+    ),
     **dict.fromkeys(
         ["CountVectorizer", "TfidfVectorizer", "HashingVectorizer", "DictVectorizer"],
-        "it reads one list of texts, not a table; apply it before building, and pass the columns that it makes",
+        "it reads one list of texts, not a table; apply it before building, and pass the columns"
+        " that it makes",
     ),
-    "VotingClassifier": "its parts are not fitted one by one, as those of VotingRegressor are; karat works "
-    "inside it: VotingClassifier([('few', karat.CoresetClassifier(...))])",
-    "TargetEncoder": "it encodes the rows that it was fitted on by random folds, others in another way; encode before building",
+    "VotingClassifier": (
+        "its parts are not fitted one by one, as those of VotingRegressor are; karat works "
+        "inside it: VotingClassifier([('few', karat.CoresetClassifier(...))])"
+    ),
+    "TargetEncoder": (
+        "it encodes the rows that it was fitted on by random folds, others in another way; encode"
+        " before building"
+    ),
     "LeaveOneOut": "every row would be a fold of its own",
     "LeavePOut": "every set of p rows would be a fold of its own",
 }
 
-# Single fits for which all rows are as good: solving them costs one pass over the rows, and so does reducing them.
+# Single fits for which all rows are as good: solving them costs one pass over the rows, and so does
+# reducing them.
 ONE_PASS = (
-    "Ridge", "RidgeClassifier", "karat.LassoLars", "karat.OrthogonalMatchingPursuit", "karat.GaussianNaiveBayes",
+    "Ridge", "RidgeClassifier", "karat.LassoLars", "karat.OrthogonalMatchingPursuit",
+    "karat.GaussianNaiveBayes",
 )  # fmt: skip
-SWEEPS = ("Lasso", "ElasticNet", "MultiTaskLasso", "MultiTaskElasticNet")  # coordinate descent: some sweeps over the rows
+# coordinate descent: some sweeps over the rows
+SWEEPS = ("Lasso", "ElasticNet", "MultiTaskLasso", "MultiTaskElasticNet")
 
 # Transformers are fitted by scikit-learn, and map every row by itself.
-SCALERS = ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")  # an affine map of every column
+# an affine map of every column
+SCALERS = ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")
 SELECTIONS = (  # of columns
     "VarianceThreshold", "SelectKBest", "SelectPercentile", "SelectFpr", "SelectFdr", "SelectFwe",
     "GenericUnivariateSelect", "SelectFromModel", "RFE", "RFECV", "SequentialFeatureSelector",
@@ -209,14 +288,24 @@ ITERATIVE_IF_SPARSE = ("Ridge", "RidgeClassifier", "LinearRegression")
 MOMENT_FITTED = ("StandardScaler",)  # fitted on few rows with weights it comes out the same
 IMPUTERS = ("SimpleImputer",)
 TRANSFORMERS = frozenset(SCALERS + SELECTIONS + ROTATIONS + IMPUTERS) | {
-    "FactorAnalysis", "FastICA", "GaussianRandomProjection",
-    "SparseRandomProjection", "FeatureAgglomeration", "PolynomialFeatures", "FunctionTransformer", "Normalizer", "Binarizer",
+    "FactorAnalysis", "FastICA", "GaussianRandomProjection", "SparseRandomProjection",
+    "FeatureAgglomeration", "PolynomialFeatures", "FunctionTransformer", "Normalizer", "Binarizer",
     "OneHotEncoder", "OrdinalEncoder", "KBinsDiscretizer", "SplineTransformer", "PowerTransformer",
     "QuantileTransformer", "KNNImputer", "MissingIndicator", "KernelPCA", "Nystroem", "RBFSampler",
-    "SkewedChi2Sampler", "AdditiveChi2Sampler", "PolynomialCountSketch", "KMeans", "RandomTreesEmbedding",
+    "SkewedChi2Sampler", "AdditiveChi2Sampler", "PolynomialCountSketch", "KMeans",
+    "RandomTreesEmbedding",
 }  # fmt: skip
 # Functions of numbers that are no ufuncs, for FunctionTransformer.
-ROW_FUNCTIONS = (np.clip, np.nan_to_num, np.round, np.around, np.fix, np.sinc, np.real_if_close, np.i0)
+ROW_FUNCTIONS = (
+    np.clip,
+    np.nan_to_num,
+    np.round,
+    np.around,
+    np.fix,
+    np.sinc,
+    np.real_if_close,
+    np.i0,
+)
 COMPOSITES = ("Pipeline", "ColumnTransformer", "FeatureUnion")
 
 HOMES = ("sklearn", "karat")  # packages whose classes are listed

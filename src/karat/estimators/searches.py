@@ -1,18 +1,21 @@
 """Searches over parameters: their candidates, their scores, and running them on parts of the data.
 
-A search of scikit-learn is run on tokens instead of rows: token 2k stands for the training part of split k, token
-2k + 1 for its test part, and all tokens together for all rows.  What it fits (:class:`PartModel`) and scores by
-(:class:`PartScorer`) look up what a token stands for (:class:`Parts`).  So its loop, its choice and its
-``cv_results_`` are scikit-learn's own.
+A search of scikit-learn is run on tokens instead of rows: token 2k stands for the training part of
+split k, token 2k + 1 for its test part, and all tokens together for all rows.  What it fits
+(:class:`PartModel`) and scores by (:class:`PartScorer`) look up what a token stands for
+(:class:`Parts`).  So its loop, its choice and its ``cv_results_`` are scikit-learn's own.
 
 What a token stands for are few rows, made of the columns that the transformers of a candidate give:
 
-    affine transformers   rows are made of the raw columns of every fold, in one pass over the data.  A training
+    affine transformers   rows are made of the raw columns of every fold, in one pass over the data.
+                          A training
     (scalers, selections) part is a union of folds, and scaled rows are rows of scaled columns
-    encoders and the like rows are made in the same way, of the columns that transformers make alike for every part
+    encoders and the like rows are made in the same way, of the columns that transformers make alike
+    for every part
                           (:mod:`karat.estimators.shared_columns`)
-    any others            are fitted on all rows of a training part, once for all candidates that differ in the
-                          last step, and rows are made of what they give, for training and for testing
+    any others            are fitted on all rows of a training part, once for all candidates that
+                          differ in the last step, and rows are made of what they give, for training
+                          and for testing
 
 Scores that are functions of moments are computed on few test rows, any other on all of them.
 """
@@ -38,7 +41,13 @@ from sklearn.utils import check_random_state, get_tags
 from karat._core.coreset import Coreset
 from karat._core.synthetic import SYNTHETIC
 from karat._data import containers
-from karat.compat.sklearn import check_parameters, is_scorer, same_score, score_function, weight_request
+from karat.compat.sklearn import (
+    check_parameters,
+    is_scorer,
+    same_score,
+    score_function,
+    weight_request,
+)
 from karat.errors import InputError, NotExactError
 from karat.estimators import registry
 from karat.estimators.fitting import (
@@ -54,9 +63,21 @@ from karat.estimators.fitting import (
     with_parameters,
 )
 from karat.estimators.folds import Split, full_splits
-from karat.estimators.shared_columns import WHOLE, FittedFront, FoldRows, SharedColumns, split_shared
+from karat.estimators.shared_columns import (
+    WHOLE,
+    FittedFront,
+    FoldRows,
+    SharedColumns,
+    split_shared,
+)
 from karat.estimators.training_rows import TrainingRows, WeightedRows
-from karat.estimators.transformers import fit_and_transform, fitted_by_moments, is_affine, nested_estimators, transform
+from karat.estimators.transformers import (
+    fit_and_transform,
+    fitted_by_moments,
+    is_affine,
+    nested_estimators,
+    transform,
+)
 from karat.estimators.weighted.balanced_rows import GREEDY
 from karat.problems import Problem
 
@@ -90,7 +111,12 @@ class Parts:
     """
 
     def __init__(
-        self, rows: TrainingRows, splits: Sequence[Split], candidates: list[Any], fit: Any, problem: Problem | None
+        self,
+        rows: TrainingRows,
+        splits: Sequence[Split],
+        candidates: list[Any],
+        fit: Any,
+        problem: Problem | None,
     ) -> None:
         self.settings: dict[tuple[int, ...], tuple[Any, Any]] = {}
         settings = {self.setting(split_pipeline(candidate)[0]) for candidate in candidates}
@@ -108,20 +134,27 @@ class Parts:
         self.shared: dict[Any, SharedColumns | None] = {}
 
     def _takes_folds(self, candidate: Any) -> bool:
-        """Whether rows made of the raw columns serve a candidate; a scaler may refuse sparse rows, and made ones are not."""
+        """Whether rows made of the raw columns serve a candidate; a scaler may refuse sparse rows,
+        and made ones are not.
+        """
         front, leaf = split_pipeline(candidate)
         affine = front is None or (is_affine(front) and not containers.is_sparse(self.rows.table))
         return _is_plain(leaf) and affine
 
     def setting(self, front: Any) -> Any:
-        """What tells transformers from others with other parameters; those that are the same objects are looked at once."""
+        """What tells transformers from others with other parameters; those that are the same
+        objects are looked at once.
+        """
         steps = step_ids(front)
         if steps not in self.settings:
-            self.settings[steps] = setting(front), front  # held, so that no other object gets their numbers
+            # held, so that no other object gets their numbers
+            self.settings[steps] = setting(front), front
         return self.settings[steps][0]
 
     def fit(self, estimator: Any, number: int) -> tuple[Any, FittedFront | None]:
-        """Fit an estimator for a part; returns it, and how rows of the folds become its columns, if it was fitted on them."""
+        """Fit an estimator for a part; returns it, and how rows of the folds become its columns, if
+        it was fitted on them.
+        """
         if self.problem is not None:
             assert self.folds is not None
             few, fitted = self.folds.kept(number), clone(estimator)
@@ -141,11 +174,17 @@ class Parts:
         return fitted, own
 
     def _front(self, front: Any, number: int) -> FittedFront | None:
-        """Transformers, fitted on a training part, and few rows of folds behind them; None if there are none."""
+        """Transformers, fitted on a training part, and few rows of folds behind them; None if there
+        are none.
+        """
         key = self.setting(front), number
         if key not in self.fronts:
-            affine = front is None or (is_affine(front) and not containers.is_sparse(self.rows.table))
-            self.fronts[key] = self._scaled(front, number) if affine else self._shared(front, number)
+            affine = front is None or (
+                is_affine(front) and not containers.is_sparse(self.rows.table)
+            )
+            self.fronts[key] = (
+                self._scaled(front, number) if affine else self._shared(front, number)
+            )
         return self.fronts[key]
 
     def _scaled(self, front: Any, number: int) -> FittedFront | None:
@@ -157,9 +196,15 @@ class Parts:
             return FittedFront(None, few, self.folds, lambda X: X)
         rows: Any = few if fitted_by_moments(front) else self.full(number)
         weights, other = (few.weights, None) if rows is few else (rows.sample_weight, few.X)
-        with config_context(assume_finite=rows is few, skip_parameter_validation=True):  # both were checked
+        # both were checked
+        with config_context(assume_finite=rows is few, skip_parameter_validation=True):
             fitted, X = fit_and_transform(front, rows.X, rows.y, weights, other)
-        return FittedFront(fitted, replace(few, X=X, core=replace(few.core, X=X)), self.folds, partial(transform, fitted))
+        return FittedFront(
+            fitted,
+            replace(few, X=X, core=replace(few.core, X=X)),
+            self.folds,
+            partial(transform, fitted),
+        )
 
     def _shared(self, front: Any, number: int) -> FittedFront | None:
         """The same of transformers that make the same columns for every part."""
@@ -167,7 +212,9 @@ class Parts:
         with config_context(assume_finite=self.finite):
             if key not in self.shared:
                 served = self.settings_of.count(key)
-                self.shared[key] = SharedColumns.of(self.rows, split, self.splits, served) if split else None
+                self.shared[key] = (
+                    SharedColumns.of(self.rows, split, self.splits, served) if split else None
+                )
             shared = self.shared[key]
             positions = None if number == WHOLE else self.splits[number][0]
             return None if shared is None else shared.part(number, positions)
@@ -178,7 +225,9 @@ class Parts:
             self.whole[number, test] = self.rows.part(self.splits[number][int(test)])
         return self.whole[number, test]
 
-    def few_behind(self, front: Any, number: int, test: bool, own: FittedFront | None) -> WeightedRows:
+    def few_behind(
+        self, front: Any, number: int, test: bool, own: FittedFront | None
+    ) -> WeightedRows:
         """Few rows of a part, from the folds or by themselves, behind fitted transformers."""
         key = step_ids(front), number, test
         if key not in self.tested:
@@ -190,11 +239,14 @@ class Parts:
                     few = self.full(number, test).through(front).few()
             if few.core.rows != SYNTHETIC and self.rows.fits == 1:
                 return few
-            self.tested[key] = front, few  # with the transformers, so that no other object gets their numbers
+            # with the transformers, so that no other object gets their numbers
+            self.tested[key] = front, few
         return self.tested[key][1]
 
     def full_behind(self, front: Any, number: int, test: bool) -> Any:
-        """All rows of a part behind fitted transformers; those of some settings of the transformers are held."""
+        """All rows of a part behind fitted transformers; those of some settings of the transformers
+        are held.
+        """
         if front is None:
             return self.full(number, test).X
         key = step_ids(front), number, test
@@ -207,15 +259,23 @@ class Parts:
 
 def _is_plain(leaf: Any) -> bool:
     """Whether a model can be fitted on the rows of several folds as they are."""
-    alone = registry.SELECTS | registry.TARGET_ONLY | GREEDY | {"TransformedTargetRegressor", *registry.SEVERAL_MODELS}
+    alone = (
+        registry.SELECTS
+        | registry.TARGET_ONLY
+        | GREEDY
+        | {"TransformedTargetRegressor", *registry.SEVERAL_MODELS}
+    )
     return key_of(leaf) not in alone and not is_balanced(leaf)
 
 
 class PartModel(BaseEstimator):
-    """An estimator that is fitted on what a token stands for; its parameters are those of the one inside."""
+    """An estimator that is fitted on what a token stands for; its parameters are those of the one
+    inside.
+    """
 
     def __init__(self, inside: Any, parts: Parts) -> None:
-        self.inside, self.parts, self.own = inside, parts, False  # clones share what is inside until parameters are set
+        # clones share what is inside until parameters are set
+        self.inside, self.parts, self.own = inside, parts, False
 
     def __sklearn_clone__(self) -> PartModel:
         return PartModel(self.inside, self.parts)
@@ -232,7 +292,9 @@ class PartModel(BaseEstimator):
         if not self.own:
             self.set_params()
         try:
-            self.fitted_, self.own_ = self.parts.fit(self.inside, int(X[0, 0]) // 2 if len(X) == 1 else WHOLE)
+            self.fitted_, self.own_ = self.parts.fit(
+                self.inside, int(X[0, 0]) // 2 if len(X) == 1 else WHOLE
+            )
         except NotExactError as error:
             raise Refusal(error) from error
         return self
@@ -271,12 +333,18 @@ class PartScorer:
             few = parts.few_behind(front, number, bool(test), model.own_)
             if few.target_varies:  # else scikit-learn divides by rounding, of its own
                 found = linear_score(self.name, leaf, few.numbers, few.y, few.weights)
-                return found if found is not None else self.scorer(leaf, few.X, few.y, **given(few.weights))
+                return (
+                    found
+                    if found is not None
+                    else self.scorer(leaf, few.X, few.y, **given(few.weights))
+                )
         rows = parts.full(number, bool(test))
         weights = given(rows.sample_weight if self.weighted else None)
         with config_context(assume_finite=parts.finite):
             if is_scorer(self.scorer):
-                return self.scorer(leaf, parts.full_behind(front, number, bool(test)), rows.y, **weights)
+                return self.scorer(
+                    leaf, parts.full_behind(front, number, bool(test)), rows.y, **weights
+                )
             # a function of the user's, which may look at the whole pipeline
             return self.scorer(model.fitted_, containers.copied(rows.X), rows.y, **weights)
 
@@ -287,19 +355,28 @@ def given(weights: Any) -> dict[str, Any]:
 
 
 def linear_score(name: str, model: Any, X: Any, y: Any, weights: Any) -> float | None:
-    """A score of :data:`karat.estimators.registry.SCORERS`, in a tenth of the time that the checks of scikit-learn take.
+    """A score of :data:`karat.estimators.registry.SCORERS`, in a tenth of the time that the checks
+    of scikit-learn take.
 
-    None where scikit-learn has to decide: several targets, a single row, another score.  The rows were checked before.
+    None where scikit-learn has to decide: several targets, a single row, another score.  The rows
+    were checked before.
     """
     if np.ndim(model.coef_) != 1 or np.ndim(y) != 1 or len(y) < 2 or weights is None:
         return None
     y = np.asarray(y, dtype=float)
-    total, squares = float(weights.sum()), float(weights @ np.square(y - (X @ model.coef_ + model.intercept_)))
+    total, squares = (
+        float(weights.sum()),
+        float(weights @ np.square(y - (X @ model.coef_ + model.intercept_))),
+    )
     if name == "neg_mean_squared_error":
         return -squares / total
     if name == "neg_root_mean_squared_error":
         return -float(np.sqrt(squares / total))
-    return 1.0 - squares / float(weights @ np.square(y - weights @ y / total)) if name == "r2" else None
+    return (
+        1.0 - squares / float(weights @ np.square(y - weights @ y / total))
+        if name == "r2"
+        else None
+    )
 
 
 def candidates(search: Any, draws: Any = None) -> list[Any]:
@@ -318,7 +395,8 @@ def candidates(search: Any, draws: Any = None) -> list[Any]:
         sampler = ParameterSampler(search.param_distributions, _count(search), random_state=own)
         drawn = list(sampler)
         if hasattr(search, "n_candidates"):
-            drawn = list(sampler)  # a halving search looks at its candidates once before it lists them
+            # a halving search looks at its candidates once before it lists them
+            drawn = list(sampler)
     found, valid = [], set()
     for parameters in drawn:
         candidate = with_parameters(search.estimator, parameters)
@@ -344,7 +422,8 @@ def _count(search: Any) -> int:
     least = 1 if isinstance(search.min_resources, str) else search.min_resources
     if isinstance(search.max_resources, str):
         raise InputError(
-            f"max_resources must be a whole number if the resource is {search.resource!r}.", argument="max_resources"
+            f"max_resources must be a whole number if the resource is {search.resource!r}.",
+            argument="max_resources",
         )
     return int(search.max_resources) // int(least)
 
@@ -354,7 +433,8 @@ def check_search(search: Any, weighted: bool) -> None:
     if getattr(search, "resource", None) == "n_samples":
         raise refuse(
             search,
-            "resource='n_samples' fits on random subsets of the rows; choose a parameter as the resource, such as 'max_iter'",
+            "resource='n_samples' fits on random subsets of the rows; choose a parameter as the"
+            " resource, such as 'max_iter'",
         )
     check_weighing(search.scoring, weighted)
     check_splitter(search.cv)
@@ -370,7 +450,11 @@ def check_weighing(scoring: Any, weighted: bool) -> None:
         takes = "sample_weight" in names or any(p.kind is p.VAR_KEYWORD for p in names.values())
         if not takes and weight_request(scorer, "score") is not False:
             name = getattr(function, "__name__", str(function))
-            raise refuse(scorer, f"the score {name} takes no sample_weight, but the data has weights; choose another scoring")
+            raise refuse(
+                scorer,
+                f"the score {name} takes no sample_weight, but the data has weights; choose another"
+                " scoring",
+            )
 
 
 def _several(scoring: Any) -> dict[str, Any]:
@@ -383,7 +467,10 @@ def _several(scoring: Any) -> dict[str, Any]:
 
 
 def part_scorers(scoring: Any, estimator: Any, rows: TrainingRows) -> Any:
-    """The scorer of a search, or several, for parts; None means the score of the estimator: R2 or accuracy."""
+    """The scorer of a search, or several, for parts; None means the score of the estimator:
+
+    R2 or accuracy.
+    """
     asked = weight_request(split_pipeline(estimator)[1], "score") if scoring is None else True
     if scoring is None:
         scoring = "accuracy" if rows.classifies else "r2"
@@ -392,15 +479,21 @@ def part_scorers(scoring: Any, estimator: Any, rows: TrainingRows) -> Any:
 
 
 def _part_scorer(scorer: Any, asked: Any, rows: TrainingRows) -> PartScorer:
-    """Few rows have the moments of the weighted rows: a score without weights, of weighted rows, is not theirs."""
+    """Few rows have the moments of the weighted rows: a score without weights, of weighted rows, is
+    not theirs.
+    """
     weighted = asked is not False and weight_request(scorer, "score") is not False
     name = None
     if not rows.classifies and is_scorer(scorer) and (weighted or rows.sample_weight is None):
-        name = next((name for name in registry.SCORERS if same_score(scorer, get_scorer(name))), None)
+        name = next(
+            (name for name in registry.SCORERS if same_score(scorer, get_scorer(name))), None
+        )
     return PartScorer(scorer, name, weighted)
 
 
-def run_search(search: Any, rows: TrainingRows, groups: Any, fit: Any, problem: Problem | None = None) -> tuple[Any, Coreset]:
+def run_search(
+    search: Any, rows: TrainingRows, groups: Any, fit: Any, problem: Problem | None = None
+) -> tuple[Any, Coreset]:
     """Fit a search over candidates, in place; returns it with the coreset of the chosen model.
 
     Parameters
@@ -411,7 +504,11 @@ def run_search(search: Any, rows: TrainingRows, groups: Any, fit: Any, problem: 
     problem : Problem, optional
         What the user insists on.
     """
-    own = {name: getattr(search, name) for name in ("estimator", "cv", "scoring", "random_state") if hasattr(search, name)}
+    own = {
+        name: getattr(search, name)
+        for name in ("estimator", "cv", "scoring", "random_state")
+        if hasattr(search, name)
+    }
     draws = _source(search) if hasattr(search, "param_distributions") else None
     if draws is not None:
         search.random_state = copy.deepcopy(draws)
@@ -423,11 +520,14 @@ def run_search(search: Any, rows: TrainingRows, groups: Any, fit: Any, problem: 
     places = [(np.array([2 * k]), np.array([2 * k + 1])) for k in range(len(splits))]
     scorers = part_scorers(own["scoring"], search.estimator, rows)
     search.set_params(estimator=PartModel(search.estimator, parts), cv=places, scoring=scorers)
-    # The rows were checked when the coreset was built, and the candidates' parameters when they were listed.  What is left
-    # of each fit is a few rows: another process would be sent all rows for it.  An estimator of the user's may take long.
+    # The rows were checked when the coreset was built, and the candidates' parameters when they
+    # were listed.  What is left of each fit is a few rows: another process would be sent all rows
+    # for it.  An estimator of the user's may take long.
     try:
         with (
-            config_context(assume_finite=True, skip_parameter_validation=True, enable_metadata_routing=False),
+            config_context(
+                assume_finite=True, skip_parameter_validation=True, enable_metadata_routing=False
+            ),
             parallel_config(backend="sequential" if problem is None else "threading"),
         ):
             search.fit(tokens)
@@ -442,7 +542,11 @@ def run_search(search: Any, rows: TrainingRows, groups: Any, fit: Any, problem: 
     else:
         vars(search).pop("feature_names_in_", None)
     scoring = own["scoring"]
-    search.scorer_ = _several(scoring) if isinstance(scoring, SEVERAL) else check_scoring(search.estimator, scoring)
+    search.scorer_ = (
+        _several(scoring)
+        if isinstance(scoring, SEVERAL)
+        else check_scoring(search.estimator, scoring)
+    )
     if core is None:  # no model was chosen
         core = rows.few().core if parts.folds is None else parts.folds.folds.refit
     return search, core

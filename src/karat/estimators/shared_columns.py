@@ -31,18 +31,34 @@ from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
 from karat.estimators import registry
 from karat.estimators.fitting import key_of
-from karat.estimators.folds import ExactCV, Split, atoms_of, cores_of_atoms, few_of_folds, made_of_splits
+from karat.estimators.folds import (
+    ExactCV,
+    Split,
+    atoms_of,
+    cores_of_atoms,
+    few_of_folds,
+    made_of_splits,
+)
 from karat.estimators.training_rows import TrainingRows, WeightedRows
-from karat.estimators.transformers import fit_and_transform, fitted_by_moments, is_affine, resolve_columns
+from karat.estimators.transformers import (
+    fit_and_transform,
+    fitted_by_moments,
+    is_affine,
+    resolve_columns,
+)
 from karat.problems import Problem
 
 WHOLE = -1  # the number of the part that is all rows
-NARROW = 64  # columns up to which fits on the rows of several folds take no longer than making one set of rows of them
+# columns up to which fits on the rows of several folds take no longer than making one set of rows
+# of them
+NARROW = 64
 IGNORES = ("ignore", "infrequent_if_exist")  # unknown categories: their rows have zeros
 
 
 class FittedFront(NamedTuple):
-    """Transformers fitted on a part, its few rows behind them, and what they make of rows of the folds."""
+    """Transformers fitted on a part, its few rows behind them, and what they make of rows of the
+    folds.
+    """
 
     front: Any
     few: WeightedRows
@@ -68,11 +84,16 @@ class FoldRows:
 
     @classmethod
     def of(
-        cls, rows: TrainingRows, splits: Sequence[Split], served: int, problem: Problem | None = None
+        cls, rows: TrainingRows, splits: Sequence[Split], served: int,
+        problem: Problem | None = None
     ) -> FoldRows | None:  # fmt: skip
-        """Few rows for so many candidates; None where there are none, or where they gain nothing."""
+        """Few rows for so many candidates; None where there are none, or where they gain
+        nothing.
+        """
         if problem is not None:
-            return cls(rows, cores_of_atoms(rows, atoms_of(splits, len(rows)), REAL, problem), problem)
+            return cls(
+                rows, cores_of_atoms(rows, atoms_of(splits, len(rows)), REAL, problem), problem
+            )
         folds = made_of_splits(replace(rows, fits=served), splits)[0] if served else None
         return None if folds is None else cls(rows, folds)
 
@@ -89,17 +110,30 @@ class FoldRows:
         few = few_of_folds(self.rows, self.folds, self.folds.cv[number][int(test)])
         if test or self.problem is not None or int(few.X.shape[1]) < NARROW:
             return few
-        own = {"table": few.X, "target": few.y, "sample_weight": few.weights, "positions": None, "fronts": (), "memo": {}}
+        own = {
+            "table": few.X,
+            "target": few.y,
+            "sample_weight": few.weights,
+            "positions": None,
+            "fronts": (),
+            "memo": {},
+        }
         return replace(replace(self.rows, **own).few(), sparse=few.sparse)
 
 
 def split_shared(front: Any) -> tuple[Pipeline, Pipeline | None] | None:
-    """Transformers that make the same columns for every part, and affine ones behind them; None if there are others."""
+    """Transformers that make the same columns for every part, and affine ones behind them; None if
+    there are others.
+    """
     if front is None or key_of(front) != "Pipeline":
         return None
     steps = front.steps
     first = 1 if _learns_categories(steps[0][1]) else 0
-    while not (first and _learns_categories(steps[0][1])) and first < len(steps) and _learns_nothing(steps[first][1]):
+    while (
+        not (first and _learns_categories(steps[0][1]))
+        and first < len(steps)
+        and _learns_nothing(steps[first][1])
+    ):
         first += 1
     if not first:
         return None
@@ -114,7 +148,9 @@ def _learns_nothing(step: Any) -> bool:
 
 
 def _learns_categories(step: Any) -> bool:
-    """Whether an encoder, or a ColumnTransformer of encoders, scalers and what learns nothing, can be shared."""
+    """Whether an encoder, or a ColumnTransformer of encoders, scalers and what learns nothing, can
+    be shared.
+    """
     if key_of(step) == "OneHotEncoder":
         return (
             isinstance(step.categories, str)
@@ -162,7 +198,9 @@ class SharedColumns:
         plain = clone(self.front)
         self.columns = plain.steps[0][1]
         if key_of(self.columns) == "ColumnTransformer":
-            self.scalers = {name: step for name, step, _ in self.columns.transformers if _scales(step)}
+            self.scalers = {
+                name: step for name, step, _ in self.columns.transformers if _scales(step)
+            }
             self.columns.transformers = [
                 (name, "passthrough" if name in self.scalers else step, columns)
                 for name, step, columns in self.columns.transformers
@@ -174,26 +212,43 @@ class SharedColumns:
         self._find_categories()
 
     @classmethod
-    def of(cls, rows: TrainingRows, shared: tuple[Pipeline, Pipeline | None], splits: Sequence[Split], served: int) -> Any:
-        """Few rows for so many candidates; None where every part has to be transformed by itself."""
+    def of(
+        cls,
+        rows: TrainingRows,
+        shared: tuple[Pipeline, Pipeline | None],
+        splits: Sequence[Split],
+        served: int,
+    ) -> Any:
+        """Few rows for so many candidates; None where every part has to be transformed by
+        itself.
+        """
         if containers.is_sparse(rows.table) or rows.fronts:
             return None
         try:
             own = cls(rows, *shared)
             table = own.rows.table
-            if containers.is_frame(table) or table.dtype != float or (shared[1] is not None and containers.is_sparse(table)):
+            if (
+                containers.is_frame(table)
+                or table.dtype != float
+                or (shared[1] is not None and containers.is_sparse(table))
+            ):
                 return None
-            own.rows = replace(own.rows, table=table.tocsr() if containers.is_sparse(table) else table)
+            own.rows = replace(
+                own.rows, table=table.tocsr() if containers.is_sparse(table) else table
+            )
             own.folds = FoldRows.of(own.rows, splits, served)
             if own.folds is not None and not own._reads_all_rows():
-                own.rows = own.folds.rows = replace(own.rows, table=own.rows.table[:1])  # all may be large
+                # all may be large
+                own.rows = own.folds.rows = replace(own.rows, table=own.rows.table[:1])
         except (InputError, NotExactError, ValueError, TypeError):
             return None  # the ordinary way says why, if that is an error
         return own if own.folds is not None else None
 
     def _reads_all_rows(self) -> bool:
         """Whether something is fitted on all rows of a part, behind the shared columns."""
-        learns = any(key_of(scaler) not in registry.MOMENT_FITTED for scaler in self.scalers.values())
+        learns = any(
+            key_of(scaler) not in registry.MOMENT_FITTED for scaler in self.scalers.values()
+        )
         return learns or not fitted_by_moments(self.rest)
 
     def _slices(self) -> list[tuple[Any, slice]]:
@@ -203,25 +258,33 @@ class SharedColumns:
         if key_of(self.fitted) != "ColumnTransformer":
             return []
         steps = {name: step for name, step, _ in self.columns.transformers}
-        found = [(steps[name], at) for name, at in self.fitted.output_indices_.items() if name in steps]
+        found = [
+            (steps[name], at) for name, at in self.fitted.output_indices_.items() if name in steps
+        ]
         return [(step, at) for step, at in found if key_of(step) == "OneHotEncoder"]
 
     def _find_categories(self) -> None:
         """Where there is an indicator that is not zero, row by row."""
         table = self.rows.table
         self.hot = np.zeros(int(table.shape[1]), dtype=bool)
-        self.strict = self.hot.copy()  # columns of encoders that raise, or warn, if a category is not known
+        # columns of encoders that raise, or warn, if a category is not known
+        self.strict = self.hot.copy()
         for encoder, at in self._slices():
             self.hot[at] = True
             self.strict[at] = encoder.handle_unknown not in IGNORES
         if containers.is_sparse(table):
             table = table.tocsr()
-            rows, places = np.repeat(np.arange(table.shape[0]), np.diff(table.indptr)), table.indices
+            rows, places = (
+                np.repeat(np.arange(table.shape[0]), np.diff(table.indptr)),
+                table.indices,
+            )
             chosen = self.hot[places]
             self.found = rows[chosen], places[chosen]
         else:
             columns = np.flatnonzero(self.hot)
-            rows, places = np.nonzero(np.asarray(table)[:, columns]) if len(columns) else (columns, columns)
+            rows, places = (
+                np.nonzero(np.asarray(table)[:, columns]) if len(columns) else (columns, columns)
+            )
             self.found = rows, columns[places]
 
     def part(self, number: int, positions: np.ndarray | None) -> FittedFront | None:
@@ -235,7 +298,9 @@ class SharedColumns:
             return None
         sample = self.raw.part(some)
         front, made = fit_and_transform(self.front, sample.X, sample.y)
-        if made.shape[1] != keep.sum() or containers.is_sparse(made) != containers.is_sparse(self.rows.table):
+        if made.shape[1] != keep.sum() or containers.is_sparse(made) != containers.is_sparse(
+            self.rows.table
+        ):
             return None
         scalers = self._scalers(front, few, own)
 
@@ -247,15 +312,22 @@ class SharedColumns:
 
         if self.rest is None:
             X = columns(few.X)
-            return FittedFront(front, replace(few, X=X, core=replace(few.core, X=X)), self.folds, columns)
+            return FittedFront(
+                front, replace(few, X=X, core=replace(few.core, X=X)), self.folds, columns
+            )
         if fitted_by_moments(self.rest):
             rest, X = fit_and_transform(self.rest, columns(few.X), few.y, few.weights)
         else:
             whole = self.rows if own is None else self.rows.part(own)
-            rest, X = fit_and_transform(self.rest, columns(whole.X), whole.y, whole.sample_weight, columns(few.X))
+            rest, X = fit_and_transform(
+                self.rest, columns(whole.X), whole.y, whole.sample_weight, columns(few.X)
+            )
         both = Pipeline([*front.steps, *rest.steps])
         return FittedFront(
-            both, replace(few, X=X, core=replace(few.core, X=X)), self.folds, lambda X: rest.transform(columns(X))
+            both,
+            replace(few, X=X, core=replace(few.core, X=X)),
+            self.folds,
+            lambda X: rest.transform(columns(X)),
         )
 
     def _known(self, own: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
@@ -273,8 +345,12 @@ class SharedColumns:
         first = np.arange(min(2, count)) if own is None else own[:2]
         return known | ~self.hot, np.union1d(first, somewhere[known])
 
-    def _scalers(self, front: Any, few: WeightedRows, own: np.ndarray | None) -> list[tuple[Any, slice]]:
-        """The scalers of a part with the columns that they scale; those in the front get what they learned."""
+    def _scalers(
+        self, front: Any, few: WeightedRows, own: np.ndarray | None
+    ) -> list[tuple[Any, slice]]:
+        """The scalers of a part with the columns that they scale; those in the front get what they
+        learned.
+        """
         if not self.scalers:
             return []
         columns, found = front.steps[0][1], []
@@ -288,7 +364,11 @@ class SharedColumns:
                 X = X.toarray() if containers.is_sparse(X) else X
             if X.shape[1]:
                 learned, _ = fit_and_transform(scaler, X, None, weights)
-                state = {key: value for key, value in vars(learned).items() if key.endswith("_") and key != "n_features_in_"}
+                state = {
+                    key: value
+                    for key, value in vars(learned).items()
+                    if key.endswith("_") and key != "n_features_in_"
+                }
                 vars(columns.named_transformers_[name]).update(state)
                 found.append((learned, columns.output_indices_[name]))
         return found

@@ -1,15 +1,16 @@
-"""The rows of one part of the data, behind the transformers that were fitted on them, and the few that stand for them.
+"""The rows of one part of the data, behind the transformers that were fitted on them, and the few
+that stand for them.
 
-``TrainingRows`` is what a model is fitted on: all rows, or those of a training part.  Three questions are
-answered once and remembered, because many candidates of a search ask them:
+``TrainingRows`` is what a model is fitted on: all rows, or those of a training part.  Three
+questions are answered once and remembered, because many candidates of a search ask them:
 
     behind(transformers)    what do these transformers learn here, and which columns do they make?
     with_target(regressor)  what does this transformation make of the target?
     few()                   which few rows have the same squared losses?
 
-The few rows are *made* of the columns that the model sees (``rows="synthetic"``): d + 2 of them, or as many of
-every class.  Where making them costs more than it saves, and where doubles cannot hold them, all rows are
-used as they are; the note of their certificate says why.
+The few rows are *made* of the columns that the model sees (``rows="synthetic"``): d + 2 of them, or
+as many of every class.  Where making them costs more than it saves, and where doubles cannot hold
+them, all rows are used as they are; the note of their certificate says why.
 """
 
 from __future__ import annotations
@@ -39,8 +40,10 @@ from karat.estimators.transformers import fit_and_transform, resolve_columns, tr
 from karat.problems import LeastSquares, Moments, Problem
 
 Answer = TypeVar("Answer")
-COLUMNS, FEW = "columns", "few"  # what is remembered: the columns that transformers made; few rows of them
-# Making d + 2 rows of n takes about PASSES n d^2 + FACTORS d^3 operations, and a fit on all of them n d^2.
+# what is remembered: the columns that transformers made; few rows of them
+COLUMNS, FEW = "columns", "few"
+# Making d + 2 rows of n takes about PASSES n d^2 + FACTORS d^3 operations, and a fit on all of them
+# n d^2.
 PASSES, FACTORS = 2, 20
 EXPENSIVE = 8  # times as long as X'X takes a decomposition of all rows
 LEAST = 3  # rows per made row: of fewer, making rows takes long
@@ -58,10 +61,15 @@ class WeightedRows:
     sparse: bool = False  # whether the rows that they stand for are; made ones are not
 
     def fit(self, model: Any) -> Any:
-        """Fit a model, in place; raise where scikit-learn would, because it takes no sparse rows."""
+        """Fit a model, in place; raise where scikit-learn would, because it takes no sparse
+        rows.
+        """
         if self.sparse and not get_tags(model).input_tags.sparse:
-            raise InputError(f"{type(model).__name__} takes dense rows, but these are sparse; pass X.toarray().")
-        # An iterative solver of sparse rows is told by their type; it reads them through their moments, and stops alike.
+            raise InputError(
+                f"{type(model).__name__} takes dense rows, but these are sparse; pass X.toarray()."
+            )
+        # An iterative solver of sparse rows is told by their type; it reads them through their
+        # moments, and stops alike.
         rows = self.enough.as_sparse if self.iterates(model) else self.enough
         return fit_weighted(model, rows.X, rows.y, rows.weights)
 
@@ -74,17 +82,20 @@ class WeightedRows:
         if not self.iterates(model):
             return self.core
         note = (
-            f"Of sparse rows {type(model).__name__} finds its answer up to its own tolerance (tol), on few rows as on "
-            "all of them; for more digits pass a smaller tol, or dense columns."
+            f"Of sparse rows {type(model).__name__} finds its answer up to its own tolerance (tol),"
+            " on few rows as on all of them; for more digits pass a smaller tol, or dense columns."
         )
         certificate = self.core.certificate
-        return replace(self.core, certificate=replace(certificate, notes=(*certificate.notes, note)))
+        return replace(
+            self.core, certificate=replace(certificate, notes=(*certificate.notes, note))
+        )
 
     @cached_property
     def enough(self) -> WeightedRows:
         """These rows and, if fewer were made than there are columns, some of no weight.
 
-        Of fewer rows than columns solvers take other steps than of all rows, and those of Ridge lose digits.
+        Of fewer rows than columns solvers take other steps than of all rows, and those of Ridge
+        lose digits.
         """
         count, columns = len(self.y), int(self.X.shape[1])
         if self.core.rows != SYNTHETIC or self.weights is None or count >= columns:
@@ -97,7 +108,11 @@ class WeightedRows:
     @cached_property
     def as_sparse(self) -> WeightedRows:
         """Made rows in a CSR matrix."""
-        return self if containers.is_sparse(self.X) else replace(self, X=sparse.csr_array(self.numbers))
+        return (
+            self
+            if containers.is_sparse(self.X)
+            else replace(self, X=sparse.csr_array(self.numbers))
+        )
 
     @cached_property
     def numbers(self) -> Any:
@@ -106,7 +121,9 @@ class WeightedRows:
 
     @cached_property
     def target_varies(self) -> bool:
-        """Whether the spread of every target is well above the rounding of its values: scores divide by it."""
+        """Whether the spread of every target is well above the rounding of its values: scores
+        divide by it.
+        """
         y = np.asarray(self.y, dtype=float)
         mean = np.average(y, axis=0, weights=self.weights)
         spread = np.average(np.square(y - mean), axis=0, weights=self.weights)
@@ -156,7 +173,8 @@ class TrainingRows:
         if self.positions is None:
             return self.table
         run = consecutive(self.positions) if isinstance(self.table, np.ndarray) else None
-        return containers.take_rows(self.table, self.positions) if run is None else self.table[run]  # a view
+        # a view
+        return containers.take_rows(self.table, self.positions) if run is None else self.table[run]
 
     @property
     def X(self) -> Any:  # noqa: N802 - as everywhere in scikit-learn
@@ -191,7 +209,11 @@ class TrainingRows:
 
     def alone(self) -> TrainingRows:
         """The same rows, without transformers: the columns that they made are the table."""
-        return replace(self, table=numeric(self.X), positions=None, fronts=(), memo={}) if self.fronts else self
+        return (
+            replace(self, table=numeric(self.X), positions=None, fronts=(), memo={})
+            if self.fronts
+            else self
+        )
 
     def through(self, front: Any) -> TrainingRows:
         """These rows behind transformers that are fitted: on others, or on these before."""
@@ -213,7 +235,9 @@ class TrainingRows:
         return self._once(("behind", setting(transformers)), fitted)
 
     def with_target(self, regressor: Any) -> tuple[Any, TrainingRows]:
-        """A TransformedTargetRegressor with its transformer fitted, and these rows with the target that it makes."""
+        """A TransformedTargetRegressor with its transformer fitted, and these rows with the target
+        that it makes.
+        """
 
         def transformed() -> tuple[Any, TrainingRows]:
             y = np.asarray(self.y)
@@ -229,7 +253,9 @@ class TrainingRows:
         return self._once(("target", setting(bare)), transformed)
 
     def few(self) -> WeightedRows:
-        """Few rows with the same squared losses, or second moments of every class; all rows where that is better."""
+        """Few rows with the same squared losses, or second moments of every class; all rows where
+        that is better.
+        """
 
         def reduced() -> WeightedRows:
             X = numeric(self.X)
@@ -239,7 +265,8 @@ class TrainingRows:
                     core = self.reduced(X)
                 except (NotExactError, InputError) as error:
                     reason = reason_for_all(error, X, *(() if self.classifies else (self.target,)))
-            self.memo.pop(COLUMNS, None)  # they may be large, and few rows are all that is asked for
+            # they may be large, and few rows are all that is asked for
+            self.memo.pop(COLUMNS, None)
             if core is None:
                 return self.as_they_are(reason, X)
             y = containers.in_double(core.groups if self.classifies else core.y)
@@ -253,18 +280,27 @@ class TrainingRows:
         return few
 
     def reason_against(self, rows: int, columns: int, parts: int = 1, uses: int = 1) -> str:
-        """Why few rows are not made of so many, in several parts, each of which is used several times; empty if they are."""
+        """Why few rows are not made of so many, in several parts, each of which is used several
+        times; empty if they are.
+        """
         if self.reduces is not None:
             return "" if self.reduces else ALL
         made = (columns + 2) * parts * (len(np.unique(self.target)) if self.classifies else 1)
         if rows >= LEAST * made and rows * (self.fits * uses - PASSES) >= FACTORS * made:
             return ""
         fits = "one fit" if self.fits == 1 else f"{self.fits:,} fits"
-        return f"Reducing {rows:,} rows of {columns:,} columns for {fits} would take longer than {fits} on all of them."
+        return (
+            f"Reducing {rows:,} rows of {columns:,} columns for {fits} would take longer than"
+            f" {fits} on all of them."
+        )
 
     def reduced(self, X: Any, kind: str = SYNTHETIC, problem: Problem | None = None) -> Coreset:
         """The coreset of these rows; for classes with the labels as its groups."""
-        options: dict[str, Any] = {"sample_weight": self.sample_weight, "random_state": self.random_state, "rows": kind}
+        options: dict[str, Any] = {
+            "sample_weight": self.sample_weight,
+            "random_state": self.random_state,
+            "rows": kind,
+        }
         problem = self.problem if problem is None else problem
         if self.classifies:
             groups = of_positive_weight(np.asarray(self.target), self.sample_weight)
@@ -274,7 +310,9 @@ class TrainingRows:
     def as_they_are(self, reason: str, X: Any = None) -> WeightedRows:
         """All rows, and why."""
         X = numeric(self.X) if X is None else X
-        core = all_rows(X, None if self.classifies else self.target, self.problem, self.sample_weight, reason)
+        core = all_rows(
+            X, None if self.classifies else self.target, self.problem, self.sample_weight, reason
+        )
         return WeightedRows(X, self.y, self.sample_weight, core, containers.is_sparse(X))
 
     def _once(self, key: Any, make: Callable[[], Answer]) -> Answer:
@@ -284,22 +322,30 @@ class TrainingRows:
 
 
 def numeric(table: Any) -> Any:
-    """Columns as scikit-learn's linear models read them: objects become numbers; a frame is left as it is."""
+    """Columns as scikit-learn's linear models read them: objects become numbers; a frame is left as
+    it is.
+    """
     if containers.is_frame(table):
         return table
-    return check_array(table, accept_sparse="csr", ensure_all_finite=False, ensure_min_samples=1, ensure_2d=True)
+    return check_array(
+        table, accept_sparse="csr", ensure_all_finite=False, ensure_min_samples=1, ensure_2d=True
+    )
 
 
 def reason_for_all(error: NotExactError | InputError, *tables: Any) -> str:
-    """Why all rows are used, where few cannot be made; what scikit-learn would refuse as well is raised again.
+    """Why all rows are used, where few cannot be made; what scikit-learn would refuse as well is
+    raised again.
 
-    Finite numbers may be so far apart that doubles do not hold the squares of both: scikit-learn takes them.
+    Finite numbers may be so far apart that doubles do not hold the squares of both: scikit-learn
+    takes them.
     """
     if isinstance(error, InputError):
         for table in tables:
             try:
                 values = containers.as_table(table, "X")
-                finite = np.isfinite(values.data if containers.is_sparse(values) else np.asarray(values, dtype=float))
+                finite = np.isfinite(
+                    values.data if containers.is_sparse(values) else np.asarray(values, dtype=float)
+                )
             except (ValueError, TypeError):
                 raise error from None
             if not finite.all():
@@ -308,8 +354,14 @@ def reason_for_all(error: NotExactError | InputError, *tables: Any) -> str:
 
 
 def of_positive_weight(groups: np.ndarray, weights: Any) -> np.ndarray:
-    """Groups in which rows without weight, which count for nothing, join another: a group of such rows alone would be empty."""
+    """Groups in which rows without weight, which count for nothing, join another: a group of such
+    rows alone would be empty.
+    """
     if weights is None:
         return groups
     positive = weights > 0
-    return groups if positive.all() or not positive.any() else np.where(positive, groups, groups[positive.argmax()])
+    return (
+        groups
+        if positive.all() or not positive.any()
+        else np.where(positive, groups, groups[positive.argmax()])
+    )

@@ -1,13 +1,14 @@
 """Transformers of a pipeline: which are exact, and how they are fitted.
 
-Transformers are fitted by scikit-learn itself, on all rows of their part of the data: all rows outside
-cross-validation, the training rows inside it.  So whatever they learn (quantiles, categories, components) is
-what they learn without karat.  Each listed transformer maps every row by itself, and what follows it is
-fitted on few rows, made of the columns that it gives.
+Transformers are fitted by scikit-learn itself, on all rows of their part of the data: all rows
+outside cross-validation, the training rows inside it.  So whatever they learn (quantiles,
+categories, components) is what they learn without karat.  Each listed transformer maps every row by
+itself, and what follows it is fitted on few rows, made of the columns that it gives.
 
-Scalers, selections of columns and rotations need not even that.  They are affine maps, so that rows made of the
-raw columns may be transformed; and a :class:`~sklearn.preprocessing.StandardScaler` learns moments, which few
-rows keep."""
+Scalers, selections of columns and rotations need not even that.  They are affine maps, so that rows
+made of the raw columns may be transformed; and a :class:`~sklearn.preprocessing.StandardScaler`
+learns moments, which few rows keep.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ PROBED = 400  # rows on which transformers that the user vouches for are tried
 
 
 def branches(transformer: Any) -> list[Any]:
-    """The direct parts of a pipeline, column transformer or union; none for a single transformer."""
+    """The direct parts of a pipeline, column transformer or union; none for a single
+    transformer.
+    """
     key = key_of(transformer)
     if key == "Pipeline":
         return [step for _, step in transformer.steps]
@@ -52,7 +55,8 @@ def single_steps(transformer: Any) -> Iterator[Any]:
 def check_transformers(transformer: Any, rowwise: tuple[Any, ...] = ()) -> None:
     """Refuse transformers that are not known to map every row by itself, as they were fitted.
 
-    Those of ``rowwise``, classes and functions, the user vouches for; :func:`check_rowwise` tries them.
+    Those of ``rowwise``, classes and functions, the user vouches for; :func:`check_rowwise` tries
+    them.
     """
     for step in single_steps(transformer):
         if is_known(step) or type(step) in rowwise:
@@ -64,15 +68,16 @@ def check_transformers(transformer: Any, rowwise: tuple[Any, ...] = ()) -> None:
             name = getattr(step.func, "__name__", str(step.func))
             raise refuse(
                 step,
-                f"whether {name} maps every row by itself cannot be known; use a NumPy function of numbers, such as np.log1p "
-                f"or np.clip, apply it before building, or, if you know that it does, pass rowwise=[{name}]",
+                f"whether {name} maps every row by itself cannot be known; use a NumPy function of"
+                " numbers, such as np.log1p or np.clip, apply it before building, or, if you know"
+                f" that it does, pass rowwise=[{name}]",
             )
         if key_of(step) in registry.WHY_NOT:
             raise unknown(step)
         raise NotExactError(
-            f"{name} is not known to map every row by itself, so what follows it cannot be fitted on few "
-            "rows. Transform the columns before building, or leave the step out. If you know that it does, pass "
-            f"rowwise=[{name}]."
+            f"{name} is not known to map every row by itself, so what follows it cannot be fitted"
+            " on few rows. Transform the columns before building, or leave the step out. If you"
+            f" know that it does, pass rowwise=[{name}]."
         )
 
 
@@ -81,14 +86,20 @@ def is_known(step: Any) -> bool:
     if key_of(step) != "FunctionTransformer" or step.func is None:
         return key_of(step) in registry.TRANSFORMERS
     options = step.kw_args or {}
-    whole = any(np.ndim(value) > 1 for value in options.values()) or "out" in options or options.get("copy") is False
+    whole = (
+        any(np.ndim(value) > 1 for value in options.values())
+        or "out" in options
+        or options.get("copy") is False
+    )
     return (isinstance(step.func, np.ufunc) or step.func in registry.ROW_FUNCTIONS) and not whole
 
 
 def check_rowwise(fitted: Any, X: Any) -> None:
-    """Try fitted transformers that the user vouches for: blocks of rows, in another order, give the same rows.
+    """Try fitted transformers that the user vouches for: blocks of rows, in another order, give the
+    same rows.
 
-    This finds what looks at other rows (a mean, a rank, the order); it cannot prove that nothing does.
+    This finds what looks at other rows (a mean, a rank, the order); it cannot prove that nothing
+    does.
     """
     vouched = [step for step in single_steps(fitted) if not is_known(step)]
     if not vouched:
@@ -98,13 +109,16 @@ def check_rowwise(fitted: Any, X: Any) -> None:
     whole = _numbers(transform(fitted, X))[some]
     turned = np.random.default_rng(0).permutation(some)
     halves = [half for half in np.array_split(turned, 2) if len(half)]
-    found = np.concatenate([_numbers(transform(fitted, containers.take_rows(X, half))) for half in halves])
+    found = np.concatenate(
+        [_numbers(transform(fitted, containers.take_rows(X, half))) for half in halves]
+    )
     expected = whole[np.searchsorted(some, np.concatenate(halves))]
     if found.shape != expected.shape or not _same(found, expected):
         names = ", ".join(sorted({_name(step) for step in vouched}))
         raise NotExactError(
-            f"rowwise names {names}, but of a block of rows, in another order, other rows come out than "
-            "of all rows: it does not map every row by itself. Apply it before building, or leave the step out."
+            f"rowwise names {names}, but of a block of rows, in another order, other rows come out"
+            " than of all rows: it does not map every row by itself. Apply it before building, or"
+            " leave the step out."
         )
 
 
@@ -124,29 +138,43 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
         one, other = one.astype(float), other.astype(float)
     except (TypeError, ValueError):
         return bool(np.array_equal(one.astype(str), other.astype(str)))
-    return bool(np.allclose(one, other, rtol=1e-10, atol=1e-12 * np.nanmax(np.abs(other), initial=0.0), equal_nan=True))
+    return bool(
+        np.allclose(
+            one,
+            other,
+            rtol=1e-10,
+            atol=1e-12 * np.nanmax(np.abs(other), initial=0.0),
+            equal_nan=True,
+        )
+    )
 
 
 def only_scales(transformer: Any) -> bool:
-    """Whether there are no steps but scalers, which map every column affinely, whatever they learn."""
+    """Whether there are no steps but scalers, which map every column affinely, whatever they
+    learn.
+    """
     return transformer is None or (
         key_of(transformer) == "Pipeline"
         and all(
-            step in registry.UNCHANGED or (key_of(step) in registry.SCALERS and not getattr(step, "clip", False))
+            step in registry.UNCHANGED
+            or (key_of(step) in registry.SCALERS and not getattr(step, "clip", False))
             for step in branches(transformer)
         )
     )
 
 
 def is_affine(transformer: Any) -> bool:
-    """Whether few rows of the raw columns may be transformed in place of all: scalers and selections, then a rotation.
+    """Whether few rows of the raw columns may be transformed in place of all: scalers and
+    selections, then a rotation.
 
-    A rotation comes last: scaling what it gives would blow up directions in which the columns hardly vary, and of
-    which few rows keep nothing.
+    A rotation comes last: scaling what it gives would blow up directions in which the columns
+    hardly vary, and of which few rows keep nothing.
     """
     if transformer is None or key_of(transformer) != "Pipeline":
         return transformer is None
-    *before, last = [step for step in branches(transformer) if step not in registry.UNCHANGED] or [None]
+    *before, last = [step for step in branches(transformer) if step not in registry.UNCHANGED] or [
+        None
+    ]
     if key_of(last) in registry.ROTATIONS and not getattr(last, "whiten", False):
         last = None
     return all(
@@ -159,11 +187,16 @@ def is_affine(transformer: Any) -> bool:
 
 def fitted_by_moments(transformer: Any) -> bool:
     """Whether all steps come out the same if they are fitted on few rows with weights."""
-    return only_scales(transformer) and all(key_of(step) in registry.MOMENT_FITTED for step in single_steps(transformer))
+    return only_scales(transformer) and all(
+        key_of(step) in registry.MOMENT_FITTED for step in single_steps(transformer)
+    )
 
 
-def fit_and_transform(transformer: Any, X: Any, y: Any = None, weights: Any = None, other: Any = None) -> tuple[Any, Any]:
-    """A copy fitted on all rows of X, as scikit-learn fits it in a pipeline, and what it makes of them, or of other rows.
+def fit_and_transform(
+    transformer: Any, X: Any, y: Any = None, weights: Any = None, other: Any = None
+) -> tuple[Any, Any]:
+    """A copy fitted on all rows of X, as scikit-learn fits it in a pipeline, and what it makes of
+    them, or of other rows.
 
     Weights reach every step that takes them.
     """
@@ -172,7 +205,9 @@ def fit_and_transform(transformer: Any, X: Any, y: Any = None, weights: Any = No
     X, y = containers.in_double(X), containers.in_double(y)
     X = containers.copied(X) if overwrites(fitted) else X
     with config_context(enable_metadata_routing=weights is not None):
-        given = {"sample_weight": weights} if weights is not None and request_weights(fitted) else {}
+        given = (
+            {"sample_weight": weights} if weights is not None and request_weights(fitted) else {}
+        )
         table = fitted.fit_transform(X, y, **given) if other is None else fitted.fit(X, y, **given)
     check_not_random(probes)
     check_rowwise(fitted, X)
@@ -180,13 +215,17 @@ def fit_and_transform(transformer: Any, X: Any, y: Any = None, weights: Any = No
 
 
 def transform(fitted: Any, X: Any) -> Any:
-    """The columns that fitted transformers make of rows, in double precision; X itself is left alone."""
+    """The columns that fitted transformers make of rows, in double precision; X itself is left
+    alone.
+    """
     X = containers.in_double(X)
     return fitted.transform(containers.copied(X) if overwrites(fitted) else X)
 
 
 def request_weights(estimator: Any) -> bool:
-    """Make every part that takes sample weights ask for them, in place; returns whether there is one."""
+    """Make every part that takes sample weights ask for them, in place; returns whether there is
+    one.
+    """
     takers = [
         part
         for part in nested_estimators(estimator)
@@ -198,43 +237,58 @@ def request_weights(estimator: Any) -> bool:
 
 
 def check_request(part: Any) -> None:
-    """Refuse a part whose request says that it wants no sample_weight, or other weights than those of fit."""
+    """Refuse a part whose request says that it wants no sample_weight, or other weights than those
+    of fit.
+    """
     request = weight_request(part)
     if request is False:
         raise refuse(
             part,
-            "set_fit_request(sample_weight=False) asks for a fit without weights, but karat gives weights to every step; "
-            "leave the request out",
+            "set_fit_request(sample_weight=False) asks for a fit without weights, but karat gives"
+            " weights to every step; leave the request out",
         )
     if isinstance(request, str) and request != "sample_weight":
         raise refuse(
             part,
-            f"set_fit_request(sample_weight={request!r}) asks for weights of its own, but karat gives every step those of "
-            "fit(X, y, sample_weight=...); leave the request out",
+            f"set_fit_request(sample_weight={request!r}) asks for weights of its own, but karat"
+            " gives every step those of fit(X, y, sample_weight=...); leave the request out",
         )
 
 
 def nested_estimators(estimator: Any) -> list[Any]:
     """The estimator and all estimators among its parameters."""
-    return [estimator, *(value for value in estimator.get_params(deep=True).values() if hasattr(value, "get_params"))]
+    return [
+        estimator,
+        *(
+            value
+            for value in estimator.get_params(deep=True).values()
+            if hasattr(value, "get_params")
+        ),
+    ]
 
 
 def resolve_columns(transformer: Any, table: Callable[[], Any]) -> None:
     """Evaluate functions that choose columns on the rows of a table as they are, in place.
 
-    Later rows may come in another type (single precision is computed in double), which must not change the choice.
+    Later rows may come in another type (single precision is computed in double), which must not
+    change the choice.
     """
     key = key_of(transformer)
     if key == "Pipeline":
-        first = next((step for _, step in transformer.steps if step not in registry.UNCHANGED), None)
+        first = next(
+            (step for _, step in transformer.steps if step not in registry.UNCHANGED), None
+        )
         resolve_columns(first, table)
     elif key == "FeatureUnion":
         for branch in branches(transformer):
             resolve_columns(branch, table)
-    elif key == "ColumnTransformer" and any(callable(columns) for _, _, columns in transformer.transformers):
+    elif key == "ColumnTransformer" and any(
+        callable(columns) for _, _, columns in transformer.transformers
+    ):
         X = table()
         transformer.transformers = [
-            (name, step, columns(X) if callable(columns) else columns) for name, step, columns in transformer.transformers
+            (name, step, columns(X) if callable(columns) else columns)
+            for name, step, columns in transformer.transformers
         ]
 
 
@@ -245,7 +299,10 @@ class _Probe(np.random.RandomState):
         return self
 
     def was_used(self) -> bool:
-        now, then = self.get_state(legacy=False)["state"], np.random.RandomState(0).get_state(legacy=False)["state"]
+        now, then = (
+            self.get_state(legacy=False)["state"],
+            np.random.RandomState(0).get_state(legacy=False)["state"],
+        )
         return now["pos"] != then["pos"] or not np.array_equal(now["key"], then["key"])
 
 
@@ -254,7 +311,9 @@ def check_not_random(probes: list[tuple[Any, _Probe]]) -> None:
     for step, probe in probes:
         if probe.was_used():
             raise refuse(
-                step, "its answer is random; give it an integer random_state, so that there is one answer to compare with"
+                step,
+                "its answer is random; give it an integer random_state, so that there is one answer"
+                " to compare with",
             )
         step.set_params(random_state=None)
 
@@ -264,7 +323,11 @@ def watch_randomness(transformer: Any) -> list[tuple[Any, _Probe]]:
     probes = []
     for part in nested_estimators(transformer):
         own = part.get_params(deep=False)
-        if "random_state" in own and own["random_state"] is None and own.get("selection") != "cyclic":
+        if (
+            "random_state" in own
+            and own["random_state"] is None
+            and own.get("selection") != "cyclic"
+        ):
             probes.append((part, _Probe(0)))
             part.set_params(random_state=probes[-1][1])
     return probes

@@ -1,6 +1,8 @@
-"""Regression tables of all rows: coefficients, classical, robust and clustered errors, tests and predictions.
+"""Regression tables of all rows: coefficients, classical, robust and clustered errors, tests and
+predictions.
 
-:func:`ols` takes a formula and data of any size, or a coreset; :func:`anova` compares nested models of one coreset.
+:func:`ols` takes a formula and data of any size, or a coreset; :func:`anova` compares nested models
+of one coreset.
 """
 
 from karat.errors import MissingExtraError

@@ -1,12 +1,14 @@
 """The design: the columns that the terms of a formula become, computed from a batch of Arrow rows.
 
-    term     = product of factors, times a number;  column (j, i) of A:B is A[:, i] * B[:, j]
-    factor   = a column, an expression, or levels: row r of a category has the row ``coding[code[r]]``
+    term    = product of factors, times a number;  column (j, i) of A:B is A[:, i] * B[:, j]
+    factor  = a column, an expression, or levels: row r of a category has the row
+    ``coding[code[r]]``
 
-formulaic decides once which columns there are (:func:`make_design`), from one row and from what all rows taught.  What it
-decided is stored as JSON, with the levels and the states of the transforms, so that other rows are encoded in the same way by
-anyone who has the coreset.  Terms come in patsy's order, as in statsmodels; :mod:`karat.compat.formulaic` makes formulaic's
-other choices those of patsy.
+formulaic decides once which columns there are (:func:`make_design`), from one row and from what all
+rows taught.  What it decided is stored as JSON, with the levels and the states of the transforms,
+so that other rows are encoded in the same way by anyone who has the coreset.  Terms come in patsy's
+order, as in statsmodels; :mod:`karat.compat.formulaic` makes formulaic's other choices those of
+patsy.
 """
 
 from __future__ import annotations
@@ -86,22 +88,35 @@ class Design:
     def codings(self) -> dict[tuple[str, bool], Array]:
         """Of a category: the rows of the design that its levels have."""
         used = {one for term in self.terms for one in term.factors if one[0] in self.learned.levels}
-        return {(text, reduced): coding(self.factors[text], self.learned.levels[text], reduced) for text, reduced in used}
+        return {
+            (text, reduced): coding(self.factors[text], self.learned.levels[text], reduced)
+            for text, reduced in used
+        }
 
     def blocks(self, known: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """The columns of a batch, term by term, from the values of its factors: one or more columns, or codes of levels."""
+        """The columns of a batch, term by term, from the values of its factors: one or more
+        columns, or codes of levels.
+        """
         return [self._block(term, known) for term in self.terms if term.factors]
 
     def _block(self, term: DesignTerm, known: Mapping[str, np.ndarray]) -> np.ndarray:
         block: np.ndarray | None = None
         product = len(term.factors) > 1
         for text, reduced in term.factors:
-            values = known[text].astype(float, copy=False) if product and text not in self.learned.levels else known[text]
+            values = (
+                known[text].astype(float, copy=False)
+                if product and text not in self.learned.levels
+                else known[text]
+            )
             if text in self.learned.levels:
                 values = self.codings[text, reduced].T.take(values, axis=1).T  # column by column
             elif reduced:
                 values = values[:, 1:]  # of a basis that contains the constant
-            block = values if block is None else (values[:, :, None] * block[:, None, :]).reshape(len(values), -1)
+            block = (
+                values
+                if block is None
+                else (values[:, :, None] * block[:, None, :]).reshape(len(values), -1)
+            )
         assert block is not None
         return block if term.scale == 1.0 else term.scale * block
 
@@ -112,7 +127,10 @@ class Design:
             "levels": self.learned.levels,
             "states": self.learned.states,
             "row": self.learned.row,
-            "terms": [[list(term.columns), [list(one) for one in term.factors], term.scale] for term in self.terms],
+            "terms": [
+                [list(term.columns), [list(one) for one in term.factors], term.scale]
+                for term in self.terms
+            ],
         }
 
 
@@ -120,7 +138,8 @@ def restored_design(facts: Mapping[str, Any]) -> Design:
     """The design of :meth:`Design.facts`."""
     with reading("The regression of this coreset", "one that karat wrote"):
         terms = tuple(
-            DesignTerm(tuple(names), tuple((t, bool(r)) for t, r in factors), scale) for names, factors, scale in facts["terms"]
+            DesignTerm(tuple(names), tuple((t, bool(r)) for t, r in factors), scale)
+            for names, factors, scale in facts["terms"]
         )
         names = {name for term in terms for name in term.columns}
         learned = Learned(facts["levels"], facts["states"], facts["row"])
@@ -132,7 +151,11 @@ def coding(factor: Factor, levels: Sequence[Any], reduced: bool) -> Array:
     contrasts, _ = factor.contrasts()
     try:
         found = encode_contrasts(
-            pd.Series(list(levels)), contrasts=contrasts, levels=list(levels), reduced_rank=reduced, output="pandas"
+            pd.Series(list(levels)),
+            contrasts=contrasts,
+            levels=list(levels),
+            reduced_rank=reduced,
+            output="pandas",
         )
     except (ValueError, TypeError, IndexError) as error:
         raise InputError(f"The term {factor.text!r} cannot be encoded: {error}") from error
@@ -142,17 +165,27 @@ def coding(factor: Factor, levels: Sequence[Any], reduced: bool) -> Array:
 def make_design(formula: Formula, learned: Learned) -> Design:
     """Ask formulaic which columns the terms have."""
     row: dict[str, Any] = {name: [learned.row.get(name, 0.5)] for name in formula.variables}
-    states = {text: (ParsedFactor.Kind.CATEGORICAL, {"categories": list(levels)}) for text, levels in learned.levels.items()}
+    states = {
+        text: (ParsedFactor.Kind.CATEGORICAL, {"categories": list(levels)})
+        for text, levels in learned.levels.items()
+    }
     for factor in formula.factors:
         if factor.looked_up and factor.text in learned.levels:
             row[factor.text] = pd.Categorical(learned.levels[factor.text][:1])
         elif factor.expression is not None and factor.text not in learned.levels:
             _first_value(factor, learned)
-    kinds = {name: object if isinstance(value, list) and isinstance(value[0], str) else None for name, value in row.items()}
+    kinds = {
+        name: object if isinstance(value, list) and isinstance(value[0], str) else None
+        for name, value in row.items()
+    }
     frame = pd.DataFrame({name: pd.Series(value, dtype=kinds[name]) for name, value in row.items()})
     transforms = {text: with_numbers(state) for text, state in learned.states.items()}
     spec = ModelSpec.from_spec(
-        _in_order(formula, learned), encoder_state=states, transform_state=transforms, na_action="ignore", output="numpy"
+        _in_order(formula, learned),
+        encoder_state=states,
+        transform_state=transforms,
+        na_action="ignore",
+        output="numpy",
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the row need not have the values of any term
@@ -164,11 +197,16 @@ def make_design(formula: Formula, learned: Learned) -> Design:
     terms = []
     for structure in made.model_spec.structure:
         if not structure.columns:
-            raise InputError(f"The term {str(structure.term)!r} has a single level, so it has no column; leave it out.")
+            raise InputError(
+                f"The term {str(structure.term)!r} has a single level, so it has no column; leave"
+                " it out."
+            )
         place = 0
         for scoped in structure.scoped_terms:
             factors = tuple((one.factor.expr, bool(one.reduced)) for one in scoped.factors)
-            count = int(np.prod([_width(formula, text, reduced, learned) for text, reduced in factors]))
+            count = int(
+                np.prod([_width(formula, text, reduced, learned) for text, reduced in factors])
+            )
             names = tuple(str(name) for name in structure.columns[place : place + count])
             terms.append(DesignTerm(names, factors, float(scoped.scale)))
             place += count
@@ -176,19 +214,26 @@ def make_design(formula: Formula, learned: Learned) -> Design:
     named = [name for term in terms for name in term.columns]
     for name in named:
         if named.count(name) > 1:
-            raise InputError(f"Two terms of the formula {formula.text!r} make a column {name!r}; rename a column of the data.")
+            raise InputError(
+                f"Two terms of the formula {formula.text!r} make a column {name!r}; rename a column"
+                " of the data."
+            )
     return Design(formula, tuple(terms), learned)
 
 
 def _in_order(formula: Formula, learned: Learned) -> Any:
-    """The terms in patsy's order: first those without numbers; then by the numbers in them, in the order they appear in; of
-    the same numbers, by how many factors there are.
+    """The terms in patsy's order: first those without numbers; then by the numbers in them, in the
+    order they appear in; of the same numbers, by how many factors there are.
     """
     numbers = {factor.text for factor in formula.factors if factor.text not in learned.levels}
     buckets: dict[frozenset[str], list[Any]] = {frozenset(): []}
     for term in formula.terms:
-        buckets.setdefault(frozenset(factor.expr for factor in term.factors) & numbers, []).append(term)
-    ordered = [term for bucket in buckets.values() for term in sorted(bucket, key=lambda term: term.degree)]
+        buckets.setdefault(frozenset(factor.expr for factor in term.factors) & numbers, []).append(
+            term
+        )
+    ordered = [
+        term for bucket in buckets.values() for term in sorted(bucket, key=lambda term: term.degree)
+    ]
     return ParsedFormula.from_spec(ordered, ordering="none")
 
 
@@ -206,5 +251,8 @@ def _first_value(factor: Factor, learned: Learned) -> np.ndarray:
     """Of an expression that has no levels; refused by its name if it is no number."""
     assert factor.expression is not None
     values = {name: learned.row.get(name, 0.5) for name in factor.variables}
-    columns = {name: np.array([value], dtype=object if isinstance(value, str) else None) for name, value in values.items()}
+    columns = {
+        name: np.array([value], dtype=object if isinstance(value, str) else None)
+        for name, value in values.items()
+    }
     return factor.expression.numbers(columns, learned.states)

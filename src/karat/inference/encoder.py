@@ -1,4 +1,6 @@
-"""New rows as columns of a design: what a fit needs to predict, and to find the columns of a submodel."""
+"""New rows as columns of a design: what a fit needs to predict, and to find the columns of a
+submodel.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +34,14 @@ class Encoder:
     def pieces(self, frame: Any, labels: list[str]) -> Iterator[Array]:
         """The columns of these names, some rows at a time."""
         design = self.design
-        names = list(dict.fromkeys(name for factor in design.formula.factors for name in factor.variables))
+        names = list(
+            dict.fromkeys(name for factor in design.formula.factors for name in factor.variables)
+        )
         source = open_table(only_columns(frame, names) if names else frame)
         schema = source.schema()
         layout = DesignLayout(
-            ColumnRoles(), formula=design.formula, text=tuple(text_columns(schema)), only=tuple(names), row=typed_row(schema),
-            design=design,
+            ColumnRoles(), formula=design.formula, text=tuple(text_columns(schema)),
+            only=tuple(names), row=typed_row(schema), design=design,
         )  # fmt: skip
         if names:
             ColumnRoles(tuple(names)).among(schema.names)
@@ -45,7 +49,9 @@ class Encoder:
             raise InputError("The new rows have no columns.")
         places = {name: i for i, name in enumerate([INTERCEPT, *design.names])}
         wanted = [places[name] for name in labels]
-        for chunk in source.chunks(names or schema.names[:1], layout.numeric, FOLD, ResumePoint(), strict=True):
+        for chunk in source.chunks(
+            names or schema.names[:1], layout.numeric, FOLD, ResumePoint(), strict=True
+        ):
             for start in range(0, chunk.table.num_rows, BLOCK):
                 table = chunk.table.slice(start, BLOCK)
                 there = np.ones(table.num_rows, dtype=bool)
@@ -57,7 +63,8 @@ class Encoder:
         formula = parse(text, self.design.formula.variables)
         if formula.response.text != self.design.formula.response.text:
             raise NotExactError(
-                f"This coreset keeps the response {self.design.formula.response.text!r}, not {formula.response.text!r}."
+                f"This coreset keeps the response {self.design.formula.response.text!r}, not"
+                f" {formula.response.text!r}."
             )
         for factor in formula.factors:
             self._check_known(factor)
@@ -66,8 +73,8 @@ class Encoder:
         for name in names:
             if name not in labels:
                 raise NotExactError(
-                    f"The term of column {name!r} is not in this coreset, which has {', '.join(labels)}; fit the larger "
-                    "formula to the data first."
+                    f"The term of column {name!r} is not in this coreset, which has"
+                    f" {', '.join(labels)}; fit the larger formula to the data first."
                 )
         return names
 
@@ -75,11 +82,15 @@ class Encoder:
         """Refuse a factor that the larger formula does not have."""
         if factor.text in self.design.factors:
             return
-        like = [one.text for one in self.design.formula.factors if set(one.variables) & set(factor.variables)]
+        like = [
+            one.text
+            for one in self.design.formula.factors
+            if set(one.variables) & set(factor.variables)
+        ]
         advice = f" write {like[0]!r} as there, or" if like else ""
         raise NotExactError(
-            f"The term {factor.text!r} is not in this coreset, whose formula is {self.design.formula.text!r};{advice} fit the "
-            "larger formula to the data first."
+            f"The term {factor.text!r} is not in this coreset, whose formula is"
+            f" {self.design.formula.text!r};{advice} fit the larger formula to the data first."
         )
 
 

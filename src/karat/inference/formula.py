@@ -1,12 +1,14 @@
-"""A formula: its response, its terms and their expressions, and which columns of the data they read.
+"""A formula: its response, its terms and their expressions, and which columns of the data they
+read.
 
-formulaic parses it and decides which columns the terms have.  The values are computed by :mod:`karat.inference.design`, batch
-by batch, straight from Arrow columns.
+formulaic parses it and decides which columns the terms have.  The values are computed by
+:mod:`karat.inference.design`, batch by batch, straight from Arrow columns.
 
-A formula is evaluated in batches, and it is stored with a coreset.  So an expression, such as ``np.log(price)``,
-``center(age)`` or ``(size > 3) * rooms``, may use only functions whose value in a row depends on that row (``np.mean(x)`` would
-be another number in each batch), or whose state is learned from all rows first (``center``, ``scale``, ``standardize``,
-``poly``, ``bs``); nothing else is ever called, whoever wrote the formula.
+A formula is evaluated in batches, and it is stored with a coreset.  So an expression, such as
+``np.log(price)``, ``center(age)`` or ``(size > 3) * rooms``, may use only functions whose value in
+a row depends on that row (``np.mean(x)`` would be another number in each batch), or whose state is
+learned from all rows first (``center``, ``scale``, ``standardize``, ``poly``, ``bs``); nothing else
+is ever called, whoever wrote the formula.
 """
 
 from __future__ import annotations
@@ -32,20 +34,59 @@ LOGICAL = ("where", "logical_and", "logical_or", "logical_not", "isin")  # take 
 ROW_BY_ROW: dict[str, Callable[..., Any]] = {
     name: getattr(np, name)
     for name in (
-        "log", "log2", "log10", "log1p", "exp", "exp2", "expm1", "sqrt", "cbrt", "abs", "sign", "square", "floor", "ceil",
-        "sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "minimum", "maximum", "power", "where",
-        "logical_and", "logical_or", "logical_not", "isin", "clip",
+        "log",
+        "log2",
+        "log10",
+        "log1p",
+        "exp",
+        "exp2",
+        "expm1",
+        "sqrt",
+        "cbrt",
+        "abs",
+        "sign",
+        "square",
+        "floor",
+        "ceil",
+        "sin",
+        "cos",
+        "tan",
+        "arcsin",
+        "arccos",
+        "arctan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "minimum",
+        "maximum",
+        "power",
+        "where",
+        "logical_and",
+        "logical_or",
+        "logical_not",
+        "isin",
+        "clip",
     )
-}  # fmt: skip
+}
 BARE = ("log", "log2", "log10", "exp", "exp2", "I")  # without "np."
-SEVERAL = {"minimum": 2, "maximum": 2, "power": 2, "logical_and": 2, "logical_or": 2, "isin": 2, "where": 3, "clip": 3}
+SEVERAL = {
+    "minimum": 2,
+    "maximum": 2,
+    "power": 2,
+    "logical_and": 2,
+    "logical_or": 2,
+    "isin": 2,
+    "where": 3,
+    "clip": 3,
+}
 STATEFUL = ("center", "scale", "standardize", "poly", "bs")
 OPERATORS: dict[type, Callable[..., Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv, ast.Pow: operator.pow,
-    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.BitAnd: np.logical_and, ast.BitOr: np.logical_or,
-    ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: np.logical_not, ast.Invert: np.logical_not,
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.Pow: operator.pow, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
+    ast.BitAnd: np.logical_and, ast.BitOr: np.logical_or, ast.USub: operator.neg,
+    ast.UAdd: operator.pos, ast.Not: np.logical_not, ast.Invert: np.logical_not,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
+    ast.Gt: operator.gt, ast.GtE: operator.ge,
 }  # fmt: skip
 QUOTED = re.compile(r"`([^`]*)`")
 CONTRASTS = ("Treatment", "Sum", "Helmert", "Diff", "Poly")
@@ -76,7 +117,9 @@ class Expression:
 
     def _check(self, node: ast.expr, inside: str = "") -> None:
         kind = type(node)
-        if isinstance(node, ast.Name) or (isinstance(node, ast.Constant) and self._is_plain(node.value, inside)):
+        if isinstance(node, ast.Name) or (
+            isinstance(node, ast.Constant) and self._is_plain(node.value, inside)
+        ):
             return
         if isinstance(node, ast.Call):
             name = self._function(node)
@@ -84,12 +127,22 @@ class Expression:
                 raise self._refused("**")
             self._check_count(name, node)
             if inside in STATEFUL and name in STATEFUL:
-                raise InputError(f"The term {self.text!r}: {name} inside {inside} would take another pass; use one of them.")
-            if name == "isin" and any(isinstance(part, ast.Name) for other in node.args[1:] for part in ast.walk(other)):
-                raise InputError(f"The term {self.text!r}: isin compares with values, not with a column; list them: [1, 2].")
+                raise InputError(
+                    f"The term {self.text!r}: {name} inside {inside} would take another pass; use"
+                    " one of them."
+                )
+            if name == "isin" and any(
+                isinstance(part, ast.Name) for other in node.args[1:] for part in ast.walk(other)
+            ):
+                raise InputError(
+                    f"The term {self.text!r}: isin compares with values, not with a column; list"
+                    " them: [1, 2]."
+                )
             for child in (*node.args, *(keyword.value for keyword in node.keywords)):
                 self._check(child, name if name in (*STATEFUL, "isin") else inside)
-        elif kind in (ast.BinOp, ast.UnaryOp, ast.Compare) or (kind in (ast.List, ast.Tuple) and inside):
+        elif kind in (ast.BinOp, ast.UnaryOp, ast.Compare) or (
+            kind in (ast.List, ast.Tuple) and inside
+        ):
             for part in ast.iter_child_nodes(node):
                 if isinstance(part, ast.expr):
                     self._check(part, inside)
@@ -107,10 +160,15 @@ class Expression:
         return (isinstance(value, str | int | float) and finite) or (value is None and bool(inside))
 
     def _check_count(self, name: str, node: ast.Call) -> None:
-        """Functions of single values have a fixed number of arguments; another would be where the result is written."""
+        """Functions of single values have a fixed number of arguments; another would be where the
+        result is written.
+        """
         count = SEVERAL.get(name, 1)
         if name not in STATEFUL and (len(node.args) != count or node.keywords):
-            raise InputError(f"The term {self.text!r}: {name} takes {count} argument{'s' * (count > 1)}, by position.")
+            raise InputError(
+                f"The term {self.text!r}: {name} takes {count} argument{'s' * (count > 1)}, by"
+                " position."
+            )
 
     def _check_constants(self, node: ast.BinOp) -> None:
         """Refuse arithmetic of constants that gives no number, before anything else computes it."""
@@ -119,7 +177,9 @@ class Expression:
         try:
             value = self.value(node, {}, {})
         except (ArithmeticError, TypeError, ValueError) as error:
-            raise InputError(f"The term {self.text!r}: {ast.unparse(node)} is not a number ({error}).") from None
+            raise InputError(
+                f"The term {self.text!r}: {ast.unparse(node)} is not a number ({error})."
+            ) from None
         if not isinstance(value, float | bool | np.bool_):
             raise InputError(f"The term {self.text!r}: {ast.unparse(node)} is not a number.")
 
@@ -138,24 +198,35 @@ class Expression:
     def _refused(self, part: str) -> InputError:
         known = f"np.{', np.'.join(sorted(ROW_BY_ROW))}, I, C, {', '.join(STATEFUL)}"
         return InputError(
-            f"The term {self.text!r} uses {part!r}, which is not known to depend on one row at a time; make it a column of the "
-            f"data first, or use one of {known}."
+            f"The term {self.text!r} uses {part!r}, which is not known to depend on one row at a"
+            f" time; make it a column of the data first, or use one of {known}."
         )
 
     def variables(self) -> list[str]:
         """The columns that it reads."""
         called = {id(node.func) for node in ast.walk(self.tree) if isinstance(node, ast.Call)}
-        called |= {id(node.value) for node in ast.walk(self.tree) if isinstance(node, ast.Attribute)}
-        names = [n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name) and id(n) not in called]
+        called |= {
+            id(node.value) for node in ast.walk(self.tree) if isinstance(node, ast.Attribute)
+        }
+        names = [
+            n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name) and id(n) not in called
+        ]
         return list(dict.fromkeys(self.aliases.get(name, name) for name in names))
 
     def stateful(self) -> list[tuple[str, str, ast.Call]]:
         """The key, function and call of every part whose state is learned from all rows."""
-        calls = [(self._function(node), node) for node in ast.walk(self.tree) if isinstance(node, ast.Call)]
+        calls = [
+            (self._function(node), node)
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.Call)
+        ]
         return [(ast.unparse(node), name, node) for name, node in calls if name in STATEFUL]
 
     def evaluate(
-        self, columns: Mapping[str, np.ndarray], states: Mapping[str, Any], part: ast.expr | None = None
+        self,
+        columns: Mapping[str, np.ndarray],
+        states: Mapping[str, Any],
+        part: ast.expr | None = None,
     ) -> np.ndarray:
         """Its values, or those of a part: one column, or several of a spline or polynomial."""
         try:
@@ -165,23 +236,38 @@ class Expression:
         except (TypeError, ValueError, ArithmeticError) as error:
             if isinstance(error, InputError):
                 raise
-            text = ", ".join(repr(name) for name, values in columns.items() if values.dtype.kind in "OU")
+            text = ", ".join(
+                repr(name) for name, values in columns.items() if values.dtype.kind in "OU"
+            )
             said = f"{text} is text, which it cannot take" if text else str(error).split(". ")[0]
             raise InputError(f"The term {self.text!r} cannot be computed: {said}.") from error
 
-    def numbers(self, columns: Mapping[str, np.ndarray], states: Mapping[str, Any], part: ast.expr | None = None) -> np.ndarray:
+    def numbers(
+        self,
+        columns: Mapping[str, np.ndarray],
+        states: Mapping[str, Any],
+        part: ast.expr | None = None,
+    ) -> np.ndarray:
         """The same as doubles; refused if it is text, or not one value per row."""
         found = self.evaluate(columns, states, part)
         if found.dtype.kind in "UO":
-            raise InputError(f"The term {self.text!r} is text where a number is needed; write C(...), or encode it.")
+            raise InputError(
+                f"The term {self.text!r} is text where a number is needed; write C(...), or"
+                " encode it."
+            )
         rows = {len(values) for values in columns.values()}
         if (found.ndim and len(found) not in rows) or found.ndim > 2:
-            raise InputError(f"The term {self.text!r} does not have one value per row; write it with columns of the data.")
+            raise InputError(
+                f"The term {self.text!r} does not have one value per row; write it with columns of"
+                " the data."
+            )
         found = np.full(rows.pop(), found) if found.ndim == 0 else found
         return found.astype(float, copy=False)
 
     def kind(self, row: Mapping[str, np.ndarray]) -> str:
-        """Of the values, by NumPy's letter: "b" for ``I(x > 0)``; ``row`` has columns of the types of the data."""
+        """Of the values, by NumPy's letter: "b" for ``I(x > 0)``; ``row`` has columns of the types
+        of the data.
+        """
         if self.stateful():
             return "f"
         try:
@@ -190,7 +276,9 @@ class Expression:
         except (TypeError, ValueError, ArithmeticError, KeyError):
             return "f"  # refused when it is computed
 
-    def value(self, node: ast.expr, columns: Mapping[str, np.ndarray], states: Mapping[str, Any]) -> Any:
+    def value(
+        self, node: ast.expr, columns: Mapping[str, np.ndarray], states: Mapping[str, Any]
+    ) -> Any:
         """The value of a part; see :meth:`evaluate`."""
         if isinstance(node, ast.Constant):
             return node.value
@@ -199,15 +287,21 @@ class Expression:
         if isinstance(node, ast.List | ast.Tuple):
             return [self.value(child, columns, states) for child in node.elts]
         if isinstance(node, ast.BinOp):
-            left, right = self.value(node.left, columns, states), self.value(node.right, columns, states)
-            if type(left) is int and type(right) is int:  # whole numbers of Python grow without bound
+            left, right = (
+                self.value(node.left, columns, states),
+                self.value(node.right, columns, states),
+            )
+            # whole numbers of Python grow without bound
+            if type(left) is int and type(right) is int:
                 left, right = float(left), float(right)
             return OPERATORS[type(node.op)](left, right)
         if isinstance(node, ast.UnaryOp):
             return OPERATORS[type(node.op)](self.value(node.operand, columns, states))
         if isinstance(node, ast.Compare):
             left, found = self.value(node.left, columns, states), None
-            for sign, right in zip(node.ops, (self.value(c, columns, states) for c in node.comparators), strict=True):
+            for sign, right in zip(
+                node.ops, (self.value(c, columns, states) for c in node.comparators), strict=True
+            ):
                 one = OPERATORS[type(sign)](left, right)
                 found, left = one if found is None else np.logical_and(found, one), right
             return found
@@ -218,15 +312,23 @@ class Expression:
             return arguments[0]
         if name in STATEFUL:
             return apply_transform(
-                name, list(map(booleans_as_numbers, arguments)), keywords, with_numbers(states[ast.unparse(node)])
+                name,
+                list(map(booleans_as_numbers, arguments)),
+                keywords,
+                with_numbers(states[ast.unparse(node)]),
             )
-        return ROW_BY_ROW[name](*(arguments if name in LOGICAL else map(booleans_as_numbers, arguments)))
+        return ROW_BY_ROW[name](
+            *(arguments if name in LOGICAL else map(booleans_as_numbers, arguments))
+        )
 
     def arguments(
         self, node: ast.Call, columns: Mapping[str, np.ndarray], states: Mapping[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
         """Those of a call, evaluated."""
-        keywords = {str(keyword.arg): self.value(keyword.value, columns, states) for keyword in node.keywords}
+        keywords = {
+            str(keyword.arg): self.value(keyword.value, columns, states)
+            for keyword in node.keywords
+        }
         return [self.value(child, columns, states) for child in node.args], keywords
 
 
@@ -244,9 +346,15 @@ def booleans_as_numbers(value: Any) -> Any:
 
 
 def with_numbers(state: Mapping[str, Any]) -> dict[str, Any]:
-    """A state of formulaic, whose dictionaries have whole numbers as keys, which JSON does not know."""
+    """A state of formulaic, whose dictionaries have whole numbers as keys, which JSON does not
+    know.
+    """
     return {
-        name: {int(key): number for key, number in value.items()} if isinstance(value, dict) else value
+        name: (
+            {int(key): number for key, number in value.items()}
+            if isinstance(value, dict)
+            else value
+        )
         for name, value in dict(state).items()
     }
 
@@ -271,13 +379,22 @@ class Factor:
         """The call ``C(...)``, if it is one."""
         if self.looked_up:
             return None
-        masked = QUOTED.sub(lambda name: "_" * len(name[0].encode()), self.text)  # what follows stays in its place
+        # what follows stays in its place
+        masked = QUOTED.sub(lambda name: "_" * len(name[0].encode()), self.text)
         call = parsed(masked, self.text)
-        return call if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "C" else None
+        return (
+            call
+            if isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Name)
+            and call.func.id == "C"
+            else None
+        )
 
     @cached_property
     def expression(self) -> Expression | None:
-        """What is evaluated: the expression, or the first argument of ``C(...)``; None where a column is looked up."""
+        """What is evaluated: the expression, or the first argument of ``C(...)``; None where a
+        column is looked up.
+        """
         if self.looked_up:
             return None
         if self.category is None:
@@ -320,16 +437,23 @@ class Factor:
         strange = set(given) - {"contrasts", "levels"}
         if strange or len(self.category.args) > 2:
             other = ", ".join(repr(name or "**") for name in strange) or "more"
-            raise InputError(f"The term {self.text!r}: C takes a column, contrasts and levels, not {other}.")
+            raise InputError(
+                f"The term {self.text!r}: C takes a column, contrasts and levels, not {other}."
+            )
         return self._contrast(given.get("contrasts")), self._levels(given.get("levels"))
 
     def _levels(self, node: ast.expr | None) -> list[Any] | None:
         levels = None if node is None else self._literal(node)
         if levels is None:
             return None
-        plain = isinstance(levels, list | tuple) and all(isinstance(level, str | int | float) for level in levels)
+        plain = isinstance(levels, list | tuple) and all(
+            isinstance(level, str | int | float) for level in levels
+        )
         if not plain or len(set(levels)) < len(levels) or not levels:
-            raise InputError(f"The term {self.text!r}: levels must be a list of texts or numbers, each once, not {levels!r}.")
+            raise InputError(
+                f"The term {self.text!r}: levels must be a list of texts or numbers, each once, not"
+                f" {levels!r}."
+            )
         return list(levels)
 
     def _contrast(self, node: ast.expr | None) -> Any:
@@ -338,7 +462,11 @@ class Factor:
             return None
         call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
         function, found = call.func, None
-        if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "contr":
+        if (
+            isinstance(function, ast.Attribute)
+            and isinstance(function.value, ast.Name)
+            and function.value.id == "contr"
+        ):
             found = getattr(TRANSFORMS["contr"], function.attr) if function.attr in IN_R else None
         elif isinstance(function, ast.Name) and function.id in CONTRASTS:
             found = TRANSFORMS[function.id]
@@ -347,11 +475,13 @@ class Factor:
         try:
             made = None if found is None else found(*arguments, **keywords)
         except (TypeError, ValueError) as error:
-            raise InputError(f"The term {self.text!r}: {ast.unparse(node)} cannot be used ({error}).") from error
+            raise InputError(
+                f"The term {self.text!r}: {ast.unparse(node)} cannot be used ({error})."
+            ) from error
         if not isinstance(made, Contrasts):
             raise InputError(
-                f"The term {self.text!r}: {ast.unparse(node)} are no known contrasts; use contr.treatment, contr.sum, "
-                "contr.helmert, contr.diff or contr.poly."
+                f"The term {self.text!r}: {ast.unparse(node)} are no known contrasts; use"
+                " contr.treatment, contr.sum, contr.helmert, contr.diff or contr.poly."
             )
         return made
 
@@ -359,7 +489,9 @@ class Factor:
         try:
             return ast.literal_eval(node)
         except ValueError:
-            raise InputError(f"The term {self.text!r}: {ast.unparse(node)} must be written out.") from None
+            raise InputError(
+                f"The term {self.text!r}: {ast.unparse(node)} must be written out."
+            ) from None
 
 
 @dataclass(frozen=True)
@@ -374,7 +506,10 @@ class Formula:
     @property
     def variables(self) -> list[str]:
         """The columns that it reads, each once."""
-        every = [*self.response.variables, *(name for factor in self.factors for name in factor.variables)]
+        every = [
+            *self.response.variables,
+            *(name for factor in self.factors for name in factor.variables),
+        ]
         return list(dict.fromkeys(every))
 
 
@@ -388,16 +523,22 @@ def parse(text: str, names: Sequence[str] = ()) -> Formula:
         for side in (found.lhs, right):
             if not isinstance(side, SimpleFormula):
                 raise InputError(
-                    f"The formula {text!r} has several parts, divided by '|'; a table has one. Write fixed effects as C(g)."
+                    f"The formula {text!r} has several parts, divided by '|'; a table has one."
+                    " Write fixed effects as C(g)."
                 )
         sides = [left, list(right)]
     except (FormulaicError, SyntaxError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"The formula {text!r} cannot be read: {first_line(error) or 'it is no formula'}") from None
+        raise InputError(
+            f"The formula {text!r} cannot be read: {first_line(error) or 'it is no formula'}"
+        ) from None
     if len(left) != 1 or len(left[0].factors) != 1:
         shown = ", ".join(map(str, left)) or "none"
-        raise InputError(f"The formula {text!r} must have one response, a single term on the left of '~'; it has {shown}.")
+        raise InputError(
+            f"The formula {text!r} must have one response, a single term on the left of '~'; it has"
+            f" {shown}."
+        )
     every: dict[str, Factor] = {}
     for term in (*sides[0], *sides[1]):
         for factor in term.factors:
@@ -407,15 +548,21 @@ def parse(text: str, names: Sequence[str] = ()) -> Formula:
     if response is None or response.category is not None:
         raise InputError(f"The response of the formula {text!r} must be a number; encode it first.")
     if any(name in ("poly", "bs") for _, name, _ in response.stateful()):
-        raise InputError(f"The response {response.text!r} has several columns; a table is of one response.")
+        raise InputError(
+            f"The response {response.text!r} has several columns; a table is of one response."
+        )
     used = {factor.expr for term in sides[1] for factor in term.factors}
     if response.text in used:
-        raise InputError(f"The response {response.text!r} is also a term of the formula; leave it out on one side.")
+        raise InputError(
+            f"The response {response.text!r} is also a term of the formula; leave it out on one"
+            " side."
+        )
     for factor in every.values():
         factor.variables  # noqa: B018 - refuses what cannot be evaluated row by row
         factor.contrasts()
         if factor.category is not None and factor.stateful():
             raise InputError(
-                f"The term {factor.text!r} makes levels of numbers that all rows decide; compute the column first."
+                f"The term {factor.text!r} makes levels of numbers that all rows decide; compute"
+                " the column first."
             )
     return Formula(text, response, tuple(f for f in every.values() if f.text in used), right)

@@ -1,9 +1,11 @@
-"""How the rows of a formula are read: a layout whose features are its terms, and passes over data wherever it lies.
+"""How the rows of a formula are read: a layout whose features are its terms, and passes over data
+wherever it lies.
 
     consumer = rows.scan(layout, consumer)      # one pass; what the partitions found is merged
     core     = rows.coreset(layout)             # one pass; a sketch per partition
 
-``rows`` are in memory, in files or in DuckDB (:class:`SourceRows`), or in partitions of Dask and Spark (:class:`ClusterRows`).
+``rows`` are in memory, in files or in DuckDB (:class:`SourceRows`), or in partitions of Dask and
+Spark (:class:`ClusterRows`).
 """
 
 from __future__ import annotations
@@ -64,7 +66,9 @@ class Columns(Layout):
     @property
     def columns(self) -> list[str]:
         others = [name for name in (self.roles.weight, self.roles.key) if name is not None]
-        return list(dict.fromkeys([*(self.formula.variables if self.only is None else self.only), *others]))
+        return list(
+            dict.fromkeys([*(self.formula.variables if self.only is None else self.only), *others])
+        )
 
     @property
     def numeric(self) -> list[str]:
@@ -73,7 +77,15 @@ class Columns(Layout):
     def of_design(self, design: Design) -> DesignLayout:
         """The layout of the rows once the columns of the formula are known."""
         roles = replace(self.roles, features=tuple(design.names), key=None)
-        return DesignLayout(roles, None, self.drop, formula=self.formula, text=self.text, row=self.row, design=design)
+        return DesignLayout(
+            roles,
+            None,
+            self.drop,
+            formula=self.formula,
+            text=self.text,
+            row=self.row,
+            design=design,
+        )
 
     def among(self, schema: pa.Schema) -> Columns:
         """The same: the columns were checked before (:func:`formula_columns`)."""
@@ -81,7 +93,16 @@ class Columns(Layout):
 
     def batch(self, table: Any, number: int, where: Where) -> tuple[Batch, int]:
         """No numbers yet: what is learned is learned from the table."""
-        return Batch([np.empty((table.num_rows, 0))], np.arange(number, number + table.num_rows), None, None, None), 0
+        return (
+            Batch(
+                [np.empty((table.num_rows, 0))],
+                np.arange(number, number + table.num_rows),
+                None,
+                None,
+                None,
+            ),
+            0,
+        )
 
     @property
     def _remedy(self) -> str:
@@ -93,7 +114,11 @@ class Columns(Layout):
 
     def coded(self) -> list[str]:
         """Columns of text that are read for their levels only."""
-        found = {factor.column for factor in self.formula.factors if self.is_category(factor) and factor.column in self.text}
+        found = {
+            factor.column
+            for factor in self.formula.factors
+            if self.is_category(factor) and factor.column in self.text
+        }
         return [name for name in self.formula.variables if name in found and name != self.roles.key]
 
     def is_boolean(self, factor: Factor) -> bool:
@@ -107,7 +132,9 @@ class Columns(Layout):
         assert factor.expression is not None
         return factor.expression.kind(self.row)
 
-    def numbers(self, table: Any, factor: Factor, keep: np.ndarray, where: Where, states: Any) -> np.ndarray:
+    def numbers(
+        self, table: Any, factor: Factor, keep: np.ndarray, where: Where, states: Any
+    ) -> np.ndarray:
         """The values of a factor, as a table of columns."""
         if factor.expression is None:
             assert factor.column is not None
@@ -140,20 +167,27 @@ class Columns(Layout):
 
     def _number(self, table: Any, name: str, keep: np.ndarray, where: Where) -> np.ndarray:
         if name in self.text:
-            raise InputError(f"The term {name!r} is text where a number is needed; write C({name}), or encode it.", column=name)
+            raise InputError(
+                f"The term {name!r} is text where a number is needed; write C({name}), or"
+                " encode it.",
+                column=name,
+            )
         numbers: np.ndarray = self._numbers(table, name, keep, where)
-        return numbers.astype(float) if numbers.dtype == np.float16 else numbers  # frames do not know half precision
+        # frames do not know half precision
+        return numbers.astype(float) if numbers.dtype == np.float16 else numbers
 
     def weights(self, table: Any, keep: np.ndarray, where: Where) -> np.ndarray | None:
         """The weights of the rows, all of them positive."""
         if self.roles.weight is None:
             return None
-        weights: np.ndarray = self._numbers(table, self.roles.weight, keep, where)[:, 0].astype(float)
+        weights: np.ndarray = self._numbers(table, self.roles.weight, keep, where)[:, 0].astype(
+            float
+        )
         if not (weights[keep] > 0).all():
             row = int(np.flatnonzero(~(weights > 0) & keep)[0])
             raise InputError(
-                f"{where(row)}: the weight in column {self.roles.weight!r} is not positive; leave such rows out: software does "
-                "not agree on whether they are observations."
+                f"{where(row)}: the weight in column {self.roles.weight!r} is not positive; leave"
+                " such rows out: software does not agree on whether they are observations."
             )
         return weights
 
@@ -167,8 +201,8 @@ class Columns(Layout):
             numbers = self._number(table, name, keep, where)[:, 0]
             if containers.rounds(numbers):
                 raise InputError(
-                    f"Column {name!r} holds {containers.TOO_LONG}, so an expression of it would be rounded; use a coarser "
-                    "unit, or subtract a constant in the data first.",
+                    f"Column {name!r} holds {containers.TOO_LONG}, so an expression of it would be"
+                    " rounded; use a coarser unit, or subtract a constant in the data first.",
                     column=name,
                 )
             numbers = numbers.astype(float, copy=False)
@@ -200,12 +234,17 @@ class DesignLayout(Columns):
         return Layout.batch(self, table, number, where)
 
     def parts(self, table: Any, keep: np.ndarray, where: Where) -> list[Any]:
-        response = self.numbers(table, self.design.formula.response, keep, where, self.design.learned.states)
+        response = self.numbers(
+            table, self.design.formula.response, keep, where, self.design.learned.states
+        )
         return [*self.blocks(table, keep, where), response]
 
     def blocks(self, table: Any, keep: np.ndarray, where: Where) -> list[np.ndarray]:
         """The columns of the design."""
-        known = {text: self._factor(table, factor, keep, where) for text, factor in self.design.factors.items()}
+        known = {
+            text: self._factor(table, factor, keep, where)
+            for text, factor in self.design.factors.items()
+        }
         return self.design.blocks(known)
 
     def _factor(self, table: Any, factor: Factor, keep: np.ndarray, where: Where) -> np.ndarray:
@@ -221,21 +260,28 @@ class DesignLayout(Columns):
             row = int(np.flatnonzero(codes < 0)[0])
             shown = ", ".join(map(repr, levels[:10])) + (", ..." if len(levels) > 10 else "")
             raise InputError(
-                f"{where(row)}: the term {factor.text!r} has no level {column[row].as_py()!r}; its levels are {shown}."
+                f"{where(row)}: the term {factor.text!r} has no level {column[row].as_py()!r}; its"
+                f" levels are {shown}."
             )
         return codes
 
 
-def formula_columns(formula: Formula, schema: pa.Schema, weight: str | None, on_missing: str, key: str | None) -> Columns:
+def formula_columns(
+    formula: Formula, schema: pa.Schema, weight: str | None, on_missing: str, key: str | None
+) -> Columns:
     """The layout of a formula before anything was learned; every column is there."""
     roles = ColumnRoles((), (formula.response.text,), weight, None, key)
     drop = Layout.of(None, roles, None, on_missing).drop
-    found = Columns(roles, None, drop, formula=formula, text=tuple(text_columns(schema)), row=typed_row(schema))
+    found = Columns(
+        roles, None, drop, formula=formula, text=tuple(text_columns(schema)), row=typed_row(schema)
+    )
     ColumnRoles(tuple(found.columns)).among(schema.names)
     if weight in found.text:
         raise InputError(f"The weights in column {weight!r} are not numbers.", column=weight)
     if formula.response.column in found.text:
-        raise InputError(f"The response {formula.response.text!r} is text; it must be a number: encode it first.")
+        raise InputError(
+            f"The response {formula.response.text!r} is text; it must be a number: encode it first."
+        )
     return found
 
 
@@ -245,7 +291,17 @@ def typed_row(schema: pa.Schema) -> dict[str, np.ndarray]:
     for column in schema:
         kind = column.type
         found[column.name] = np.array(
-            [True if pa.types.is_boolean(kind) else 1 if pa.types.is_integer(kind) else 0.5 if is_number(column) else "a"],
+            [
+                (
+                    True
+                    if pa.types.is_boolean(kind)
+                    else 1
+                    if pa.types.is_integer(kind)
+                    else 0.5
+                    if is_number(column)
+                    else "a"
+                )
+            ],
             dtype=None if is_number(column) else object,
         )
     return found
@@ -262,7 +318,9 @@ class SourceRows:
         Whether whole numbers come as doubles.
     """
 
-    def __init__(self, source: Source, declared: dict[str, list[Any]], progress: Progress | None) -> None:
+    def __init__(
+        self, source: Source, declared: dict[str, list[Any]], progress: Progress | None
+    ) -> None:
         self.source, self.declared, self.progress = source, declared, progress
         self.passes, self.all_doubles = 0, source.all_doubles
 
@@ -283,7 +341,8 @@ class SourceRows:
     def _scan(self, layout: Columns, consumer: Consumer) -> Position:
         if self.passes and self.source.once:
             raise InputError(
-                "A stream comes only once, and this table takes several passes; write it to files, or pass a frame."
+                "A stream comes only once, and this table takes several passes; write it to files,"
+                " or pass a frame."
             )
         self.passes += 1
         position = scan(self.source, layout, [consumer], FOLD, progress=self.progress)
@@ -343,12 +402,21 @@ def needed_columns(data: Any, text: str, others: Sequence[str | None]) -> Any:
     if not hasattr(data, "iloc") or not hasattr(data, "columns"):
         return data
     free = [str(name) for name in data.columns if str(name) not in others]
-    return only_columns(data, [*parse(text, free).variables, *(name for name in others if name is not None)])
+    return only_columns(
+        data, [*parse(text, free).variables, *(name for name in others if name is not None)]
+    )
 
 
 def only_columns(data: Any, wanted: Sequence[str]) -> Any:
-    """Some columns of a pandas frame, by their names: the rest may hold anything.  Other data as it is."""
-    if not hasattr(data, "iloc") or not hasattr(data, "columns") or not set(wanted) <= set(map(str, data.columns)):
+    """Some columns of a pandas frame, by their names: the rest may hold anything.
+
+    Other data as it is.
+    """
+    if (
+        not hasattr(data, "iloc")
+        or not hasattr(data, "columns")
+        or not set(wanted) <= set(map(str, data.columns))
+    ):
         return data  # refused later, with all names at hand
     found = data.copy(deep=False)  # no numbers are copied
     for name in dict.fromkeys(name for name in data.columns if str(name) not in wanted):
@@ -360,18 +428,25 @@ def open_table(data: Any) -> Source:
     """The source of rows that are not in partitions; single values of a dictionary are one row."""
     data = containers.collected(data)
     if containers.frame_library(data) in ("pandas", "polars") and containers.dimensions(data) == 1:
-        raise InputError(f"The data is a {type(data).__name__}, a single column; pass a frame.", argument="data")
+        raise InputError(
+            f"The data is a {type(data).__name__}, a single column; pass a frame.", argument="data"
+        )
     if isinstance(data, dict):
         columns = {str(name): _column(values) for name, values in data.items()}
         lengths = {len(values) for values in columns.values()}
         if len(lengths) > 1 or any(values.ndim != 1 for values in columns.values()):
             told = ", ".join(f"{name} {values.shape[0]}" for name, values in columns.items())
-            raise InputError(f"The columns of the dictionary have different lengths, or are no columns: {told}.")
+            raise InputError(
+                f"The columns of the dictionary have different lengths, or are no columns: {told}."
+            )
         try:
             data = pa.table(columns)
         except (pa.ArrowException, TypeError, ValueError) as error:
-            raise InputError(f"The dictionary has a column that cannot be read: {error}.") from error
-    if containers.frame_library(data) == "polars" and not hasattr(data, "__arrow_c_stream__"):  # polars before 1.3
+            raise InputError(
+                f"The dictionary has a column that cannot be read: {error}."
+            ) from error
+    # polars before 1.3
+    if containers.frame_library(data) == "polars" and not hasattr(data, "__arrow_c_stream__"):
         data = data.to_arrow()
     return open_source(data)
 
@@ -386,7 +461,9 @@ def _declared(data: Any) -> dict[str, list[Any]]:
     """The levels of the category columns of a frame in memory, in their order."""
     if hasattr(data, "iloc") and hasattr(data, "columns"):
         kinds = zip(data.columns, data.dtypes, strict=True)
-        return {str(name): list(kind.categories) for name, kind in kinds if hasattr(kind, "categories")}
+        return {
+            str(name): list(kind.categories) for name, kind in kinds if hasattr(kind, "categories")
+        }
     if containers.frame_library(data) == "polars" and hasattr(data, "schema"):
         enums = {name: kind for name, kind in data.schema.items() if type(kind).__name__ == "Enum"}
         return {str(name): list(kind.categories) for name, kind in enums.items()}

@@ -1,14 +1,16 @@
 """What one pass over all rows must learn before a formula can be evaluated: levels, means, knots.
 
-    C(a), text columns           the levels that occur
-    center, scale, standardize   count, mean, sum of squares (Chan's update)
-    poly(x, d)                   a coreset of x with the moments up to 2 d: the orthogonal polynomials of all rows are its own
-    bs(x, df=k)                  smallest and largest value; knots at quantiles: the distinct values with their counts, if they
-                                 are not too many
-    weights                      the sum of their logarithms, which the likelihood has
+    C(a), text columns          the levels that occur
+    center, scale, standardize  count, mean, sum of squares (Chan's update)
+    poly(x, d)                  a coreset of x with the moments up to 2 d: the orthogonal
+                                polynomials of all rows are its own
+    bs(x, df=k)                 smallest and largest value; knots at quantiles: the distinct values
+                                with their counts, if they are not too many
+    weights                     the sum of their logarithms, which the likelihood has
 
-Nothing else is kept, so the pass runs in bounded memory and its parts (files, partitions) can be joined.  Booleans need no
-pass: their levels are False and True.  The options of a transform are checked before the data is read.
+Nothing else is kept, so the pass runs in bounded memory and its parts (files, partitions) can be
+joined.  Booleans need no pass: their levels are False and True.  The options of a transform are
+checked before the data is read.
 """
 
 from __future__ import annotations
@@ -46,19 +48,35 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and value >= 0
 
 
-KNOWN: dict[str, tuple[Callable[[Any], bool], str]] = {  # options: what they must be, and how that is said
+# options: what they must be, and how that is said
+KNOWN: dict[str, tuple[Callable[[Any], bool], str]] = {
     "df": (lambda value: value is None or (_is_count(value) and value > 0), "a whole number"),
     "degree": (_is_count, "a whole number"),
     "ddof": (_is_count, "a whole number"),
-    "knots": (lambda value: value is None or (isinstance(value, list) and all(map(_is_number, value))), "a list of numbers"),
+    "knots": (
+        lambda value: value is None or (isinstance(value, list) and all(map(_is_number, value))),
+        "a list of numbers",
+    ),
     "lower_bound": (lambda value: value is None or _is_number(value), "a number"),
     "upper_bound": (lambda value: value is None or _is_number(value), "a number"),
-    "center": (lambda value: isinstance(value, bool) or _is_number(value), "True, False or a number"),
-    "scale": (lambda value: isinstance(value, bool) or (_is_number(value) and value != 0), "True, False or a number"),
-    "rescale": (lambda value: isinstance(value, bool) or (_is_number(value) and value != 0), "True, False or a number"),
+    "center": (
+        lambda value: isinstance(value, bool) or _is_number(value),
+        "True, False or a number",
+    ),
+    "scale": (
+        lambda value: isinstance(value, bool) or (_is_number(value) and value != 0),
+        "True, False or a number",
+    ),
+    "rescale": (
+        lambda value: isinstance(value, bool) or (_is_number(value) and value != 0),
+        "True, False or a number",
+    ),
     "raw": (lambda value: isinstance(value, bool), "True or False"),
     "include_intercept": (lambda value: isinstance(value, bool), "True or False"),
-    "extrapolation": (lambda value: value in EXTRAPOLATION, "one of raise, clip, na, zero or extend"),
+    "extrapolation": (
+        lambda value: value in EXTRAPOLATION,
+        "one of raise, clip, na, zero or extend",
+    ),
 }
 
 
@@ -72,7 +90,8 @@ class ValueSums:
     low: float = np.inf
     high: float = -np.inf
     sketch: Sketch | None = None
-    counted: tuple[np.ndarray, np.ndarray] | None = None  # distinct values, increasing, and how often each occurs
+    # distinct values, increasing, and how often each occurs
+    counted: tuple[np.ndarray, np.ndarray] | None = None
 
     def add(self, x: np.ndarray) -> None:
         """Take more values."""
@@ -106,8 +125,9 @@ class ValueSums:
         self.counted = every, np.bincount(places, counts).astype(np.int64)
         if len(every) > MOST_VALUES:
             raise InputError(
-                f"bs(..., df=) puts knots at quantiles, and there are more than {MOST_VALUES:,} distinct values, too many to "
-                "count in one pass; give the knots: bs(x, knots=[...])."
+                f"bs(..., df=) puts knots at quantiles, and there are more than {MOST_VALUES:,}"
+                " distinct values, too many to count in one pass; give the knots: bs(x,"
+                " knots=[...])."
             )
 
     def quantiles(self, shares: np.ndarray) -> np.ndarray:
@@ -138,10 +158,20 @@ class Transform:
     def options(self) -> dict[str, Any]:
         """Its arguments but the first, with their defaults."""
         rest = ast.Call(self.call.func, self.call.args[1:], self.call.keywords)
-        column = next((node.id for node in ast.walk(rest) if isinstance(node, ast.Name) and node is not rest.func), None)
+        column = next(
+            (
+                node.id
+                for node in ast.walk(rest)
+                if isinstance(node, ast.Name) and node is not rest.func
+            ),
+            None,
+        )
         if column is not None:
             named = self.expression.aliases.get(column, column)
-            raise InputError(f"The term {self.key!r}: {named!r} is a column or a name; options must be written out.")
+            raise InputError(
+                f"The term {self.key!r}: {named!r} is a column or a name; options must be written"
+                " out."
+            )
         arguments, keywords = self.expression.arguments(rest, {}, {})
         signature = inspect.signature(inspect.unwrap(TRANSFORMS[self.name]))
         try:
@@ -149,14 +179,20 @@ class Transform:
         except TypeError as error:
             raise InputError(f"The term {self.key!r}: {error}.") from None
         if STATE in bound.arguments:
-            raise InputError(f"The term {self.key!r}: {STATE} is learned from the data; leave it out.")
+            raise InputError(
+                f"The term {self.key!r}: {STATE} is learned from the data; leave it out."
+            )
         bound.apply_defaults()
         options = dict(list(bound.arguments.items())[1:])
         for name, value in options.items():
             if name in KNOWN and not KNOWN[name][0](value):
-                raise InputError(f"The term {self.key!r}: {name} must be {KNOWN[name][1]}, not {value!r}.")
+                raise InputError(
+                    f"The term {self.key!r}: {name} must be {KNOWN[name][1]}, not {value!r}."
+                )
         if options.get("df") is not None and options.get("knots") is not None:
-            raise InputError(f"The term {self.key!r}: df and knots say the same thing; give one of them.")
+            raise InputError(
+                f"The term {self.key!r}: df and knots say the same thing; give one of them."
+            )
         if self.name == "poly" and options["degree"] < 1:
             raise InputError(f"The term {self.key!r}: degree must be at least 1.")
         return options
@@ -176,19 +212,34 @@ class Transform:
             return {} if options["raw"] else self._polynomials(sums, int(options["degree"]))
         if self.name == "bs":
             return self._knots(sums, options)
-        rescale = options.get("scale", options.get("rescale", False)) if self.name != "center" else False
+        rescale = (
+            options.get("scale", options.get("rescale", False)) if self.name != "center" else False
+        )
         centre, ddof = options.get("center", True), options.get("ddof", 1)
         shift = sums.mean if centre is True else None if centre is False else float(centre)
         about = sums.squares + sums.count * (sums.mean - (shift or 0.0)) ** 2
         if rescale is True and sums.count <= ddof:
-            raise InputError(f"The term {self.key!r}: {sums.count:,} rows are too few for ddof={ddof}.")
-        size = float(np.sqrt(about / (sums.count - ddof))) if rescale is True else None if rescale is False else float(rescale)
+            raise InputError(
+                f"The term {self.key!r}: {sums.count:,} rows are too few for ddof={ddof}."
+            )
+        size = (
+            float(np.sqrt(about / (sums.count - ddof)))
+            if rescale is True
+            else None
+            if rescale is False
+            else float(rescale)
+        )
         if size == 0.0:
-            raise InputError(f"The term {self.key!r}: the values are all equal, so they have no scale; leave it out.")
+            raise InputError(
+                f"The term {self.key!r}: the values are all equal, so they have no scale; leave it"
+                " out."
+            )
         return {"ddof": ddof, "center": shift, "scale": size}
 
     def _polynomials(self, sums: ValueSums, degree: int) -> dict[str, Any]:
-        """Those that are orthogonal over all rows, by Stieltjes' recurrence over the rows of a coreset."""
+        """Those that are orthogonal over all rows, by Stieltjes' recurrence over the rows of a
+        coreset.
+        """
         assert sums.sketch is not None
         core = sums.sketch.coreset()
         x, weights = core.arrays()[0][:, 0], core.weights
@@ -199,8 +250,8 @@ class Transform:
             norms[str(k)] = float((weights * now**2).sum())
             if norms[str(k)] <= 1e-14 * (weights * np.square(x - sums.mean) ** k).sum():
                 raise InputError(
-                    f"The term {self.key!r}: a polynomial of degree {k} vanishes on all values, but for rounding; lower the "
-                    "degree."
+                    f"The term {self.key!r}: a polynomial of degree {k} vanishes on all values, but"
+                    " for rounding; lower the degree."
                 )
             if k == degree:
                 break
@@ -221,7 +272,9 @@ class Transform:
         outside = [knot for knot in inner if not low <= knot <= high]
         if outside or not low < high:
             what = f"the knot {outside[0]:g} is not" if outside else "no value is"
-            raise InputError(f"The term {self.key!r}: {what} between the bounds {low:g} and {high:g}.")
+            raise InputError(
+                f"The term {self.key!r}: {what} between the bounds {low:g} and {high:g}."
+            )
         knots = [low] * (degree + 1) + inner + [high] * (degree + 1)
         return {"lower_bound": low, "upper_bound": high, "knots": knots}
 
@@ -242,8 +295,10 @@ class Learn(LearnLevels):
     """Learns levels and states from the rows of a scan."""
 
     layout: Columns
-    declared: dict[str, list[Any]] = field(default_factory=dict)  # levels in the order of the data's own category type
-    whole: bool = False  # numbers are read as doubles, so that whole numbers are levels such as 2019, not 2019.0
+    # levels in the order of the data's own category type
+    declared: dict[str, list[Any]] = field(default_factory=dict)
+    # numbers are read as doubles, so that whole numbers are levels such as 2019, not 2019.0
+    whole: bool = False
     rows: int = 0
     log_weights: float = 0.0
     row: dict[str, Any] = field(default_factory=dict)
@@ -265,17 +320,29 @@ class Learn(LearnLevels):
         if self.layout.drop:
             return self.layout
         formula = self.layout.formula
-        some = [f for f in (*formula.factors, formula.response) if f in self.categories or f.stateful()]
-        return replace(self.layout, only=tuple(dict.fromkeys(name for factor in some for name in factor.variables)))
+        some = [
+            f for f in (*formula.factors, formula.response) if f in self.categories or f.stateful()
+        ]
+        return replace(
+            self.layout,
+            only=tuple(dict.fromkeys(name for factor in some for name in factor.variables)),
+        )
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
         table, where = chunk.table, chunk.where
         keep = np.ones(table.num_rows, dtype=bool)
-        found = {factor.text: self.layout.values(table, factor, keep, where) for factor in self.categories}
+        found = {
+            factor.text: self.layout.values(table, factor, keep, where)
+            for factor in self.categories
+        }
         columns: dict[str, np.ndarray] = {}
         for transform in self.transforms:
             names = transform.columns()
-            columns |= {name: self.layout.column(table, name, keep, where) for name in names if name not in columns}
+            columns |= {
+                name: self.layout.column(table, name, keep, where)
+                for name in names
+                if name not in columns
+            }
         weights = self.layout.weights(table, keep, where)
         if self.layout.drop:
             self._find_gaps(table, keep, where)
@@ -290,10 +357,19 @@ class Learn(LearnLevels):
             self.log_weights += float(np.log(weights[keep]).sum())
         for text, column in found.items():
             some = column if keep.all() else column.filter(pa.array(keep))
-            self.add_levels("term", text, some, "is it an identifier? Use it as cluster=, or join levels")
+            self.add_levels(
+                "term", text, some, "is it an identifier? Use it as cluster=, or join levels"
+            )
         if not self.row and keep.any():
-            values = {name: table.column(name)[int(np.argmax(keep))].as_py() for name in table.schema.names}
-            self.row = {name: value for name, value in values.items() if isinstance(value, str | int | float | bool)}
+            values = {
+                name: table.column(name)[int(np.argmax(keep))].as_py()
+                for name in table.schema.names
+            }
+            self.row = {
+                name: value
+                for name, value in values.items()
+                if isinstance(value, str | int | float | bool)
+            }
         self.rows += int(keep.sum())
 
     def _find_gaps(self, table: Any, keep: np.ndarray, where: Any) -> None:
@@ -323,27 +399,44 @@ class Learn(LearnLevels):
             raise InputError("The data has no rows that the formula can use.")
         levels = {factor.text: self._ordered(factor) for factor in self.categories}
         formula = self.layout.formula
-        levels |= {factor.text: [False, True] for factor in formula.factors if self.layout.is_boolean(factor)}
-        states = {transform.key: transform.state(self.sums[transform.key]) for transform in self.transforms}
+        levels |= {
+            factor.text: [False, True]
+            for factor in formula.factors
+            if self.layout.is_boolean(factor)
+        }
+        states = {
+            transform.key: transform.state(self.sums[transform.key])
+            for transform in self.transforms
+        }
         typed = {name: self.layout.row[name][0] for name in formula.variables}
-        row = {name: value if isinstance(value, str) else value.item() for name, value in typed.items()}
+        row = {
+            name: value if isinstance(value, str) else value.item() for name, value in typed.items()
+        }
         return Learned(levels, states, row | self.row)
 
     def _level(self, value: Any) -> Any:
-        return int(value) if self.whole and isinstance(value, float) and value.is_integer() else value
+        return (
+            int(value) if self.whole and isinstance(value, float) and value.is_integer() else value
+        )
 
     def _ordered(self, factor: Factor) -> list[Any]:
         found = {self._level(value) for value in self.levels[factor.text] if value is not None}
-        strange = next((value for value in found if not isinstance(value, str | int | float | bool)), None)
+        strange = next(
+            (value for value in found if not isinstance(value, str | int | float | bool)), None
+        )
         if strange is not None:
             raise InputError(
-                f"The term {factor.text!r} has levels of type {type(strange).__name__}; make them text or numbers."
+                f"The term {factor.text!r} has levels of type {type(strange).__name__}; make them"
+                " text or numbers."
             )
         given = factor.contrasts()[1]
         if given is not None:
             missing = [level for level in found if level not in given]
             if missing:
-                raise InputError(f"The term {factor.text!r} does not list the level {missing[0]!r}, which the data has.")
+                raise InputError(
+                    f"The term {factor.text!r} does not list the level {missing[0]!r}, which the"
+                    " data has."
+                )
             return list(given)
         declared = self.declared.get(factor.column or "")
         if declared is not None:

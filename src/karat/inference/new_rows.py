@@ -20,11 +20,13 @@ def checked_array(rows: np.ndarray, labels: list[str]) -> Array:
     try:
         found = np.atleast_2d(np.asarray(rows, dtype=float))
     except (TypeError, ValueError):
-        raise InputError(f"The new rows are an array that does not hold numbers; pass {ROWS}.", argument="exog") from None
+        raise InputError(
+            f"The new rows are an array that does not hold numbers; pass {ROWS}.", argument="exog"
+        ) from None
     if found.ndim != 2 or found.shape[1] != len(labels):
         raise InputError(
-            f"The new rows are an array of shape {rows.shape}; it must have {len(labels)} columns, those of the design: "
-            f"{', '.join(labels)}. Or pass a frame of the data's columns.",
+            f"The new rows are an array of shape {rows.shape}; it must have {len(labels)} columns,"
+            f" those of the design: {', '.join(labels)}. Or pass a frame of the data's columns.",
             argument="exog",
         )
     return found
@@ -39,19 +41,30 @@ def check_rows(rows: Any) -> None:
     """Refuse what is no table: a single column, numbers in a list."""
     if containers.frame_library(rows) in ("pandas", "polars") and containers.dimensions(rows) == 1:
         raise InputError(
-            f"The new rows are a {type(rows).__name__}, which has one dimension; pass a frame: frame.iloc[[0]] has one row.",
+            f"The new rows are a {type(rows).__name__}, which has one dimension; pass a frame:"
+            " frame.iloc[[0]] has one row.",
             argument="exog",
         )
-    paths = isinstance(rows, list | tuple) and rows and not all(isinstance(one, int | float) for one in rows)
+    paths = (
+        isinstance(rows, list | tuple)
+        and rows
+        and not all(isinstance(one, int | float) for one in rows)
+    )
     if isinstance(rows, int | float | complex) or (isinstance(rows, list | tuple) and not paths):
-        raise InputError(f"The new rows are {type(rows).__name__} {rows!r:.50}; pass {ROWS}.", argument="exog")
+        raise InputError(
+            f"The new rows are {type(rows).__name__} {rows!r:.50}; pass {ROWS}.", argument="exog"
+        )
 
 
 def design_columns(rows: Any, labels: list[str]) -> Array:
     """The columns of a frame by the names of a design that was not made from a formula."""
     if not hasattr(rows, "columns") and not isinstance(rows, dict):
         raise InputError(f"The new rows are a {type(rows).__name__}; pass {ROWS}.", argument="exog")
-    names = list(rows) if isinstance(rows, dict) else getattr(rows, "column_names", None) or list(rows.columns)
+    names = (
+        list(rows)
+        if isinstance(rows, dict)
+        else getattr(rows, "column_names", None) or list(rows.columns)
+    )
     missing = [name for name in labels if name not in (*names, "const")]
     if missing:
         raise InputError(f"The new rows have no column {missing[0]!r}.", column=missing[0])
@@ -61,6 +74,10 @@ def design_columns(rows: Any, labels: list[str]) -> Array:
         raise InputError("The columns of the new rows have different lengths.", argument="exog")
     rows_there = count.pop() if count else len(rows)
     try:
-        return np.column_stack([found.get(name, np.ones(rows_there)) for name in labels]).astype(float)
+        return np.column_stack([found.get(name, np.ones(rows_there)) for name in labels]).astype(
+            float
+        )
     except (TypeError, ValueError):
-        raise InputError("The new rows hold values that are not numbers.", argument="exog") from None
+        raise InputError(
+            "The new rows hold values that are not numbers.", argument="exog"
+        ) from None

@@ -1,14 +1,17 @@
-"""Exact quantiles of all residuals, by passes that count: smallest, quartiles, median, largest, as R prints them.
+"""Exact quantiles of all residuals, by passes that count: smallest, quartiles, median, largest, as
+R prints them.
 
-A residual is y - x'b, times the square root of its weight if there are weights.  Doubles in order of size are whole numbers in
-order of size (the bits, turned for negative ones), so they can be counted by their leading bits:
+A residual is y - x'b, times the square root of its weight if there are weights.  Doubles in order
+of size are whole numbers in order of size (the bits, turned for negative ones), so they can be
+counted by their leading bits:
 
     pass 1   a count for each pattern of the first 20 bits: every rank lies in one of 2^20 brackets
-    pass 2   the residuals in the brackets of the ranks are held, and sorted
-             if they are too many, they are counted by the next 18 bits, and so on: four passes at most
+    pass 2   the residuals in the brackets of the ranks are held, and sorted if they are too many,
+             they are counted by the next 18 bits, and so on: four passes at most
 
-Few rows (2^22) are held in pass 1 already.  A residual is computed column by column, so that it has the same bits in every
-pass, however the rows are divided into batches.  Quantiles between two ranks are interpolated, as R and NumPy do by default.
+Few rows (2^22) are held in pass 1 already.  A residual is computed column by column, so that it has
+the same bits in every pass, however the rows are divided into batches.  Quantiles between two ranks
+are interpolated, as R and NumPy do by default.
 """
 
 from __future__ import annotations
@@ -45,7 +48,8 @@ def double_of(bits: int) -> float:
 
 @dataclass
 class ResidualRanks(Consumer):
-    """One pass: residuals whose leading bits are those of a bracket are held, or counted by their next bits.
+    """One pass: residuals whose leading bits are those of a bracket are held, or counted by their
+    next bits.
 
     Parameters
     ----------
@@ -62,7 +66,8 @@ class ResidualRanks(Consumer):
     level: int = 0
     brackets: tuple[int, ...] = (0,)
     rows: int = 0
-    held: list[list[np.ndarray]] | None = field(init=False)  # by bracket; None once they are counted
+    # by bracket; None once they are counted
+    held: list[list[np.ndarray]] | None = field(init=False)
     waiting: int = 0
     counts: np.ndarray = field(init=False)  # by bracket and next bits
 
@@ -100,7 +105,9 @@ class ResidualRanks(Consumer):
     def _count_held(self) -> None:
         held = joined_residuals(self.held or [])
         self.held, self.waiting = None, 0
-        self.counts = np.zeros((len(self.brackets), 2 ** (SHIFTS[self.level] - SHIFTS[self.level + 1])), dtype=np.int64)
+        self.counts = np.zeros(
+            (len(self.brackets), 2 ** (SHIFTS[self.level] - SHIFTS[self.level + 1])), dtype=np.int64
+        )
         self._count(held)
 
     def _count(self, parts: list[np.ndarray]) -> None:
@@ -129,21 +136,36 @@ def residual_quantiles(rows: Any, layout: Any, solution: FullDataSolution) -> di
     """The quantiles of all residuals, by as many passes as they take."""
     n = solution.observations
     places = {name: share * (n - 1) for name, share in SHARES.items()}
-    ranks = sorted({int(np.floor(place)) for place in places.values()} | {int(np.ceil(place)) for place in places.values()})
+    ranks = sorted(
+        {int(np.floor(place)) for place in places.values()}
+        | {int(np.ceil(place)) for place in places.values()}
+    )
     within = {rank: (0, rank) for rank in ranks}  # bracket, and rank inside it
     found = ResidualRanks(solution)
     while True:
         found = rows.scan(layout, found)
         if found.rows != n:
-            raise InputError(f"These are not the rows that the coreset was made of: {found.rows:,} instead of {n:,}.")
+            raise InputError(
+                f"These are not the rows that the coreset was made of: {found.rows:,} instead of"
+                f" {n:,}."
+            )
         if found.held is not None:
             break
         within = {rank: _narrowed(found, *where) for rank, where in within.items()}
         if SHIFTS[found.level + 1] == 0:  # every bit is known
-            return _interpolated(places, {rank: double_of(bits) for rank, (bits, _) in within.items()})
-        found = ResidualRanks(solution, found.level + 1, tuple(sorted({bracket for bracket, _ in within.values()})))
-    order = {one: np.sort(part) for one, part in zip(found.brackets, joined_residuals(found.held), strict=True)}
-    return _interpolated(places, {rank: double_of(int(order[one][inside])) for rank, (one, inside) in within.items()})
+            return _interpolated(
+                places, {rank: double_of(bits) for rank, (bits, _) in within.items()}
+            )
+        found = ResidualRanks(
+            solution, found.level + 1, tuple(sorted({bracket for bracket, _ in within.values()}))
+        )
+    order = {
+        one: np.sort(part)
+        for one, part in zip(found.brackets, joined_residuals(found.held), strict=True)
+    }
+    return _interpolated(
+        places, {rank: double_of(int(order[one][inside])) for rank, (one, inside) in within.items()}
+    )
 
 
 def _narrowed(found: ResidualRanks, bracket: int, rank: int) -> tuple[int, int]:

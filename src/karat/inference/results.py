@@ -1,9 +1,10 @@
 """statsmodels' results for all rows, from the kept ones.
 
-A weighted fit of the kept rows has the coefficients, the residual and the total sum of squares of all rows.  Everything else
-that statsmodels derives from these needs the number of observations, and the sum of the logarithms of the weights, which are
-put in their places here.  Robust covariances come from sums that were stored with the coreset; what was not stored, and what
-looks at single residuals, is refused.
+A weighted fit of the kept rows has the coefficients, the residual and the total sum of squares of
+all rows.  Everything else that statsmodels derives from these needs the number of observations, and
+the sum of the logarithms of the weights, which are put in their places here.  Robust covariances
+come from sums that were stored with the coreset; what was not stored, and what looks at single
+residuals, is refused.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ SMALLEST = 1e-280  # variances, beyond which they lose digits
 def check_cov_type(cov_type: str) -> None:
     """Refuse a covariance that is not known."""
     if cov_type not in KINDS:
-        raise InputError(f"cov_type must be one of {', '.join(KINDS)}, not {cov_type!r}.", argument="cov_type")
+        raise InputError(
+            f"cov_type must be one of {', '.join(KINDS)}, not {cov_type!r}.", argument="cov_type"
+        )
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,8 @@ class FullData:
     log_weights : float
         The sum of the logarithms of the weights; 0 where they are counts.
     covariances : dict of arrays
-        Robust covariances of the parameters, by HC0, HC2, HC3 and cluster, without corrections for small samples.
+        Robust covariances of the parameters, by HC0, HC2, HC3 and cluster, without corrections for
+        small samples.
     residuals : dict of float
         Quantiles of all residuals, if a pass was made for them.
     clusters : int
@@ -62,13 +66,22 @@ class FullData:
         """With the corrections of statsmodels; refused if its sums were not stored."""
         stored = "HC0" if kind == "HC1" else kind
         if stored not in self.covariances:
-            known = ", ".join(sorted({*self.covariances, *(["HC1"] if "HC0" in self.covariances else [])})) or "none"
+            known = (
+                ", ".join(
+                    sorted({*self.covariances, *(["HC1"] if "HC0" in self.covariances else [])})
+                )
+                or "none"
+            )
             raise NotExactError(
-                f"Robust covariance {kind}: its sums (fourth moments of rows and residuals) were not stored with this coreset, "
-                f"which has {known}; call karat.inference.ols with the data and cov_type={kind!r}."
+                f"Robust covariance {kind}: its sums (fourth moments of rows and residuals) were"
+                f" not stored with this coreset, which has {known}; call karat.inference.ols with"
+                f" the data and cov_type={kind!r}."
             )
         n, groups = self.observations, self.clusters
-        factor = {"HC1": n / (n - width), "cluster": groups / max(groups - 1, 1) * (n - 1) / (n - width)}.get(kind, 1.0)
+        factor = {
+            "HC1": n / (n - width),
+            "cluster": groups / max(groups - 1, 1) * (n - 1) / (n - width),
+        }.get(kind, 1.0)
         return factor * self.covariances[stored]
 
 
@@ -78,18 +91,25 @@ def _dependent(error: DependentColumnError, names: list[str], intercept: bool) -
     if not error.others:
         return f"The column {name!r} is always zero; leave its term out of the formula."
     if intercept and error.others == (0,):
-        return f"The column {name!r} is constant, like the intercept; leave its term out of the formula."
-    others = ", ".join(repr(names[other]) for other in error.others[:5]) + (", ..." if len(error.others) > 5 else "")
+        return (
+            f"The column {name!r} is constant, like the intercept; leave its term out of the"
+            " formula."
+        )
+    others = ", ".join(repr(names[other]) for other in error.others[:5]) + (
+        ", ..." if len(error.others) > 5 else ""
+    )
     return (
-        f"The column {name!r} is a linear combination of {others}, so its coefficient is not defined; leave one of these terms "
-        "out of the formula."
+        f"The column {name!r} is a linear combination of {others}, so its coefficient is not"
+        " defined; leave one of these terms out of the formula."
     )
 
 
 class FrequencyWLS(WLS):
     """Weighted least squares of kept rows that knows how many rows they stand for."""
 
-    def __init__(self, y: Any, X: Any, weights: Array, full: FullData, coreset: Any, design: Any = None) -> None:
+    def __init__(
+        self, y: Any, X: Any, weights: Array, full: FullData, coreset: Any, design: Any = None
+    ) -> None:
         super().__init__(y, X, weights=weights)
         self.full, self.coreset = full, coreset
         self.nobs = float(full.observations)
@@ -98,14 +118,23 @@ class FrequencyWLS(WLS):
     @property
     def solution(self) -> LeastSquaresSolution:
         """Of all rows."""
-        first = self.exog_names[0] in ("Intercept", "const") and bool((self.exog[:, 0] == 1.0).all())
+        first = self.exog_names[0] in ("Intercept", "const") and bool(
+            (self.exog[:, 0] == 1.0).all()
+        )
         try:
             return solve(self.exog, self.endog, self.weights, first)
         except DependentColumnError as error:
-            raise InputError(_dependent(error, [str(name) for name in self.exog_names], first)) from error
+            raise InputError(
+                _dependent(error, [str(name) for name in self.exog_names], first)
+            ) from error
 
     def fit(
-        self, method: str = "qr", cov_type: str = "nonrobust", cov_kwds: Any = None, use_t: bool | None = None, **kwargs: Any
+        self,
+        method: str = "qr",
+        cov_type: str = "nonrobust",
+        cov_kwds: Any = None,
+        use_t: bool | None = None,
+        **kwargs: Any,
     ) -> Any:
         """Fit; a robust covariance is that of the full data, if its sums were stored."""
         if cov_kwds is not None or kwargs:
@@ -116,7 +145,8 @@ class FrequencyWLS(WLS):
         self._check_size()
         if self.nobs <= self.rank:
             raise InputError(
-                f"{self.nobs:.0f} observations leave no degrees of freedom for {self.rank} columns; leave terms out."
+                f"{self.nobs:.0f} observations leave no degrees of freedom for {self.rank} columns;"
+                " leave terms out."
             )
         return RegressionResultsWrapper(FullDataResults(self, found, cov_type, use_t))
 
@@ -127,14 +157,17 @@ class FrequencyWLS(WLS):
         if len(strange):
             name, size = self.exog_names[strange[0]], float(np.abs(self.exog[:, strange[0]]).max())
             raise InputError(
-                f"The column {name!r} has values of size {size:.0e}, so that the variance of its coefficient is no number in "
-                "double precision; write it in other units.",
+                f"The column {name!r} has values of size {size:.0e}, so that the variance of its"
+                " coefficient is no number in double precision; write it in other units.",
                 column=str(name),
             )
 
     def fit_regularized(self, *args: Any, **kwargs: Any) -> Any:
         """Refused: statsmodels divides the loss by the number of kept rows."""
-        raise NotExactError("fit_regularized would count the kept rows; use fit.coreset.fit(sklearn.linear_model.Lasso(...)).")
+        raise NotExactError(
+            "fit_regularized would count the kept rows; use"
+            " fit.coreset.fit(sklearn.linear_model.Lasso(...))."
+        )
 
     def loglike(self, params: Any) -> float:
         """The Gaussian log-likelihood of all rows."""
@@ -144,11 +177,16 @@ class FrequencyWLS(WLS):
     def log_likelihood(self, rss: float) -> float:
         """The same from the residual sum of squares."""
         with np.errstate(divide="ignore"):
-            return float(-0.5 * self.nobs * (np.log(2 * np.pi * rss / self.nobs) + 1) + 0.5 * self.full.log_weights)
+            return float(
+                -0.5 * self.nobs * (np.log(2 * np.pi * rss / self.nobs) + 1)
+                + 0.5 * self.full.log_weights
+            )
 
 
 def quiet(name: str) -> Any:
-    """A number of statsmodels without NumPy's warnings: of a perfect fit it is infinite or not defined, and says so."""
+    """A number of statsmodels without NumPy's warnings: of a perfect fit it is infinite or not
+    defined, and says so.
+    """
 
     def read(self: Any) -> Any:
         with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
@@ -162,10 +200,18 @@ def quiet(name: str) -> Any:
 class FullDataResults(RegressionResults):
     """Results of all rows; see :func:`karat.inference.ols`."""
 
-    def __init__(self, model: FrequencyWLS, found: LeastSquaresSolution, cov_type: str, use_t: bool | None) -> None:
+    def __init__(
+        self, model: FrequencyWLS, found: LeastSquaresSolution, cov_type: str, use_t: bool | None
+    ) -> None:
         self.found = found
         scale = found.rss / model.df_resid
-        super().__init__(model, found.params, model.normalized_cov_params, scale, use_t=True if use_t is None else use_t)
+        super().__init__(
+            model,
+            found.params,
+            model.normalized_cov_params,
+            scale,
+            use_t=True if use_t is None else use_t,
+        )
         self.scale = scale
         check_cov_type(cov_type)
         if cov_type != "nonrobust":
@@ -173,8 +219,13 @@ class FullDataResults(RegressionResults):
             robust = "robust to cluster correlation" if clustered else "heteroscedasticity robust"
             self.cov_params_default = model.full.covariance(cov_type, len(found.params))
             self.use_t = bool(use_t)  # statsmodels has the normal distribution here, too
-            description = f"Standard Errors are {robust} ({cov_type})"  # in the words of statsmodels
-            self.cov_kwds = {"description": description, "use_t": self.use_t, "adjust_df": clustered}
+            # in the words of statsmodels
+            description = f"Standard Errors are {robust} ({cov_type})"
+            self.cov_kwds = {
+                "description": description,
+                "use_t": self.use_t,
+                "adjust_df": clustered,
+            }
             if clustered:
                 self.df_resid_inference = model.full.clusters - 1
                 self.n_groups = model.full.clusters
@@ -196,7 +247,9 @@ class FullDataResults(RegressionResults):
         """The names of the parameters."""
         return [str(name) for name in self.model.exog_names]
 
-    def get_robustcov_results(self, cov_type: str = "HC1", use_t: bool | None = None, **kwargs: Any) -> Any:
+    def get_robustcov_results(
+        self, cov_type: str = "HC1", use_t: bool | None = None, **kwargs: Any
+    ) -> Any:
         """The same fit with another covariance, if its sums were stored."""
         if kwargs:
             raise NotExactError(f"Robust covariances with options: {SHAPE}")
@@ -222,21 +275,32 @@ class FullDataResults(RegressionResults):
         """
         if isinstance(terms, str):
             if self.design is None:
-                raise InputError("This fit was not made from a formula; name the columns of the submodel.", argument="terms")
+                raise InputError(
+                    "This fit was not made from a formula; name the columns of the submodel.",
+                    argument="terms",
+                )
             terms = self.design.columns_of(terms, self.labels)
         if not isinstance(terms, list | tuple | pd.Index | np.ndarray) or not len(terms):
-            raise InputError("A submodel is a formula, or a list of columns; 'Intercept' is one.", argument="terms")
+            raise InputError(
+                "A submodel is a formula, or a list of columns; 'Intercept' is one.",
+                argument="terms",
+            )
         places = [self._place(name) for name in terms]
         if len(set(places)) < len(places):
             raise InputError("The submodel names a column twice; name each once.", argument="terms")
         rows = pd.DataFrame(self.model.exog[:, places], columns=[self.labels[i] for i in places])
         full = FullData(self.model.full.observations, self.model.full.log_weights)
         response = pd.Series(self.model.endog, name=self.model.endog_names)
-        return FrequencyWLS(response, rows, self.model.weights, full, self.coreset, self.design).fit()
+        return FrequencyWLS(
+            response, rows, self.model.weights, full, self.coreset, self.design
+        ).fit()
 
     def _place(self, name: Any) -> int:
         if name not in self.labels:
-            raise InputError(f"The coreset has no column {name!r}; it has {', '.join(self.labels)}.", column=str(name))
+            raise InputError(
+                f"The coreset has no column {name!r}; it has {', '.join(self.labels)}.",
+                column=str(name),
+            )
         return self.labels.index(name)
 
     def _encoded(self, exog: Any) -> tuple[Iterable[Array], Any]:
@@ -255,7 +319,8 @@ class FullDataResults(RegressionResults):
         ----------
         exog : frame, or array of the columns of the design
         interval : float, optional
-            A level such as 0.95: also the standard error of the mean, and intervals for the mean and for an observation.
+            A level such as 0.95: also the standard error of the mean, and intervals for the mean
+            and for an observation.
         """
         if kwargs:
             raise InputError(f"predict takes new rows and interval=, not {', '.join(kwargs)}.")
@@ -263,14 +328,21 @@ class FullDataResults(RegressionResults):
             raise NotExactError(f"Predictions need new rows: predict(frame). {SHAPE}")
         if interval is not None:
             if not isinstance(interval, float) or not 0 < interval < 1:
-                raise InputError(f"interval is a level such as 0.95, not {interval!r}.", argument="interval")
+                raise InputError(
+                    f"interval is a level such as 0.95, not {interval!r}.", argument="interval"
+                )
             return self.get_prediction(exog).summary_frame(alpha=1 - interval)
         pieces, index = self._encoded(exog)
         means = np.concatenate([np.empty(0), *map(self.found.means, pieces)])
         return pd.Series(means, index=index, name=self.model.endog_names)
 
     def get_prediction(
-        self, exog: Any = None, transform: bool = True, weights: Any = None, row_labels: Any = None, **kw: Any
+        self,
+        exog: Any = None,
+        transform: bool = True,
+        weights: Any = None,
+        row_labels: Any = None,
+        **kw: Any,
     ) -> Any:
         """As in statsmodels, for new rows."""
         if exog is None:
@@ -278,14 +350,19 @@ class FullDataResults(RegressionResults):
         pieces, index = self._encoded(exog)
         rows = np.concatenate([np.empty((0, len(self.labels))), *pieces])
         labels = index if row_labels is None else row_labels
-        found = super().get_prediction(exog=rows, transform=False, weights=weights, row_labels=labels, **kw)
-        found.predicted, variances = self.found.predicted(rows)  # with more digits, where columns are far from zero
+        found = super().get_prediction(
+            exog=rows, transform=False, weights=weights, row_labels=labels, **kw
+        )
+        # with more digits, where columns are far from zero
+        found.predicted, variances = self.found.predicted(rows)
         if self.cov_type == "nonrobust":
             found.var_pred = self.scale * variances
         return found
 
     def summary(self, *args: Any, **kwargs: Any) -> Any:
-        """The table; statsmodels' tests of the residuals' shape (skewness, Durbin-Watson) need every residual."""
+        """The table; statsmodels' tests of the residuals' shape (skewness, Durbin-Watson) need
+        every residual.
+        """
         return show.summary(self, *args, **kwargs)
 
     def _repr_html_(self) -> str:
@@ -319,17 +396,19 @@ class FullDataResults(RegressionResults):
 
     def _kept_only(self) -> Any:
         raise NotExactError(
-            "A coreset has residuals and fitted values of its kept rows only. Those of all rows: frame['y'] - "
-            "fit.predict(frame); their quantiles: ols(..., residual_quantiles=True)."
+            "A coreset has residuals and fitted values of its kept rows only. Those of all rows:"
+            " frame['y'] - fit.predict(frame); their quantiles: ols(..., residual_quantiles=True)."
         )
 
     @property
     def residual_quantiles(self) -> pd.Series:
-        """Smallest, quartiles, median and largest of all residuals (times the root of the weight, as in R)."""
+        """Smallest, quartiles, median and largest of all residuals (times the root of the weight,
+        as in R).
+        """
         if not self.model.full.residuals:
             raise NotExactError(
-                "Quantiles of the residuals take a pass of their own, which was not made for this fit; call "
-                "karat.inference.ols with the data and residual_quantiles=True."
+                "Quantiles of the residuals take a pass of their own, which was not made for this"
+                " fit; call karat.inference.ols with the data and residual_quantiles=True."
             )
         return pd.Series(self.model.full.residuals, name="residuals")
 
@@ -348,18 +427,33 @@ class FullDataResults(RegressionResults):
         with hypothesis(r_matrix, self.labels):
             return super().wald_test(r_matrix, *args, **kwargs)
 
-    def t_test_pairwise(self, term_name: str, method: Any = "hs", alpha: float = 0.05, factor_labels: Any = None) -> Any:
+    def t_test_pairwise(
+        self, term_name: str, method: Any = "hs", alpha: float = 0.05, factor_labels: Any = None
+    ) -> Any:
         """As in statsmodels."""
         return pairwise(self, term_name, method, alpha, factor_labels)
 
     def wald_test_terms(
-        self, skip_single: bool = False, extra_constraints: Any = None, combine_terms: Any = None, scalar: bool = True
+        self,
+        skip_single: bool = False,
+        extra_constraints: Any = None,
+        combine_terms: Any = None,
+        scalar: bool = True,
     ) -> Any:
         """As in statsmodels: one test per term of the formula."""
-        own = [(name, matrix) for name, matrix in constraints(self) if len(matrix) > 1 or not skip_single]
+        own = [
+            (name, matrix)
+            for name, matrix in constraints(self)
+            if len(matrix) > 1 or not skip_single
+        ]
         every = own + list(extra_constraints or [])
-        return super().wald_test_terms(skip_single=True, extra_constraints=every, combine_terms=combine_terms, scalar=scalar)
+        return super().wald_test_terms(
+            skip_single=True, extra_constraints=every, combine_terms=combine_terms, scalar=scalar
+        )
 
     def summary2(self, *args: Any, **kwargs: Any) -> Any:
         """Refused: it holds tests of every residual's shape."""
-        raise NotExactError("summary2() tests the shape of all residuals, which a coreset does not keep; use summary().")
+        raise NotExactError(
+            "summary2() tests the shape of all residuals, which a coreset does not keep; use"
+            " summary()."
+        )

@@ -1,17 +1,21 @@
-"""The second pass: sums of squared residuals and rows at the solution, from which robust covariances follow.
+"""The second pass: sums of squared residuals and rows at the solution, from which robust
+covariances follow.
 
-With weights u, residuals e = y - x'b, and W such that the rows z = W'x have sum u z z' = 1 (so W W' is the inverse of X'UX),
+With weights u, residuals e = y - x'b, and W such that the rows z = W'x have sum u z z' = 1 (so W W'
+is the inverse of X'UX),
 
-    HC0       W (sum u^2 e^2 z z') W'                                        HC1 = n / (n - k) HC0
-    HC2       the same with e^2 / (1 - h),  h = u z'z the leverage           HC3 with e^2 / (1 - h)^2
-    cluster   W (sum_g s_g s_g') W',  s_g = sum over its rows of u e z       times G / (G - 1) (n - 1) / (n - k)
+    HC0      W (sum u^2 e^2 z z') W'                                   HC1 = n / (n - k) HC0
+    HC2      the same with e^2 / (1 - h),  h = u z'z the leverage      HC3 with e^2 / (1 - h)^2
+    cluster  W (sum_g s_g s_g') W',  s_g = sum over its rows of u e z  times G / (G - 1) (n - 1) /
+    (n - k)
 
-Sums of z z' lose no digits however the columns are scaled.  Sums by cluster are linear in z, so they are taken of u e x, and
-W' comes last: G products instead of n.  Only sums travel: k x k numbers, and G x k for G clusters.  The same pass counts the
-rows and sums u e^2 and u e z, which must be those of the coreset: other data is noticed.
+Sums of z z' lose no digits however the columns are scaled.  Sums by cluster are linear in z, so
+they are taken of u e x, and W' comes last: G products instead of n.  Only sums travel: k x k
+numbers, and G x k for G clusters.  The same pass counts the rows and sums u e^2 and u e z, which
+must be those of the coreset: other data is noticed.
 
-Sums by cluster are added to as rows arrive in any order.  Whole numbers that lie close together are their own addresses among
-these sums; other labels get addresses from a table.
+Sums by cluster are added to as rows arrive in any order.  Whole numbers that lie close together are
+their own addresses among these sums; other labels get addresses from a table.
 """
 
 from __future__ import annotations
@@ -81,13 +85,17 @@ class ClusterSums:
         assert self.places is not None
         distinct, codes = encode(labels)
         places = self.places
-        known = np.array([places.setdefault(label, len(places)) for label in distinct.tolist()], dtype=np.intp)
+        known = np.array(
+            [places.setdefault(label, len(places)) for label in distinct.tolist()], dtype=np.intp
+        )
         if len(places) > len(self.seen):
             self._move(0, max(len(places), 3 * len(self.seen) // 2))
         return np.asarray(known[codes])
 
     def _cover(self, start: int, end: int) -> None:
-        """Make labels from ``start`` to ``end`` addresses, and some beside them: the next rows hold others."""
+        """Make labels from ``start`` to ``end`` addresses, and some beside them: the next rows hold
+        others.
+        """
         if self.low is not None and self.low <= start and end < self.low + len(self.seen):
             return
         beside = (end - start) // 8
@@ -106,21 +114,32 @@ class ClusterSums:
     def _tabulate(self) -> None:
         """Go over from addresses to a table."""
         labels = self.labels()
-        self.sums, self.places, self.low = self.sums[:, self.seen], {label: i for i, label in enumerate(labels)}, None
+        self.sums, self.places, self.low = (
+            self.sums[:, self.seen],
+            {label: i for i, label in enumerate(labels)},
+            None,
+        )
         self.seen = np.ones(len(labels), dtype=bool)
 
     def labels(self) -> list[Any]:
         """The labels that were seen, in the order of their addresses."""
         if self.places is not None:
             return list(self.places)
-        return [] if self.low is None else [self.low + place for place in np.flatnonzero(self.seen).tolist()]
+        return (
+            []
+            if self.low is None
+            else [self.low + place for place in np.flatnonzero(self.seen).tolist()]
+        )
 
     def merge(self, other: ClusterSums) -> None:
         """Add the sums of other rows."""
         labels = other.labels()
         if labels:
             # labels of a table stay what they are: an array of -1 and 2**63 would be one of doubles
-            self.add(np.asarray(labels, dtype=None if other.places is None else object), other.sums[:, other.seen])
+            self.add(
+                np.asarray(labels, dtype=None if other.places is None else object),
+                other.sums[:, other.seen],
+            )
 
     @property
     def count(self) -> int:
@@ -137,7 +156,9 @@ class ClusterSums:
 
 
 def _differences(labels: np.ndarray, low: int) -> np.ndarray:
-    """``labels - low``, which is between 0 and 2**63, for whole numbers of any width: modulo 2**64 nothing overflows."""
+    """``labels - low``, which is between 0 and 2**63, for whole numbers of any width: modulo 2**64
+    nothing overflows.
+    """
     if labels.dtype.kind == "i":
         labels = labels.astype(np.int64, copy=False).view(np.uint64)
     return np.asarray(labels.astype(np.uint64, copy=False) - np.uint64(low % 2**64), dtype=np.intp)
@@ -206,7 +227,9 @@ class Scores(Consumer):
         for start in range(0, len(batch), BLOCK):
             some = slice(start, min(start + BLOCK, len(batch)))
             weights = None if batch.weights is None else batch.weights[some]
-            x, weighted = self._add_block(design, response[some, 0].astype(float, copy=False), weights, some)
+            x, weighted = self._add_block(
+                design, response[some, 0].astype(float, copy=False), weights, some
+            )
             if self.sums:
                 self._add_squares(x, weighted, weights, some.start, chunk)
             if self.clusters is not None:
@@ -219,7 +242,9 @@ class Scores(Consumer):
         self.rows += len(batch)
 
     def flush(self) -> None:
-        """Add the scores that wait to their clusters: many at a time, because each time costs as much as there are clusters."""
+        """Add the scores that wait to their clusters: many at a time, because each time costs as
+        much as there are clusters.
+        """
         if self.clusters is not None and self.held:
             self.clusters.add(np.concatenate(self.labels), self.room[:, : self.held])
         self.held, self.labels = 0, []
@@ -229,7 +254,9 @@ class Scores(Consumer):
         self.flush()
         return vars(self) | {"room": self.room[:, :0], "block": self.block[:, :0]}
 
-    def _add_block(self, design: Sequence[Any], y: Array, weights: Array | None, some: slice) -> tuple[Array, Array]:
+    def _add_block(
+        self, design: Sequence[Any], y: Array, weights: Array | None, some: slice
+    ) -> tuple[Array, Array]:
         """The shifted columns x of some rows, and u e; their plain sums are added."""
         found, fixed = self.solution.found, int(self.solution.intercept)
         x = self.block[:, : len(y)]
@@ -246,7 +273,9 @@ class Scores(Consumer):
         self.total += x @ weighted
         return x, weighted
 
-    def _add_squares(self, x: Array, weighted: Array, weights: Array | None, start: int, chunk: Chunk) -> None:
+    def _add_squares(
+        self, x: Array, weighted: Array, weights: Array | None, start: int, chunk: Chunk
+    ) -> None:
         """The sums of HC0, HC2 and HC3."""
         z = self.solution.found.whitening.T @ x
         factors: dict[str, Array | float] = {"HC0": 1.0}
@@ -255,8 +284,9 @@ class Scores(Consumer):
             rest = 1.0 - (leverage if weights is None else weights * leverage)
             if (rest < LEVERAGE).any():
                 raise NotExactError(
-                    f"{chunk.where(start + int(np.argmin(rest)))}, or a row near it, has leverage 1: it is fitted "
-                    "exactly, and HC2 and HC3 are not defined; use HC0 or HC1, or leave the term out that only this row has."
+                    f"{chunk.where(start + int(np.argmin(rest)))}, or a row near it, has leverage"
+                    " 1: it is fitted exactly, and HC2 and HC3 are not defined; use HC0 or HC1, or"
+                    " leave the term out that only this row has."
                 )
             factors |= {"HC2": 1 / np.sqrt(rest), "HC3": 1 / rest}
         for kind in self.sums:
@@ -265,7 +295,11 @@ class Scores(Consumer):
 
     def merge(self, other: Scores) -> None:
         """Add the sums of other rows."""
-        self.rows, self.rss, self.total = self.rows + other.rows, self.rss + other.rss, self.total + other.total
+        self.rows, self.rss, self.total = (
+            self.rows + other.rows,
+            self.rss + other.rss,
+            self.total + other.total,
+        )
         self.size += other.size
         self.flush()
         other.flush()
@@ -275,7 +309,9 @@ class Scores(Consumer):
             self.clusters.merge(other.clusters)
 
     def covariances(self) -> dict[str, Array]:
-        """W M W' of every kind, without the corrections for small samples; refused if the rows were other ones."""
+        """W M W' of every kind, without the corrections for small samples; refused if the rows were
+        other ones.
+        """
         self._check_same()
         self.flush()
         found = dict(self.sums)
@@ -285,9 +321,12 @@ class Scores(Consumer):
         return {kind: root @ value @ root.T for kind, value in found.items()}
 
     def _check_same(self) -> None:
-        """Refuse other rows than those of the solution: their residuals have another size, or do not cancel."""
+        """Refuse other rows than those of the solution: their residuals have another size, or do
+        not cancel.
+        """
         expected, observations = self.solution.found.rss, self.solution.observations
-        tiny = EXACT * max(self.rss, expected, self.size)  # residuals that are rounding only say nothing
+        # residuals that are rounding only say nothing
+        tiny = EXACT * max(self.rss, expected, self.size)
         drift = float(np.linalg.norm(self.solution.found.whitening.T @ self.total)) ** 2
         if (
             self.rows == observations
@@ -296,11 +335,14 @@ class Scores(Consumer):
         ):
             return
         raise InputError(
-            f"These are not the rows that the coreset was made of: {self.rows:,} rows with a residual sum of squares of "
-            f"{self.rss:.9g}, instead of {observations:,} with {expected:.9g}. The data must be the same in every pass."
+            f"These are not the rows that the coreset was made of: {self.rows:,} rows with a"
+            f" residual sum of squares of {self.rss:.9g}, instead of {observations:,} with"
+            f" {expected:.9g}. The data must be the same in every pass."
         )
 
 
 def wanted_sums(kinds: Sequence[str]) -> tuple[str, ...]:
     """The sums that some covariances are made of."""
-    return tuple(dict.fromkeys("HC0" if kind == "HC1" else kind for kind in kinds if kind != "nonrobust"))
+    return tuple(
+        dict.fromkeys("HC0" if kind == "HC1" else kind for kind in kinds if kind != "nonrobust")
+    )

@@ -1,4 +1,6 @@
-"""How a regression table is shown: as text and HTML by statsmodels' own tables, and as tidy frames."""
+"""How a regression table is shown: as text and HTML by statsmodels' own tables, and as tidy
+frames.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ from karat.errors import InputError
 
 
 def summary(
-    results: Any, yname: str | None = None, xname: Any = None, title: str | None = None, alpha: float = 0.05,
-    slim: bool = False,
+    results: Any, yname: str | None = None, xname: Any = None, title: str | None = None,
+    alpha: float = 0.05, slim: bool = False,
 ) -> Any:  # fmt: skip
     """The table of a fit; ``slim`` leaves numbers about the whole model out, as in statsmodels."""
     weighted = "WLS" if results.model.full.log_weights else "OLS"
@@ -47,7 +49,10 @@ def summary(
     notes = [results.cov_kwds["description"]]
     if results.model.full.residuals:
         kind = "Weighted residuals" if results.model.full.log_weights else "Residuals"
-        notes.append(f"{kind}: " + ", ".join(f"{name} {value:.5g}" for name, value in results.residual_quantiles.items()))
+        notes.append(
+            f"{kind}: "
+            + ", ".join(f"{name} {value:.5g}" for name, value in results.residual_quantiles.items())
+        )
     found.add_extra_txt(notes)
     return found
 

@@ -1,13 +1,15 @@
 """The regression table of all rows, from a formula or a coreset.
 
-levels     one pass, if the formula has categories or transforms of all rows, or there are weights (:mod:`.learn`)
+levels     one pass, if the formula has categories or transforms of all rows, or there are weights
+           (:mod:`.learn`)
 moments    one pass: the coreset of the design (:mod:`karat._stream`)
 scores     one pass at the solution, for robust covariances (:mod:`.scores`)
 residuals  one or two passes at the solution, for quantiles of all residuals (:mod:`.residuals`)
 
-Coefficients, residual sum and total sum of squares are kept moments, so standard errors, t, F, R2, log-likelihood, AIC
-and BIC are functions of the coreset and of the number of observations.  Plain ``WLS(weights=core.weights)`` gets the
-coefficients and R2 right and the rest wrong: it takes weights for precisions and counts kept rows as observations.
+Coefficients, residual sum and total sum of squares are kept moments, so standard errors, t, F, R2,
+log-likelihood, AIC and BIC are functions of the coreset and of the number of observations.  Plain
+``WLS(weights=core.weights)`` gets the coefficients and R2 right and the rest wrong: it takes
+weights for precisions and counts kept rows as observations.
 """
 
 from __future__ import annotations
@@ -57,28 +59,34 @@ def ols(
     formula : str or Coreset
         Such as ``"price ~ carat + C(cut) + carat:C(color)"``; or a coreset, whose table is shown.
     data : optional
-        Rows: a pandas or polars frame, an Arrow table, a path, list, folder or pattern of Parquet, CSV or Arrow files, a DuckDB
-        relation, a Dask or Spark data frame.  Or, with a formula, the coreset of a larger one.
+        Rows: a pandas or polars frame, an Arrow table, a path, list, folder or pattern of Parquet,
+        CSV or Arrow files, a DuckDB relation, a Dask or Spark data frame.  Or, with a formula, the
+        coreset of a larger one.
     cov_type : str, or a list of them
-        nonrobust, HC0, HC1, HC2, HC3 or cluster.  Of several, the first is shown and the sums of all are stored.
+        nonrobust, HC0, HC1, HC2, HC3 or cluster.  Of several, the first is shown and the sums of
+        all are stored.
     cluster : str, optional
         The column that labels the clusters.
     weights : str, optional
-        The column of the weights: inverse variances, as in statsmodels' WLS (``weights`` of lm, analytic weights of Stata).
+        The column of the weights: inverse variances, as in statsmodels' WLS (``weights`` of lm,
+        analytic weights of Stata).
     use_t : bool, optional
-        The t distribution for robust covariances; by default the normal distribution, as in statsmodels.
+        The t distribution for robust covariances; by default the normal distribution, as in
+        statsmodels.
     on_missing : {"error", "drop"}
         What to do with rows that lack a value of the formula.
     residual_quantiles : bool, default False
-        Also find the quartiles and extremes of all residuals, exactly, by one more pass (two from four million rows on).
+        Also find the quartiles and extremes of all residuals, exactly, by one more pass (two from
+        four million rows on).
     progress : True or callable, optional
         True shows a bar.  A callable is called with (bytes done, bytes in all) in every pass.
 
     Returns
     -------
     results
-        statsmodels' results of all rows, with labels; also ``tidy()``, ``glance()``, ``submodel(...)``, ``predict(frame,
-        interval=0.95)``, and ``coreset``, which can be saved and asked again: ``ols(karat.load(path))``.
+        statsmodels' results of all rows, with labels; also ``tidy()``, ``glance()``,
+        ``submodel(...)``, ``predict(frame, interval=0.95)``, and ``coreset``, which can be saved
+        and asked again: ``ols(karat.load(path))``.
 
     Examples
     --------
@@ -101,31 +109,41 @@ def ols(
         core = formula
         if data is not None:
             with progress_bar(progress, "B") as advance:
-                core = _with_scores(formula, data, kinds, cluster, on_missing, residual_quantiles, advance)
+                core = _with_scores(
+                    formula, data, kinds, cluster, on_missing, residual_quantiles, advance
+                )
         _check_cluster(core, kinds, cluster)
         fit = _shown(core, kinds[0], use_t)
         if residual_quantiles:
             fit.residual_quantiles  # noqa: B018 - refused if they are not stored
         return fit
     if not isinstance(formula, str):
-        raise InputError(f"The first argument is a formula or a coreset, not {type(formula).__name__}.", argument="formula")
+        raise InputError(
+            f"The first argument is a formula or a coreset, not {type(formula).__name__}.",
+            argument="formula",
+        )
     if data is None:
         raise InputError("A formula needs data: ols('y ~ x', frame_or_path).", argument="data")
     if isinstance(data, Coreset):
         if kinds != ("nonrobust",) or weights is not None or residual_quantiles:
             raise NotExactError(
-                "A submodel of a coreset has the classical covariance only; robust sums and quantiles of residuals are of one "
-                "formula each."
+                "A submodel of a coreset has the classical covariance only; robust sums and"
+                " quantiles of residuals are of one formula each."
             )
         return _shown(data, "nonrobust", use_t).submodel(formula)
     with progress_bar(progress, "B") as advance:
-        core = formula_coreset(formula, data, weights, on_missing, advance, kinds, cluster, residual_quantiles)
+        core = formula_coreset(
+            formula, data, weights, on_missing, advance, kinds, cluster, residual_quantiles
+        )
     return _shown(core, kinds[0], use_t)
 
 
 def _kinds(cov_type: str | Sequence[str], cluster: str | None) -> tuple[str, ...]:
     if not isinstance(cov_type, str | list | tuple):
-        raise InputError(f"cov_type is one or a list of {', '.join(KINDS)}, not {cov_type!r}.", argument="cov_type")
+        raise InputError(
+            f"cov_type is one or a list of {', '.join(KINDS)}, not {cov_type!r}.",
+            argument="cov_type",
+        )
     kinds = (cov_type,) if isinstance(cov_type, str) else tuple(cov_type)
     for kind in kinds:
         check_cov_type(kind)
@@ -140,10 +158,13 @@ def _kinds(cov_type: str | Sequence[str], cluster: str | None) -> tuple[str, ...
 
 def _check_cluster(core: Coreset, kinds: Sequence[str], cluster: str | None) -> None:
     """Refuse clusters of another column than those that were summed."""
-    stored = {} if core.regression is None else core.regression.facts["covariances"].get("cluster", {})
+    stored = (
+        {} if core.regression is None else core.regression.facts["covariances"].get("cluster", {})
+    )
     if "cluster" in kinds and cluster is not None and stored and stored["column"] != cluster:
         raise NotExactError(
-            f"The sums of this coreset are of the clusters {stored['column']!r}, not {cluster!r}; pass the data."
+            f"The sums of this coreset are of the clusters {stored['column']!r}, not {cluster!r};"
+            " pass the data."
         )
 
 
@@ -162,22 +183,29 @@ def _table(core: Coreset, cov_type: str = "nonrobust", use_t: bool | None = None
     made = core.rows == SYNTHETIC  # which keep all second moments
     lost = not made and not (core.problem.keeps_squares and core.problem.keeps_total)
     if core.y is None or lost or core.absorbed is not None:
-        raise NotExactError("Inference needs a coreset of LeastSquares() with its total weight and a target.")
+        raise NotExactError(
+            "Inference needs a coreset of LeastSquares() with its total weight and a target."
+        )
     X, y = core.arrays()
     assert y is not None
     if y.ndim == 2 and y.shape[1] > 1:
         raise NotExactError("Inference takes one target at a time; build a coreset for each.")
     facts = {} if core.regression is None else core.regression.facts
     intercept = facts.get("intercept", core.problem.shifts)
-    names = facts.get("columns") or (list(containers.columns_of(core.X)) if containers.is_frame(core.X) else [])
+    names = facts.get("columns") or (
+        list(containers.columns_of(core.X)) if containers.is_frame(core.X) else []
+    )
     names = names if len(names) == X.shape[1] else [f"x{i + 1}" for i in range(X.shape[1])]
     label = "Intercept" if facts else "const"
     design = pd.DataFrame(
-        np.column_stack([np.ones(len(X)), X]) if intercept else X, columns=([label] if intercept else []) + names
+        np.column_stack([np.ones(len(X)), X]) if intercept else X,
+        columns=([label] if intercept else []) + names,
     )
     targets = Provenance.read(core.provenance).targets or [getattr(core.y, "name", None) or "y"]
     response = pd.Series(y.ravel(), name=facts.get("response", str(targets[0])))
-    return FrequencyWLS(response, design, core.weights, _full_data(core), core).fit(cov_type=cov_type, use_t=use_t)
+    return FrequencyWLS(response, design, core.weights, _full_data(core), core).fit(
+        cov_type=cov_type, use_t=use_t
+    )
 
 
 def _full_data(core: Coreset) -> FullData:
@@ -193,10 +221,12 @@ def _full_data(core: Coreset) -> FullData:
 
 
 def formula_coreset(
-    text: str, data: Any, weight: str | None, on_missing: str, progress: Progress | None, kinds: Sequence[str] = (),
-    cluster: str | None = None, quantiles: bool = False,
+    text: str, data: Any, weight: str | None, on_missing: str, progress: Progress | None,
+    kinds: Sequence[str] = (), cluster: str | None = None, quantiles: bool = False,
 ) -> Coreset:  # fmt: skip
-    """The coreset of a formula, with the sums of the covariances and the quantiles of the residuals."""
+    """The coreset of a formula, with the sums of the covariances and the quantiles of the
+    residuals.
+    """
     if weight is not None and not isinstance(weight, str):
         raise InputError("weights is the name of a column of the data.", argument="weights")
     rows = open_rows(needed_columns(data, text, (weight, cluster)), progress)
@@ -204,12 +234,16 @@ def formula_coreset(
     formula = parse(text, [name for name in schema.names if name not in (weight, cluster)])
     columns = formula_columns(formula, schema, weight, on_missing, cluster)
     rows.as_codes(columns.coded())
-    learn = Learn(replace(columns, roles=replace(columns.roles, key=None)), rows.declared, rows.all_doubles)
+    learn = Learn(
+        replace(columns, roles=replace(columns.roles, key=None)), rows.declared, rows.all_doubles
+    )
     if learn.needed:
         learn = rows.scan(learn.reading(), learn)
     design = make_design(formula, learn.learned())
     if not design.names:
-        raise InputError(f"The formula {text!r} has no term but the intercept; a table needs a term.")
+        raise InputError(
+            f"The formula {text!r} has no term but the intercept; a table needs a term."
+        )
     _check_width(design)
     layout = columns.of_design(design)
     core = rows.coreset(layout)
@@ -233,23 +267,39 @@ def _check_width(design: Any) -> None:
         widest = max(design.terms, key=lambda term: len(term.columns))
         text = ":".join(factor for factor, _ in widest.factors)
         raise InputError(
-            f"The formula has {width:,} columns, {len(widest.columns):,} of them of the term {text!r}; a coreset of so many is "
-            "not worth making. Join levels, leave the term out, or use it as cluster=."
+            f"The formula has {width:,} columns, {len(widest.columns):,} of them of the term"
+            f" {text!r}; a coreset of so many is not worth making. Join levels, leave the term out,"
+            " or use it as cluster=."
         )
 
 
-def _scored(core: Coreset, rows: Any, layout: Any, kinds: Sequence[str], cluster: str | None, quantiles: bool) -> Coreset:
-    """The coreset with what passes at the solution find: sums of robust covariances, quantiles of the residuals."""
+def _scored(
+    core: Coreset,
+    rows: Any,
+    layout: Any,
+    kinds: Sequence[str],
+    cluster: str | None,
+    quantiles: bool,
+) -> Coreset:
+    """The coreset with what passes at the solution find: sums of robust covariances, quantiles of
+    the residuals.
+    """
     regression, wanted = core.regression, wanted_sums(kinds)
     assert regression is not None
     if "cluster" in wanted and cluster is None:
         said = "A clustered covariance needs clusters."
-        raise InputError(said, "It needs cluster=, the column that labels them.", argument="cluster")
+        raise InputError(
+            said, "It needs cluster=, the column that labels them.", argument="cluster"
+        )
     if not wanted and not quantiles:
         return core
-    solution = FullDataSolution(_table(core).found, regression.facts["intercept"], regression.facts["observations"])
+    solution = FullDataSolution(
+        _table(core).found, regression.facts["intercept"], regression.facts["observations"]
+    )
     if wanted:
-        scores = rows.scan(replace(layout, roles=replace(layout.roles, key=cluster)), Scores(solution, wanted))
+        scores = rows.scan(
+            replace(layout, roles=replace(layout.roles, key=cluster)), Scores(solution, wanted)
+        )
         regression = _with_sums(regression, scores, cluster)
     if quantiles:
         told = {"residual_quantiles": residual_quantiles(rows, layout, solution)}
@@ -258,13 +308,17 @@ def _scored(core: Coreset, rows: Any, layout: Any, kinds: Sequence[str], cluster
 
 
 def _with_sums(regression: Regression, scores: Any, cluster: str | None) -> Regression:
-    """The regression with the sums of robust covariances, beside those of other kinds that it had."""
+    """The regression with the sums of robust covariances, beside those of other kinds that it
+    had.
+    """
     sums = scores.covariances()
     covariances: dict[str, Any] = {kind: {} for kind in sums}
     if scores.clusters is not None:
         if scores.clusters.count < 2:
             raise InputError(
-                f"The column {cluster!r} has a single cluster; a clustered covariance needs two or more.", column=cluster
+                f"The column {cluster!r} has a single cluster; a clustered covariance needs two or"
+                " more.",
+                column=cluster,
             )
         covariances["cluster"] = {"column": cluster, "clusters": scores.clusters.count}
     kept = {kind: value for kind, value in regression.sums.items() if kind not in sums}
@@ -273,14 +327,24 @@ def _with_sums(regression: Regression, scores: Any, cluster: str | None) -> Regr
 
 
 def _with_scores(
-    core: Coreset, data: Any, kinds: Sequence[str], cluster: str | None, on_missing: str, quantiles: bool, progress: Any
+    core: Coreset,
+    data: Any,
+    kinds: Sequence[str],
+    cluster: str | None,
+    on_missing: str,
+    quantiles: bool,
+    progress: Any,
 ) -> Coreset:
     """A coreset of a formula, with sums over its data."""
     if core.regression is None:
-        raise NotExactError("This coreset was not made from a formula; call ols(formula, data, cov_type=...).")
+        raise NotExactError(
+            "This coreset was not made from a formula; call ols(formula, data, cov_type=...)."
+        )
     design = restored_design(core.regression.facts)
     others = (core.regression.facts["weights"], cluster)
     rows = open_rows(needed_columns(data, design.formula.text, others), progress)
-    columns = formula_columns(design.formula, rows.schema(), core.regression.facts["weights"], on_missing, cluster)
+    columns = formula_columns(
+        design.formula, rows.schema(), core.regression.facts["weights"], on_missing, cluster
+    )
     rows.as_codes(columns.coded())
     return _scored(core, rows, columns.of_design(design), kinds, cluster, quantiles)

@@ -1,4 +1,5 @@
-"""coreset_files: a scan in bounded memory that keeps a few rows, and that can be killed and resumed.
+"""coreset_files: a scan in bounded memory that keeps a few rows, and that can be killed and
+resumed.
 
 sums    = scan(source, [LatentSums])          # only if the problem depends on all rows
 problem = problem.lower(sums)
@@ -17,9 +18,25 @@ from typing import Any, Literal, Never
 from karat._core.coreset import Coreset
 from karat._core.files import problem_header
 from karat._core.provenance import Provenance
-from karat._core.synthetic import KEEP, REAL, SYNTHETIC, RowChoice, RowKind, Verbatim, check_rows_argument, made_memory
+from karat._core.synthetic import (
+    KEEP,
+    REAL,
+    SYNTHETIC,
+    RowChoice,
+    RowKind,
+    Verbatim,
+    check_rows_argument,
+    made_memory,
+)
 from karat._data.advice import unknown_argument
-from karat._data.arguments import check_mergeable, check_taken, column_problem, column_roles, listed_names, progress_bar
+from karat._data.arguments import (
+    check_mergeable,
+    check_taken,
+    column_problem,
+    column_roles,
+    listed_names,
+    progress_bar,
+)
 from karat._storage.archive import prefixed, without_prefix
 from karat._stream.samples import Samples, finished
 from karat._stream.sketch import Sketch
@@ -72,54 +89,64 @@ def coreset_files(
     Parameters
     ----------
     source : path, list of paths, stream, or an open source
-        Parquet, CSV (also ``.gz``) or Arrow/Feather files: one, a list, a pattern (``part-*.parquet``, ``**``), or a folder
-        (``year=2024/`` in its names gives columns).  Addresses such as ``s3://`` are opened by pyarrow or fsspec.  Also a
-        query of a database (:func:`karat.io.query`), a DuckDB relation, an ADBC cursor, an Arrow record-batch reader, or
-        anything else with an Arrow stream; all are read in batches.
+        Parquet, CSV (also ``.gz``) or Arrow/Feather files: one, a list, a pattern
+        (``part-*.parquet``, ``**``), or a folder (``year=2024/`` in its names gives columns).
+        Addresses such as ``s3://`` are opened by pyarrow or fsspec.  Also a query of a database
+        (:func:`karat.io.query`), a DuckDB relation, an ADBC cursor, an Arrow record-batch reader,
+        or anything else with an Arrow stream; all are read in batches.
     target : str or list of str, optional
         The target column or columns.
     problem : Problem, optional
-        What must not change; :class:`~karat.problems.LeastSquares` if there is a target, else ``Moments(2)``.
+        What must not change; :class:`~karat.problems.LeastSquares` if there is a target, else
+        ``Moments(2)``.
     columns : list of str, optional
-        The features; by default all columns that have no other role.  For MultiView, three lists, one per view.
+        The features; by default all columns that have no other role.  For MultiView, three lists,
+        one per view.
     batch_rows : int, optional
         Rows between folds; by default a million, or what ``memory`` allows.
     on_missing : {"error", "drop", "mean"}
-        What to do with rows that lack a value or are broken.  "drop" leaves them out; the certificate's notes say how many.
-        "mean" fills features with the mean of all rows (weighted, if there are weights), learned in a pass of its own.
+        What to do with rows that lack a value or are broken.  "drop" leaves them out; the
+        certificate's notes say how many. "mean" fills features with the mean of all rows (weighted,
+        if there are weights), learned in a pass of its own.
     one_hot : list of str
-        Features that are categories.  Each becomes a column of 0 and 1 per level, named ``carrier=AA``; the levels are those
-        of all rows, learned in a pass of their own, and stored in ``provenance``.
+        Features that are categories.  Each becomes a column of 0 and 1 per level, named
+        ``carrier=AA``; the levels are those of all rows, learned in a pass of their own, and stored
+        in ``provenance``.
     checkpoint : path, optional
-        An ``.npz`` file.  A run that was killed resumes from it; a run that had ended returns its coreset.
+        An ``.npz`` file.  A run that was killed resumes from it; a run that had ended returns its
+        coreset.
     memory : int
         Bytes beside the interpreter that the run may use.
     progress : True or callable, optional
-        True shows a bar by tqdm (extra ``progress``).  A callable is called with (bytes done, bytes in all) after
-        every batch; bytes in all is 0 for a stream.
+        True shows a bar by tqdm (extra ``progress``).  A callable is called with (bytes done, bytes
+        in all) after every batch; bytes in all is 0 for a stream.
     sample_weight, groups, key : str, optional
         Columns with weights, with group labels, and with keys that identify rows.
     pipeline : fitted transformer, optional
-        Features go through its ``transform`` (as a pandas frame) first, for categorical columns and the like.
+        Features go through its ``transform`` (as a pandas frame) first, for categorical columns and
+        the like.
     rows, verbatim : str
-        As in :func:`karat.coreset`: "real" or "synthetic" rows, and what to do about rows that would be kept as they are.
+        As in :func:`karat.coreset`: "real" or "synthetic" rows, and what to do about rows that
+        would be kept as they are.
     random_state : int
         The choice of rows depends on it, the exactness does not.
     sequence : str, optional
-        For HiddenMarkov, a column that names the sequence of a row; neighbours of the same name are in one sequence, also
-        from one file to the next.  Without it all rows are one sequence.
+        For HiddenMarkov, a column that names the sequence of a row; neighbours of the same name are
+        in one sequence, also from one file to the next.  Without it all rows are one sequence.
     content : bool
-        Hash the rows while they are read, so that :func:`karat.verify_files` can tell the same data from changed data.
+        Hash the rows while they are read, so that :func:`karat.verify_files` can tell the same data
+        from changed data.
     digest : {"sha256"}, optional
-        Also make a cryptographic digest of the used columns, in order; the hashes notice accidents only.
+        Also make a cryptographic digest of the used columns, in order; the hashes notice accidents
+        only.
     **unknown
         Refused; the error names the argument that was probably meant.
 
     Returns
     -------
     Coreset
-        ``indices`` number the rows through all files in order of their names (synthetic rows have none); X is an Arrow table;
-        ``provenance`` says what it was made from.
+        ``indices`` number the rows through all files in order of their names (synthetic rows have
+        none); X is an Arrow table; ``provenance`` says what it was made from.
 
     Raises
     ------
@@ -147,11 +174,13 @@ def coreset_files(
     with progress_bar(progress, "B") as advance:
         rest = advance
         if layout.encoding is not None:
-            layout, rest = learned(opened, layout, layout.encoding, batch_rows or LEARN_ROWS, checkpoint, advance)
+            layout, rest = learned(
+                opened, layout, layout.encoding, batch_rows or LEARN_ROWS, checkpoint, advance
+            )
         between = fold_rows(problem, layout, memory, batch_rows, rows)
         build = _Build(
-            opened, layout, problem, between, int(random_state), content, memory, checkpoint, rest, digest is not None,
-            RowChoice(rows, verbatim),
+            opened, layout, problem, between, int(random_state), content, memory, checkpoint, rest,
+            digest is not None, RowChoice(rows, verbatim),
         )  # fmt: skip
         return build.finish()
 
@@ -160,31 +189,44 @@ def require_rereadable(problem: Problem, source: Source) -> None:
     """Refuse a stream where a problem takes two passes."""
     if problem.needs_sums and source.once:
         raise InputError(
-            f"A stream comes only once, and {problem.describe()} takes two passes (maps, then tensor); write it to files."
+            f"A stream comes only once, and {problem.describe()} takes two passes (maps, then"
+            " tensor); write it to files."
         )
 
 
-def fold_rows(problem: Problem, layout: Layout, memory: int, wanted: int | None, kind: str = REAL) -> int:
+def fold_rows(
+    problem: Problem, layout: Layout, memory: int, wanted: int | None, kind: str = REAL
+) -> int:
     """Rows between folds that fit in memory."""
     roles = layout.roles
     width = layout.width + len(roles.targets)
     if kind == SYNTHETIC:
         fixed, each = made_memory(width)
-    elif layout.pipeline is not None or isinstance(problem, Kernel):  # the number of features is not known yet
+    # the number of features is not known yet
+    elif layout.pipeline is not None or isinstance(problem, Kernel):
         fixed, each = 0, 8 * 8 * width
     else:
-        fixed, each = problem.fold_memory(-(-layout.width // problem.input_tables), len(roles.targets))
+        fixed, each = problem.fold_memory(
+            -(-layout.width // problem.input_tables), len(roles.targets)
+        )
     if isinstance(memory, bool) or not isinstance(memory, int):
-        raise InputError(f"memory must be a whole number of bytes, such as 10**9, not {memory!r}.", argument="memory")
+        raise InputError(
+            f"memory must be a whole number of bytes, such as 10**9, not {memory!r}.",
+            argument="memory",
+        )
     if memory < fixed + each * LEAST_ROWS:
         raise InputError(
-            f"A memory of {memory!r} bytes is too little: this problem needs {fixed + each * LEAST_ROWS:,} bytes at least."
+            f"A memory of {memory!r} bytes is too little: this problem needs"
+            f" {fixed + each * LEAST_ROWS:,} bytes at least."
         )
     most = (memory - fixed) // each
     if wanted is None:
         return int(min(FOLD, most))
     if wanted > most:
-        raise InputError(f"batch_rows={wanted:,} do not fit into {memory:,} bytes of memory; at most {most:,} do.")
+        raise InputError(
+            f"batch_rows={wanted:,} do not fit into {memory:,} bytes of memory; at most"
+            f" {most:,} do."
+        )
     return int(wanted)
 
 
@@ -192,16 +234,32 @@ class _Build:
     """A run of :func:`coreset_files`, from wherever its checkpoint left off."""
 
     def __init__(
-        self, source: Source, layout: Layout, problem: Problem, rows: int, seed: int, content: bool, memory: int,
-        checkpoint: str | Path | None, progress: Progress | None, digest: bool, choice: RowChoice,
+        self, source: Source, layout: Layout, problem: Problem, rows: int, seed: int, content: bool,
+        memory: int, checkpoint: str | Path | None, progress: Progress | None, digest: bool,
+        choice: RowChoice,
     ) -> None:  # fmt: skip
         self.choice = choice
-        self.source, self.layout, self.problem, self.rows, self.seed = source, layout, problem, rows, seed
+        self.source, self.layout, self.problem, self.rows, self.seed = (
+            source,
+            layout,
+            problem,
+            rows,
+            seed,
+        )
         self.progress, self.position = progress, Position()
         self.content = content
-        self.first = LatentSums(problem, layout, layout.roles.widths, memory) if isinstance(problem, Latent) else None
-        # The rows of both passes of a latent problem are compared by their hashes, also where these are not stored.
-        self.hashes = [Hashes(RowHashes(layout.columns, layout.gaps))] if content or self.first is not None else []
+        self.first = (
+            LatentSums(problem, layout, layout.roles.widths, memory)
+            if isinstance(problem, Latent)
+            else None
+        )
+        # The rows of both passes of a latent problem are compared by their hashes, also where these
+        # are not stored.
+        self.hashes = (
+            [Hashes(RowHashes(layout.columns, layout.gaps))]
+            if content or self.first is not None
+            else []
+        )
         self.again = None if self.first is None else Hashes(RowHashes(layout.columns, layout.gaps))
         self.digests = [Digest(layout.columns)] if digest else []
         self.seconds = 0.0  # of the first pass
@@ -209,8 +267,13 @@ class _Build:
         self.reduce: Reduce | None = None
         self.files = source.identity()
         if checkpoint is not None and not self.files:
-            raise InputError("Only a run over files can be resumed; leave checkpoint out, or write the stream to files.")
-        self.checkpoint = None if checkpoint is None else Checkpoint(checkpoint, self._call(), self.files)
+            raise InputError(
+                "Only a run over files can be resumed; leave checkpoint out, or write the stream to"
+                " files."
+            )
+        self.checkpoint = (
+            None if checkpoint is None else Checkpoint(checkpoint, self._call(), self.files)
+        )
 
     def finish(self) -> Coreset:
         """The coreset of all rows."""
@@ -224,7 +287,10 @@ class _Build:
             elif self.reduce is None:
                 self._begin(self.problem)
             assert self.reduce is not None
-            one_pass, again = [*self.hashes, *self.digests], [] if self.again is None else [self.again]
+            one_pass, again = (
+                [*self.hashes, *self.digests],
+                [] if self.again is None else [self.again],
+            )
             self._scan([*(one_pass if self.first is None else again), self.reduce])
             core = self.reduce.sketch.coreset()
             if self.first is not None:
@@ -233,7 +299,9 @@ class _Build:
             self._save()
         provenance = self._provenance()
         notes = (*core.certificate.notes, *self.source.notes, *Provenance.read(provenance).notes)
-        return replace(core, certificate=replace(core.certificate, notes=notes), provenance=provenance)
+        return replace(
+            core, certificate=replace(core.certificate, notes=notes), provenance=provenance
+        )
 
     def _require_same_rows(self) -> None:
         """Refuse a source that gave other rows in the second pass than in the first."""
@@ -242,15 +310,17 @@ class _Build:
             raise InputError(f"{changed} changed between the two passes; run again.")
         if self.again is not None and not self.again.rows.same_rows(self.hashes[0].rows):
             raise InputError(
-                "The source gave other rows in the second pass than in the first; it must be the same both times. Write it to "
-                "files first."
+                "The source gave other rows in the second pass than in the first; it must be the"
+                " same both times. Write it to files first."
             )
 
     def _begin(self, problem: Problem, sketch: Sketch | None = None) -> None:
         """The last pass, from its beginning or with the sketch of a checkpoint."""
         key, widths = self.layout.roles.key, self.layout.roles.widths
         if sketch is None:
-            sketch = Sketch(problem, key, **self.choice._asdict(), random_state=self.seed, buffer_rows=self.rows)
+            sketch = Sketch(
+                problem, key, **self.choice._asdict(), random_state=self.seed, buffer_rows=self.rows
+            )
         self.reduce = Reduce(sketch, self.layout)
         if isinstance(problem, KnownMaps):
             self.samples = Samples(problem.problem, widths)
@@ -258,8 +328,9 @@ class _Build:
     def _scan(self, consumers: list[Any]) -> None:
         start = time.perf_counter()
         scan(
-            self.source, self.layout, consumers, self.rows, position=self.position, samples=self.samples,
-            progress=None if self.progress is None else self._report, save=self._save,
+            self.source, self.layout, consumers, self.rows, position=self.position,
+            samples=self.samples, progress=None if self.progress is None else self._report,
+            save=self._save,
         )  # fmt: skip
         require_rows(self.source, self.layout, self.position)
         if self.reduce is None:
@@ -295,14 +366,18 @@ class _Build:
             "content": self.content,
             "digest": ALGORITHM if self.digests else None,
             "problem": "Kernel" if isinstance(self.problem, Kernel) else repr(self.problem),
-            "pipeline": None if self.layout.pipeline is None else type(self.layout.pipeline).__name__,
+            "pipeline": (
+                None if self.layout.pipeline is None else type(self.layout.pipeline).__name__
+            ),
             "encoding": None if self.layout.encoding is None else self.layout.encoding.to_dict(),
         }
         if self.layout.pipeline is not None or isinstance(self.problem, Kernel):
             call["function"] = transform_digest(self.source, self.layout, self.problem)
         if self.choice.rows != REAL:
             call["choice"] = list(self.choice)
-        return call if self.first is None else call | {"widths": roles.widths and list(roles.widths)}
+        return (
+            call if self.first is None else call | {"widths": roles.widths and list(roles.widths)}
+        )
 
     def _save(self) -> None:
         if self.checkpoint is None:
@@ -354,7 +429,9 @@ class _Build:
         self.seconds = extra["seconds"]
         if header["pass"] == 2:
             assert isinstance(self.problem, Latent)
-            known = KnownMaps(self.problem, without_prefix("maps", arrays), self.layout.roles.widths)
+            known = KnownMaps(
+                self.problem, without_prefix("maps", arrays), self.layout.roles.widths
+            )
             self._begin(known, Sketch.restore(header, own, path, known))
             assert self.samples is not None
             self.samples.restore(extra["second"], without_prefix("second", arrays))

@@ -1,7 +1,9 @@
-"""The checkpoint of a run over files: written by one process at a time, and read only by a run of the same call.
+"""The checkpoint of a run over files: written by one process at a time, and read only by a run of
+the same call.
 
-A pipeline, or the function of a Kernel, cannot be stored, and a run that went on with another one would sum two kinds of
-features.  So the checkpoint holds a digest of what it does to the first rows.
+A pipeline, or the function of a Kernel, cannot be stored, and a run that went on with another one
+would sum two kinds of features.  So the checkpoint holds a digest of what it does to the first
+rows.
 """
 
 from __future__ import annotations
@@ -44,10 +46,15 @@ class Checkpoint:
     def __init__(self, path: str | Path, call: dict[str, Any], files: list[list[Any]]) -> None:
         self.path, self.call, self.files = Path(path), call, files
         if not self.path.parent.is_dir():
-            raise InputError(f"There is no folder {self.path.parent} for the checkpoint {self.path.name}; make it first.")
+            raise InputError(
+                f"There is no folder {self.path.parent} for the checkpoint {self.path.name}; make"
+                " it first."
+            )
 
     def save(self, header: dict[str, Any], extra: dict[str, Any], arrays: dict[str, Any]) -> None:
-        """Write the state of a run; ``extra`` is what belongs to the run rather than to a sketch."""
+        """Write the state of a run; ``extra`` is what belongs to the run rather than to a
+        sketch.
+        """
         known = {"call": self.call, "files": self.files} | extra
         write_archive(self.path, header | {"extra": known, "proof_version": PROOF_VERSION}, arrays)
 
@@ -59,25 +66,33 @@ class Checkpoint:
         with reading(str(self.path), "a checkpoint"):
             saved = header.get("extra", {})
             if "call" not in saved:
-                raise InputError(f"{self.path} is a checkpoint of a sketch, not of coreset_files; choose another path.")
+                raise InputError(
+                    f"{self.path} is a checkpoint of a sketch, not of coreset_files; choose another"
+                    " path."
+                )
             require(isinstance(saved["call"], dict), "it does not say of which call it is")
             differ = [name for name in self.call if saved["call"].get(name) != self.call[name]]
-            require(all(isinstance(file, list) and len(file) == 3 for file in saved["files"]), "it does not name its files")
+            require(
+                all(isinstance(file, list) and len(file) == 3 for file in saved["files"]),
+                "it does not name its files",
+            )
         if differ:
             raise InputError(
-                f"{self.path} is the checkpoint of another call: {', '.join(differ)} differ. Delete it to start afresh, or "
-                "choose another path."
+                f"{self.path} is the checkpoint of another call: {', '.join(differ)} differ. Delete"
+                " it to start afresh, or choose another path."
             )
         if saved["files"] != self.files:
             raise InputError(
-                f"{changed_file(saved['files'], self.files)} changed since the checkpoint {self.path} was written; delete the "
-                "checkpoint to start afresh."
+                f"{changed_file(saved['files'], self.files)} changed since the checkpoint"
+                f" {self.path} was written; delete the checkpoint to start afresh."
             )
         return header, arrays
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Two runs must not write one checkpoint; the lock goes with the process, however it ends."""
+        """Two runs must not write one checkpoint; the lock goes with the process, however it
+        ends.
+        """
         if not LOCKS:  # writes are atomic in any case
             yield
             return
@@ -104,7 +119,8 @@ def _locked(lock: Path, path: Path) -> Iterator[None]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise InputError(
-                    f"Another process is writing the checkpoint {path}; wait for it or choose another path."
+                    f"Another process is writing the checkpoint {path}; wait for it or choose"
+                    " another path."
                 ) from None
             if not lock.exists() or not os.path.samestat(os.fstat(file.fileno()), lock.stat()):
                 continue
@@ -114,7 +130,9 @@ def _locked(lock: Path, path: Path) -> Iterator[None]:
 
 def transform_digest(source: Source, layout: Layout, problem: Problem) -> str:
     """SHA-256 of the first rows after the pipeline and after the function of a Kernel."""
-    chunks = source.chunks(layout.columns, layout.numeric, FIRST, ResumePoint(), strict=not layout.drop)
+    chunks = source.chunks(
+        layout.columns, layout.numeric, FIRST, ResumePoint(), strict=not layout.drop
+    )
     for chunk in chunks:
         batch, _ = layout.batch(chunk.table.slice(0, FIRST), 0, chunk.where)
         if not len(batch):
@@ -127,8 +145,12 @@ def transform_digest(source: Source, layout: Layout, problem: Problem) -> str:
             y = [found[1][:, 0] if targets == 1 else found[1]] if targets else []
             found = [problem.function(found[0], *y)]
         return hashlib.sha256(b"".join(_doubles(one).tobytes() for one in found)).hexdigest()
-    raise InputError("The source has no row that counts, so there is nothing to resume; leave checkpoint out.")
+    raise InputError(
+        "The source has no row that counts, so there is nothing to resume; leave checkpoint out."
+    )
 
 
 def _doubles(table: Any) -> np.ndarray:
-    return np.ascontiguousarray(table.toarray() if hasattr(table, "toarray") else table, dtype=np.float64)
+    return np.ascontiguousarray(
+        table.toarray() if hasattr(table, "toarray") else table, dtype=np.float64
+    )

@@ -1,4 +1,6 @@
-"""Parquet and Arrow files, and streams of record batches: columns come as they are, without a copy."""
+"""Parquet and Arrow files, and streams of record batches: columns come as they are, without a
+copy.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,17 @@ import pyarrow.parquet as pq
 
 from karat.compat.pyarrow import RESERVED
 from karat.errors import InputError
-from karat.io.source import Chunk, Expected, File, Files, ResumePoint, Source, ahead, refuse_twins, with_folders
+from karat.io.source import (
+    Chunk,
+    Expected,
+    File,
+    Files,
+    ResumePoint,
+    Source,
+    ahead,
+    refuse_twins,
+    with_folders,
+)
 
 READAHEAD = 2  # batches decoded ahead of the one in work
 
@@ -22,14 +34,18 @@ READAHEAD = 2  # batches decoded ahead of the one in work
 class ColumnarFiles(Files):
     """Parquet or Arrow (Feather) files, scanned by pyarrow one after the other."""
 
-    def __init__(self, filesystem: Any, files: Sequence[File], given: Sequence[str], kind: str) -> None:
+    def __init__(
+        self, filesystem: Any, files: Sequence[File], given: Sequence[str], kind: str
+    ) -> None:
         super().__init__(filesystem, files, given)
         self.parquet = kind == "parquet"
         self.format = pads.ParquetFileFormat() if self.parquet else pads.IpcFileFormat()
         self.bounds: dict[int, np.ndarray] = {}  # first rows of the row groups of the files opened
 
     def as_codes(self, columns: Sequence[str]) -> None:
-        """Read texts of few kinds as codes and a dictionary from now on, as Parquet stores them: no text is made per row."""
+        """Read texts of few kinds as codes and a dictionary from now on, as Parquet stores them: no
+        text is made per row.
+        """
         if self.parquet:
             self.format = pads.ParquetFileFormat(dictionary_columns=set(columns))
 
@@ -38,9 +54,13 @@ class ColumnarFiles(Files):
 
     def row_count(self) -> tuple[int, bool]:
         try:
-            rows = pads.dataset(self.names, filesystem=self.filesystem, format=self.format).count_rows()
+            rows = pads.dataset(
+                self.names, filesystem=self.filesystem, format=self.format
+            ).count_rows()
         except (pa.ArrowException, OSError) as error:
-            raise InputError(f"The rows of {self.names[0]} and what lies beside it cannot be counted ({error}).") from error
+            raise InputError(
+                f"The rows of {self.names[0]} and what lies beside it cannot be counted ({error})."
+            ) from error
         if not rows:
             raise InputError(f"{self.names[0]} has no rows.")
         return rows, True
@@ -55,8 +75,8 @@ class ColumnarFiles(Files):
                 self.bounds[file] = np.cumsum([0, *counts])
         except (pa.ArrowException, OSError) as error:
             raise InputError(
-                f"{one.path} cannot be read as {'Parquet' if self.parquet else 'Arrow'} ({brief(error)}); it may be cut off: "
-                "write it again or leave it out."
+                f"{one.path} cannot be read as {'Parquet' if self.parquet else 'Arrow'}"
+                f" ({brief(error)}); it may be cut off: write it again or leave it out."
             ) from error
         refuse_twins(one.path, schema.names)
         for name, value in self.folders[file].items():
@@ -65,7 +85,12 @@ class ColumnarFiles(Files):
         return fragment, schema
 
     def chunks(
-        self, columns: Sequence[str], numeric: Sequence[str] | None, rows: int, start: ResumePoint, strict: bool
+        self,
+        columns: Sequence[str],
+        numeric: Sequence[str] | None,
+        rows: int,
+        start: ResumePoint,
+        strict: bool,
     ) -> Iterator[Chunk]:
         return ahead(self._chunks(columns, rows, start))
 
@@ -76,9 +101,13 @@ class ColumnarFiles(Files):
         for file in range(start.file, len(self.files)):
             fragment, schema = self._open(file)
             expected.check(self.names[file], schema)
-            yield from self._file(fragment, file, columns, rows, start if file == start.file else ResumePoint(file))
+            yield from self._file(
+                fragment, file, columns, rows, start if file == start.file else ResumePoint(file)
+            )
 
-    def _file(self, fragment: Any, file: int, columns: Sequence[str], rows: int, start: ResumePoint) -> Iterator[Chunk]:
+    def _file(
+        self, fragment: Any, file: int, columns: Sequence[str], rows: int, start: ResumePoint
+    ) -> Iterator[Chunk]:
         # Columns are read as a stream: a row group of any size fits in memory.
         stream = pads.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
         options = {"fragment_scan_options": stream} if self.parquet else {}
@@ -91,37 +120,49 @@ class ColumnarFiles(Files):
                     batches = self._batches(file, groups, own, rows)
                 else:
                     part = fragment.subset(row_group_ids=groups) if self.parquet else fragment
-                    batches = part.to_batches(columns=own, batch_size=rows, batch_readahead=READAHEAD, **options)
+                    batches = part.to_batches(
+                        columns=own, batch_size=rows, batch_readahead=READAHEAD, **options
+                    )
                 for batch in batches:
                     done += batch.num_rows
                     if done > start.row and batch.num_rows:
                         whole = with_folders(batch, self.folders[file], columns)
-                        yield Chunk(self, whole, file, done - batch.num_rows, ResumePoint(file, done))
+                        yield Chunk(
+                            self, whole, file, done - batch.num_rows, ResumePoint(file, done)
+                        )
         except (pa.ArrowException, OSError) as error:
             raise InputError(
-                f"{self.where(file, done)} cannot be read ({brief(error)}); the file is damaged: write it again or "
-                "leave it out."
+                f"{self.where(file, done)} cannot be read ({brief(error)}); the file is damaged:"
+                " write it again or leave it out."
             ) from error
 
     def _batches(self, file: int, groups: range, columns: list[str], rows: int) -> Iterator[Any]:
-        """The batches of a part, read without the scanner, which takes some names of columns for its own."""
+        """The batches of a part, read without the scanner, which takes some names of columns for
+        its own.
+        """
         with self.filesystem.open_input_file(self.names[file]) as stream:
             if self.parquet:
-                yield from pq.ParquetFile(stream).iter_batches(rows, row_groups=groups, columns=columns)
+                yield from pq.ParquetFile(stream).iter_batches(
+                    rows, row_groups=groups, columns=columns
+                )
             else:
                 opened = pa.ipc.open_file(stream)
                 for i in range(opened.num_record_batches):
                     yield opened.get_batch(i).select(columns)
 
     def _parts(self, file: int, rows: int, start: ResumePoint) -> Iterator[tuple[range, int]]:
-        """A file in parts, each with its row groups (of about ``rows`` rows: pyarrow reads a part ahead) and its first row."""
+        """A file in parts, each with its row groups (of about ``rows`` rows: pyarrow reads a part
+        ahead) and its first row.
+        """
         if not self.parquet:
             yield range(0), 0
             return
         bounds = self.bounds[file]
         group = int(np.searchsorted(bounds, start.row, side="right")) - 1
         while group < len(bounds) - 1:
-            after = max(group + 1, int(np.searchsorted(bounds, bounds[group] + rows, side="right")) - 1)
+            after = max(
+                group + 1, int(np.searchsorted(bounds, bounds[group] + rows, side="right")) - 1
+            )
             yield range(group, after), int(bounds[group])
             group = after
 
@@ -129,7 +170,9 @@ class ColumnarFiles(Files):
         if not self.parquet:
             return super().where(file, row)
         group = int(np.searchsorted(self.bounds[file], row, side="right")) - 1
-        return f"{self.names[file]}, row group {min(group, len(self.bounds[file]) - 2)}, row {row:,}"
+        return (
+            f"{self.names[file]}, row group {min(group, len(self.bounds[file]) - 2)}, row {row:,}"
+        )
 
     def bytes_inside(self, point: ResumePoint) -> int:
         if point.file not in self.bounds or not self.bounds[point.file][-1]:
@@ -145,7 +188,12 @@ class Batches(Source):
         """The batches of some columns, of about ``rows`` rows where that can be chosen."""
 
     def chunks(
-        self, columns: Sequence[str], numeric: Sequence[str] | None, rows: int, start: ResumePoint, strict: bool
+        self,
+        columns: Sequence[str],
+        numeric: Sequence[str] | None,
+        rows: int,
+        start: ResumePoint,
+        strict: bool,
     ) -> Iterator[Chunk]:
         Expected(columns).check(self.names[0], self.schema())
         place = start
@@ -157,13 +205,19 @@ class Batches(Source):
                     yield Chunk(self, some, 0, place.row, after)
                     place = after
         except (pa.ArrowException, OSError) as error:  # a database may fail at any row
-            raise InputError(f"{self.where(0, place.row)} cannot be read ({brief(error)}).") from error
+            raise InputError(
+                f"{self.where(0, place.row)} cannot be read ({brief(error)})."
+            ) from error
 
 
 class Stream(Batches):
-    """Record batches of a reader, a DuckDB relation or a table, which ``open`` gives for every pass."""
+    """Record batches of a reader, a DuckDB relation or a table, which ``open`` gives for every
+    pass.
+    """
 
-    def __init__(self, open: Callable[[], Any], name: str = "The stream", once: bool = False) -> None:
+    def __init__(
+        self, open: Callable[[], Any], name: str = "The stream", once: bool = False
+    ) -> None:
         self.open, self.names, self.once = open, [name], once
         self.reader = open()
 
@@ -184,7 +238,11 @@ class Scan(Batches):
         self.once = not isinstance(scanned, pads.Dataset)
 
     def read_schema(self) -> pa.Schema:
-        schema = self.scanned.schema if isinstance(self.scanned, pads.Dataset) else self.scanned.projected_schema
+        schema = (
+            self.scanned.schema
+            if isinstance(self.scanned, pads.Dataset)
+            else self.scanned.projected_schema
+        )
         refuse_twins(self.names[0], schema.names)
         return schema
 
@@ -193,7 +251,8 @@ class Scan(Batches):
 
     def batches(self, columns: list[str], rows: int) -> Iterable[Any]:
         if isinstance(self.scanned, pads.Dataset):
-            return self.scanned.to_batches(columns=columns, batch_size=rows, batch_readahead=READAHEAD, fragment_readahead=1)  # type: ignore[no-any-return]
+            ahead = {"batch_readahead": READAHEAD, "fragment_readahead": 1}
+            return iter(self.scanned.to_batches(columns=columns, batch_size=rows, **ahead))
         return (batch.select(columns) for batch in self.scanned.to_batches())
 
 

@@ -1,4 +1,5 @@
-"""Consumers: what is done with the rows of a scan (:mod:`karat.io.scan`), which are read once for all of them.
+"""Consumers: what is done with the rows of a scan (:mod:`karat.io.scan`), which are read once for
+all of them.
 
 Reduce          a sketch keeps a few rows                          build
 LatentSums      what the maps of a latent problem are made of      its first pass
@@ -43,7 +44,8 @@ from karat.problems.latent import Latent
 from karat.problems.latent.sums import Sums, add
 
 MOST_LEVELS = 10_000  # a category with more of them is an identifier
-ROUNDS = 3  # passes until the coordinates fit; one is enough for the data that the coreset was made from
+# passes until the coordinates fit; one is enough for the data that the coreset was made from
+ROUNDS = 3
 
 
 class Consumer:
@@ -56,10 +58,14 @@ class Consumer:
         raise NotImplementedError
 
     def pause(self) -> None:
-        """A place at which a run may be resumed: what follows must depend on :meth:`state` and later rows alone."""
+        """A place at which a run may be resumed: what follows must depend on :meth:`state` and
+        later rows alone.
+        """
 
     def another_pass(self) -> bool:
-        """Whether the rows are needed once more, from the first on; the consumer is ready for them then."""
+        """Whether the rows are needed once more, from the first on; the consumer is ready for them
+        then.
+        """
         return False
 
     def state(self) -> Stored:
@@ -97,7 +103,9 @@ class Consumer:
 
 
 class Reduce(Consumer):
-    """Keeps a few rows that carry the moments of all, in a sketch; without a layout, rows are plain arrays."""
+    """Keeps a few rows that carry the moments of all, in a sketch; without a layout, rows are plain
+    arrays.
+    """
 
     def __init__(self, sketch: Sketch, layout: Layout | None) -> None:
         self.sketch, self.layout = sketch, layout
@@ -111,16 +119,30 @@ class Reduce(Consumer):
             targets = () if self.layout is None else self.layout.roles.targets
             columns = sum(part.shape[1] for part in batch.parts) - len(targets)
             names = range(columns) if self.layout is None else self.layout.feature_names(columns)
-            self.sketch.expect(columns, len(targets), self._like(batch), [repr(name) for name in [*names, *targets]])
+            self.sketch.expect(
+                columns,
+                len(targets),
+                self._like(batch),
+                [repr(name) for name in [*names, *targets]],
+            )
             self.sketch.take(batch, owned=True)
         self.sketch.summary.n_rows += count
 
     def _like(self, batch: Batch) -> dict[str, Any]:
-        """The container in which rows are given back: windows and sparse samples have no names of columns."""
+        """The container in which rows are given back: windows and sparse samples have no names of
+        columns.
+        """
         problem, dense = self.sketch.problem, not sparse.issparse(batch.parts[0])
-        if self.layout is not None and (not problem.has_view or (problem.rows_per_sample == 1 and dense)):
+        if self.layout is not None and (
+            not problem.has_view or (problem.rows_per_sample == 1 and dense)
+        ):
             return self.layout.like(batch)
-        return {"container": "array" if dense else "sparse", "columns": None, "target": None, "flat": False}
+        return {
+            "container": "array" if dense else "sparse",
+            "columns": None,
+            "target": None,
+            "flat": False,
+        }
 
     def pause(self) -> None:
         self.sketch.fold()
@@ -141,7 +163,11 @@ class LatentSums(Consumer):
     """
 
     def __init__(
-        self, problem: Latent, layout: Layout | None, widths: tuple[int, ...] | None, memory: int | None = None
+        self,
+        problem: Latent,
+        layout: Layout | None,
+        widths: tuple[int, ...] | None,
+        memory: int | None = None,
     ) -> None:
         self.problem, self.layout, self.memory = problem, layout, memory
         self.samples = Samples(problem, widths)
@@ -155,12 +181,17 @@ class LatentSums(Consumer):
         size = 0 if pairs is None else pairs.data.nbytes
         if self.memory is not None and size > self.memory // 4:
             raise InputError(
-                f"Up to {chunk.where(0)} the words that occur together take {size:,} bytes, more than a quarter of "
-                f"the {self.memory:,} bytes of memory; allow more, or leave rare words out."
+                f"Up to {chunk.where(0)} the words that occur together take {size:,} bytes, more"
+                f" than a quarter of the {self.memory:,} bytes of memory; allow more, or leave rare"
+                " words out."
             )
 
-    def add_batch(self, batch: Batch, count: int, where: Callable[[int], str], names: list[str] | None = None) -> None:
-        """Add a batch that stands for ``count`` rows; ``where`` puts a row in words, as do the ``names`` of the columns."""
+    def add_batch(
+        self, batch: Batch, count: int, where: Callable[[int], str], names: list[str] | None = None
+    ) -> None:
+        """Add a batch that stands for ``count`` rows; ``where`` puts a row in words, as do the
+        ``names`` of the columns.
+        """
         found, _ = next_samples(self.samples, batch, count, where)
         if not len(found):
             return
@@ -168,7 +199,9 @@ class LatentSums(Consumer):
             self.plus(self.problem.sums(found, whole=False))
         except NonFiniteError:
             columns = sum(part.shape[1] for part in batch.parts)
-            error = explain_non_finite(batch.parts, [repr(name) for name in names or range(columns)])
+            error = explain_non_finite(
+                batch.parts, [repr(name) for name in names or range(columns)]
+            )
             raise InputError(f"Counting from {where(0)}: {error}") from None
 
     def plus(self, sums: Sums) -> None:
@@ -187,7 +220,9 @@ class LatentSums(Consumer):
 
     def state(self) -> Stored:
         numbers, open_rows = self.samples.state()
-        return {"first": numbers}, prefixed("first", open_rows) | prefixed("sums", flat(self.sums or {}))
+        return {"first": numbers}, prefixed("first", open_rows) | prefixed(
+            "sums", flat(self.sums or {})
+        )
 
     def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
         self.samples.restore(header["first"], without_prefix("first", arrays))
@@ -203,7 +238,8 @@ def next_samples(samples: Samples, batch: Batch, count: int, where: Callable[[in
 
 
 class SumMoments(Consumer):
-    """Sums the moments of all rows, by group, in coordinates of the kept rows: if these are exact, nothing fits better.
+    """Sums the moments of all rows, by group, in coordinates of the kept rows: if these are exact,
+    nothing fits better.
 
     Parameters
     ----------
@@ -212,11 +248,13 @@ class SumMoments(Consumer):
     rows : int
         Summed at a time.
     apart : array of bool
-        Kept rows that are left out on both sides, because they are rows of the data with their own weights.
+        Kept rows that are left out on both sides, because they are rows of the data with their own
+        weights.
     together : bool
         All groups as one.
     coordinates : dict of Kernel, optional
-        Given for each group, they stay as they are; by default they are fitted, in a further pass if need be.
+        Given for each group, they stay as they are; by default they are fitted, in a further pass
+        if need be.
     """
 
     def __init__(
@@ -228,7 +266,10 @@ class SumMoments(Consumer):
         self.buffer = Buffer(rows, BUFFER_BYTES)
         self.passes = 0
         labels = self._labels(kept)
-        self._begin(coordinates or {label: kept.kernel.prepare(*weighed(self.rest(label))) for label in labels})
+        self._begin(
+            coordinates
+            or {label: kept.kernel.prepare(*weighed(self.rest(label))) for label in labels}
+        )
 
     def _labels(self, batch: Batch) -> list[Any]:
         return [None] if self.together else batch.labels
@@ -236,14 +277,17 @@ class SumMoments(Consumer):
     def rest(self, label: Any) -> Rows:
         """The kept rows of a group, without those that are left out."""
         index = self.kept.index(label)
-        return self.kept.rows(label).subset(np.flatnonzero(~(self.apart if index is None else self.apart[index])))
+        return self.kept.rows(label).subset(
+            np.flatnonzero(~(self.apart if index is None else self.apart[index]))
+        )
 
     def _begin(self, coordinates: dict[Any, Kernel]) -> None:
         """Sums of nothing, in some coordinates for each group."""
         self.coordinates = coordinates
         self.strange: set[Any] = set()  # groups of the data that the coreset has not
         self.running = {
-            label: Running.within(fitted, *weighed(self.kept.rows(label))).emptied() for label, fitted in coordinates.items()
+            label: Running.within(fitted, *weighed(self.kept.rows(label))).emptied()
+            for label, fitted in coordinates.items()
         }
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
@@ -254,7 +298,8 @@ class SumMoments(Consumer):
             batch = batch.take(batch.weights > 0)
         if not len(batch):
             return
-        offsets = find_offsets(batch.parts, kept.names, kept.problem, kept.offsets)  # compared about one origin
+        # compared about one origin
+        offsets = find_offsets(batch.parts, kept.names, kept.problem, kept.offsets)
         if kept.groups is not None and batch.groups is not None:
             same_kind(kept.groups, batch.groups)
         self.buffer.add(replace(batch, offsets=offsets), owned=True)
@@ -279,7 +324,11 @@ class SumMoments(Consumer):
     def another_pass(self) -> bool:
         self._sum()
         self.passes += 1
-        poor = {label: sums.kernel for label, running in self.running.items() if (sums := running.fitted_moments()).needs_pass}
+        poor = {
+            label: sums.kernel
+            for label, running in self.running.items()
+            if (sums := running.fitted_moments()).needs_pass
+        }
         if self.fixed or not poor or self.passes == ROUNDS:
             return False
         self._begin(self.coordinates | poor)
@@ -287,7 +336,9 @@ class SumMoments(Consumer):
 
 
 class CheckKeptRows(Consumer):
-    """Looks whether the kept rows are rows of the data under their numbers; ``moved`` are the numbers of those that are not."""
+    """Looks whether the kept rows are rows of the data under their numbers; ``moved`` are the
+    numbers of those that are not.
+    """
 
     def __init__(self, kept: Table) -> None:
         self.kept = kept
@@ -300,15 +351,20 @@ class CheckKeptRows(Consumer):
         columns = sum(part.shape[1] for part in batch.parts) - kept.targets
         if columns != kept.columns:
             raise InputError(
-                f"The coreset has {kept.columns} columns and {kept.targets} targets, the data has {columns} and {kept.targets}."
+                f"The coreset has {kept.columns} columns and {kept.targets} targets, the data has"
+                f" {columns} and {kept.targets}."
             )
-        wanted = np.arange(*np.searchsorted(kept.numbers, [batch.numbers[0], batch.numbers[-1] + 1]))
+        wanted = np.arange(
+            *np.searchsorted(kept.numbers, [batch.numbers[0], batch.numbers[-1] + 1])
+        )
         place = np.searchsorted(batch.numbers, kept.numbers[wanted])
         there = batch.numbers[place] == kept.numbers[wanted]  # it may have been left out
         wanted, place = wanted[there], place[there]
         if len(wanted):
             found = replace(batch.take(place), offsets=kept.offsets)
-            same = (dense_rows(kept.stored_rows(), wanted) == dense_rows(found.stored_rows())).all(axis=1)
+            same = (dense_rows(kept.stored_rows(), wanted) == dense_rows(found.stored_rows())).all(
+                axis=1
+            )
             for labels, theirs in ((kept.groups, found.groups), (kept.keys, found.keys)):
                 if labels is not None and theirs is not None:
                     same &= labels[wanted] == theirs
@@ -316,7 +372,9 @@ class CheckKeptRows(Consumer):
 
 
 class FindAnywhere(Consumer):
-    """Looks whether the kept rows are anywhere among the rows of the data; ``missing`` are those that are not."""
+    """Looks whether the kept rows are anywhere among the rows of the data; ``missing`` are those
+    that are not.
+    """
 
     def __init__(self, kept: Table) -> None:
         self.offsets = kept.offsets
@@ -325,7 +383,8 @@ class FindAnywhere(Consumer):
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
         rows = replace(batch, offsets=self.offsets).stored_rows()
-        near = np.flatnonzero(np.isin(_first(rows), self.first))  # few rows share the first number of a kept one
+        # few rows share the first number of a kept one
+        near = np.flatnonzero(np.isin(_first(rows), self.first))
         self.missing -= {row.tobytes() for row in dense_rows(rows, near)}
 
 
@@ -348,7 +407,10 @@ class Hashes(Consumer):
 
 
 class SampleRows(Consumer):
-    """Draws rows at random, without replacement: ``rows`` are at most ``count`` of them, as ``read`` sees a batch."""
+    """Draws rows at random, without replacement:
+
+    ``rows`` are at most ``count`` of them, as ``read`` sees a batch.
+    """
 
     def __init__(self, count: int, seed: int, read: Callable[[Batch], Rows]) -> None:
         self.draws, self.read = BottomKSample(count, seed), read
@@ -362,7 +424,9 @@ class SampleRows(Consumer):
 
 
 class BottomKSample:
-    """Which rows of a source of unknown length are in a uniform sample: every row draws a number, and the smallest stay."""
+    """Which rows of a source of unknown length are in a uniform sample: every row draws a number,
+    and the smallest stay.
+    """
 
     def __init__(self, count: int, seed: int) -> None:
         self.count, self.rng = count, np.random.default_rng(seed)
@@ -381,7 +445,9 @@ class BottomKSample:
 
 
 class ColumnSums(Consumer):
-    """Total weight, sums and sums of squares of the columns less ``shift`` (3, d), as ``read`` sees a batch."""
+    """Total weight, sums and sums of squares of the columns less ``shift`` (3, d), as ``read`` sees
+    a batch.
+    """
 
     def __init__(self, shift: Array, read: Callable[[Batch], Rows]) -> None:
         self.shift, self.read = shift, read
@@ -400,7 +466,9 @@ def dense_rows(rows: Rows, positions: Indices | None = None) -> Array:
 
 def _first(rows: Rows) -> Array:
     first = rows.parts[0][:, [0]]
-    return np.asarray(first.toarray() if sparse.issparse(first) else first)[:, 0].astype(float) + 0.0
+    return (
+        np.asarray(first.toarray() if sparse.issparse(first) else first)[:, 0].astype(float) + 0.0
+    )
 
 
 class LearnLevels(Consumer):
@@ -420,7 +488,10 @@ class LearnLevels(Consumer):
             self.levels[name].update(pc.unique(column).to_pylist())
         except pa.ArrowNotImplementedError:
             raise InputError(
-                f"The {what} {name!r} has values of type {column.type}, which are no levels; make it text or numbers."
+                f"The {what} {name!r} has values of type {column.type}, which are no levels; make"
+                " it text or numbers."
             ) from None
         if len(self.levels[name]) > MOST_LEVELS:
-            raise InputError(f"The {what} {name!r} has more than {MOST_LEVELS:,} levels; {remedy}.", column=name)
+            raise InputError(
+                f"The {what} {name!r} has more than {MOST_LEVELS:,} levels; {remedy}.", column=name
+            )

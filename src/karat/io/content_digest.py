@@ -1,12 +1,17 @@
-"""A cryptographic digest of the used columns: SHA-256, for those who must show that data is the same.
+"""A cryptographic digest of the used columns:
 
-The row hashes (:mod:`karat.io.row_hashes`) notice accidents, and anybody can forge them.  This digest cannot be forged, costs a
-pass over all bytes, and depends on the order of the rows.  Like the hashes it is one of values, not of the bytes of files:
+SHA-256, for those who must show that data is the same.
+
+The row hashes (:mod:`karat.io.row_hashes`) notice accidents, and anybody can forge them.  This
+digest cannot be forged, costs a pass over all bytes, and depends on the order of the rows.  Like
+the hashes it is one of values, not of the bytes of files:
 
     digest <- SHA-256(names of the columns, sorted, as JSON)
     digest <- SHA-256(digest, block)                    for every BLOCK rows
-    block  =  column by column:  "f" and doubles, little-endian (-0 is 0, and every NaN, and a missing number, is one NaN), or
-                                 "t", the lengths of the texts (-1: missing), and their bytes in UTF-8
+    block  =  column by column:  "f" and doubles, little-endian (-0 is 0, and every NaN, and a
+    missing number, is one NaN), or
+                                 "t", the lengths of the texts (-1: missing), and their bytes in
+                                 UTF-8
 
 A block of whole numbers that doubles cannot hold is written as text.
 """
@@ -34,7 +39,9 @@ PENDING = "digest:rows"
 
 
 class Digest(Consumer):
-    """SHA-256 of all rows, also of those that do not count; the state can be stored between any two batches."""
+    """SHA-256 of all rows, also of those that do not count; the state can be stored between any two
+    batches.
+    """
 
     background = True
 
@@ -63,8 +70,17 @@ class Digest(Consumer):
 
     def to_dict(self) -> dict[str, Any]:
         """For the provenance: the digest of all rows so far."""
-        found = self._chained(self.pending) if self.pending is not None and self.pending.num_rows else self.chain
-        return {"algorithm": ALGORITHM, "columns": self.columns, "rows": self.rows, "value": found.hex()}
+        found = (
+            self._chained(self.pending)
+            if self.pending is not None and self.pending.num_rows
+            else self.chain
+        )
+        return {
+            "algorithm": ALGORITHM,
+            "columns": self.columns,
+            "rows": self.rows,
+            "value": found.hex(),
+        }
 
     def state(self) -> Stored:
         arrays = {}
@@ -90,7 +106,8 @@ def _column_bytes(column: pa.ChunkedArray) -> bytes:
         doubles[np.isnan(doubles)] = np.nan
         return b"f" + doubles.astype("<f8").tobytes()
     texts = [
-        None if value is None else value if isinstance(value, bytes) else str(value).encode() for value in column.to_pylist()
+        None if value is None else value if isinstance(value, bytes) else str(value).encode()
+        for value in column.to_pylist()
     ]
     lengths = np.array([-1 if text is None else len(text) for text in texts], dtype="<i8")
     return b"t" + lengths.tobytes() + b"".join(text for text in texts if text is not None)

@@ -1,8 +1,10 @@
-"""CSV files, plain or compressed: whole lines (:mod:`karat.io.csv_blocks`), each piece parsed by a thread of its own.
+"""CSV files, plain or compressed: whole lines (:mod:`karat.io.csv_blocks`), each piece parsed by a
+thread of its own.
 
-A piece is parsed by pyarrow as one would wish all of them to be: every number is a number, every line is whole.  What does not
-fit is settled afterwards, in the order of the file, where the number of its first line is known.  Values that pyarrow cannot
-read as the numbers they should be are read one by one, by its own rules.
+A piece is parsed by pyarrow as one would wish all of them to be: every number is a number, every
+line is whole.  What does not fit is settled afterwards, in the order of the file, where the number
+of its first line is known.  Values that pyarrow cannot read as the numbers they should be are read
+one by one, by its own rules.
 """
 
 from __future__ import annotations
@@ -46,11 +48,16 @@ STRANGE = {
 }
 WHOLE_NUMBER = re.compile(r"^[ \t]*[+-]?[0-9]{1,300}[ \t]*$")
 # What pyarrow reads as a number: no underscores, no digits of other scripts, no words but infinity.
-NUMBER = re.compile(r"[ \t]*[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|inf|infinity)[ \t]*", re.IGNORECASE | re.ASCII)
+NUMBER = re.compile(
+    r"[ \t]*[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|inf|infinity)[ \t]*",
+    re.IGNORECASE | re.ASCII,
+)
 SWITCH = {"true": True, "false": False, "1": True, "0": False}
-THREADS = 8  # that parse, at most: more would hold more of the file in memory and wait for the one that reduces
+# that parse, at most: more would hold more of the file in memory and wait for the one that reduces
+THREADS = 8
 COUNTED = 2**32  # bytes of a file that are read again to tell the number of a line
-PIECES = 4  # of a block: smaller ones cost more per row, larger ones leave threads waiting for the last one
+# of a block: smaller ones cost more per row, larger ones leave threads waiting for the last one
+PIECES = 4
 PREVIEW = 100  # lines that tell numbers from text
 
 Types = dict[str, pa.DataType]
@@ -62,7 +69,8 @@ class Parsed(NamedTuple):
     table: pa.Table | None
     broken: list[Any]
     error: str = ""
-    large: Sequence[str] = ()  # columns of doubles with numbers beyond 2^53, which may have been rounded
+    # columns of doubles with numbers beyond 2^53, which may have been rounded
+    large: Sequence[str] = ()
 
 
 class Place(NamedTuple):
@@ -77,12 +85,19 @@ class Place(NamedTuple):
 
 
 class CsvFiles(Files):
-    """Files with a header line; values are separated by commas, or by semicolons or tabs if the header has no comma."""
+    """Files with a header line; values are separated by commas, or by semicolons or tabs if the
+    header has no comma.
+    """
 
     all_doubles = True
 
     def __init__(
-        self, filesystem: Any, files: Sequence[File], given: Sequence[str], block_bytes: int, first_bytes: int
+        self,
+        filesystem: Any,
+        files: Sequence[File],
+        given: Sequence[str],
+        block_bytes: int,
+        first_bytes: int,
     ) -> None:
         super().__init__(filesystem, files, given)
         self.block_bytes, self.first_bytes = block_bytes, first_bytes
@@ -91,7 +106,8 @@ class CsvFiles(Files):
         self.longs: set[str] = set()  # columns of whole numbers beyond 2^53 among these lines
         self.lines_per_byte = 0.0  # as stored, in the first block
         self.places: list[Place] = []  # of the pieces that were read
-        self.stored: dict[tuple[int, int], int] = {}  # for a file and a byte of its text: bytes of the file
+        # for a file and a byte of its text: bytes of the file
+        self.stored: dict[tuple[int, int], int] = {}
 
     def read_schema(self) -> pa.Schema:
         """Of the first lines; numbers may still turn out to be text further down."""
@@ -101,12 +117,20 @@ class CsvFiles(Files):
             first = piece.data[: ends[PREVIEW - 1] + 1] if len(ends) >= PREVIEW else piece.data
             table, broken = self._read(0, piece._replace(data=first), piece.header.names, {})
             self.longs = {field.name for field in table.schema if _is_long(table[field.name])}
-            self.switches = {field.name for field in table.schema if pa.types.is_boolean(field.type)}
+            self.switches = {
+                field.name for field in table.schema if pa.types.is_boolean(field.type)
+            }
             for i, field in enumerate(table.schema):
                 text = pa.types.is_string(field.type)
-                culprit = self._culprit(table[field.name], field.name, piece, len(broken)) if text else None
+                culprit = (
+                    self._culprit(table[field.name], field.name, piece, len(broken))
+                    if text
+                    else None
+                )
                 if culprit is not None:
-                    table = table.set_column(i, field.with_metadata({NOT_A_NUMBER: culprit}), table[field.name])
+                    table = table.set_column(
+                        i, field.with_metadata({NOT_A_NUMBER: culprit}), table[field.name]
+                    )
             return with_folders(table, self.folders[0], list(self.folders[0])).schema
         raise InputError(f"{self.names[0]} has no rows; leave it out.")
 
@@ -115,20 +139,31 @@ class CsvFiles(Files):
         return max(1, round(self.lines_per_byte * sum(f.size for f in self.files))), False
 
     def _culprit(self, column: pa.ChunkedArray, name: str, piece: Piece, broken: int) -> str | None:
-        """Why a column is text though most of its values are numbers, in words; None if they are not."""
+        """Why a column is text though most of its values are numbers, in words; None if they are
+        not.
+        """
         values = column.to_pylist()
-        strange = [i for i, text in enumerate(values) if text not in NOTHING and _number_of(text) is None]
+        strange = [
+            i for i, text in enumerate(values) if text not in NOTHING and _number_of(text) is None
+        ]
         if 2 * len(strange) >= len(values):
             return None
-        where = f"{self.names[0]}, row {strange[0]:,}" if broken else self._line(0, piece, strange[0] + 1)
+        where = (
+            f"{self.names[0]}, row {strange[0]:,}"
+            if broken
+            else self._line(0, piece, strange[0] + 1)
+        )
         return _not_a_number(where, name, values[strange[0]])
 
     def _line(self, file: int, piece: Piece, row: int, value: str = "") -> str:
-        """The line of a row of a piece, from 1 on, and of a value in it; far behind in a file, where the piece begins."""
+        """The line of a row of a piece, from 1 on, and of a value in it; far behind in a file,
+        where the piece begins.
+        """
         if piece.start > COUNTED:
             return f"{self.names[file]}, row {row:,} after byte {piece.start:,}"
         before, _ = self._bytes(file).text_at(piece.start)
-        return f"{self.names[file]}, line {before + _lines_before(bytes(piece.data), piece.header.delimiter, row, value) + 1:,}"
+        inside = _lines_before(bytes(piece.data), piece.header.delimiter, row, value)
+        return f"{self.names[file]}, line {before + inside + 1:,}"
 
     def where(self, file: int, row: int) -> str:
         known = [place for place in self.places if place.file == file and place.row <= row]
@@ -136,10 +171,15 @@ class CsvFiles(Files):
             return super().where(file, row)
         place = known[-1]
         before, text = self._bytes(file).text_at(place.start, place.length)
-        return f"{self.names[file]}, line {before + _lines_before(text, place.delimiter, row - place.row + 1) + 1:,}"
+        return (
+            f"{self.names[file]}, line"
+            f" {before + _lines_before(text, place.delimiter, row - place.row + 1) + 1:,}"
+        )
 
     def _bytes(self, file: int, spare: list[bytearray] | None = None) -> CsvBytes:
-        return CsvBytes(self.filesystem, self.names[file], lambda line: self._header(file, line), spare)
+        return CsvBytes(
+            self.filesystem, self.names[file], lambda line: self._header(file, line), spare
+        )
 
     def _header(self, file: int, line: str) -> Header:
         """The names in the first line; it also tells what separates them."""
@@ -152,48 +192,71 @@ class CsvFiles(Files):
         return Header(names, sign)
 
     def _doubt_header(self, file: int, names: list[str]) -> None:
-        """Refuse a first line of numbers, which is a row, unless they count up: 0, 1, 2, or years."""
+        """Refuse a first line of numbers, which is a row, unless they count up: 0, 1, 2, or
+        years.
+        """
         if not all(NUMBER.fullmatch(name) for name in names):
             return
         whole = [int(name) for name in names if name.isascii() and name.isdigit()]
         if len(whole) < len(names) or any(b != a + 1 for a, b in pairwise(whole)):
             raise InputError(
-                f"{self.names[file]}, line 1 holds numbers ({', '.join(names[:3])}), not names: the file has no header, and "
-                f"its first row would be lost. {NO_HEADER}."
+                f"{self.names[file]}, line 1 holds numbers ({', '.join(names[:3])}), not names: the"
+                f" file has no header, and its first row would be lost. {NO_HEADER}."
             )
-        note = f"The first line of {os.path.basename(self.names[file])} was read as names of columns ({', '.join(names[:3])})."
+        note = (
+            f"The first line of {os.path.basename(self.names[file])} was read as names of columns"
+            f" ({', '.join(names[:3])})."
+        )
         if note not in self.notes:
             self.notes = [*self.notes, note]
 
     def chunks(
-        self, columns: Sequence[str], numeric: Sequence[str] | None, rows: int, start: ResumePoint, strict: bool
+        self,
+        columns: Sequence[str],
+        numeric: Sequence[str] | None,
+        rows: int,
+        start: ResumePoint,
+        strict: bool,
     ) -> Iterator[Chunk]:
         if numeric is not None:
             self.schema()
             self._learn_types([c for c in columns if c not in numeric])
         numbers = self._number_types([c for c in columns if c in (numeric or ())])
-        types = {c: kind for c, kind in self.types.items() if c in columns and numeric is not None} | numbers
+        types = {
+            c: kind for c, kind in self.types.items() if c in columns and numeric is not None
+        } | numbers
         spare: list[bytearray] = []
         # Types that are not known are those of a whole block.
-        pieces = self._pieces(columns, start, self.block_bytes if numeric is None else self.block_bytes // PIECES, spare)
+        pieces = self._pieces(
+            columns,
+            start,
+            self.block_bytes if numeric is None else self.block_bytes // PIECES,
+            spare,
+        )
 
         def parse(item: tuple[int, Piece]) -> Parsed:
             return _parse(item[1], columns, types)
 
         self.places, self.stored = [], {}
         last, row = start.file, start.row
-        for (file, piece), parsed in worked_in_order(parse, ahead(pieces), min(pa.cpu_count(), THREADS)):
+        for (file, piece), parsed in worked_in_order(
+            parse, ahead(pieces), min(pa.cpu_count(), THREADS)
+        ):
             if file != last:
                 last, row = file, 0
             table, bad = self._settle(parsed, piece, file, columns, types, numbers, strict)
             table, end = with_folders(table, self.folders[file], columns), None
-            self.places.append(Place(file, row, piece.start, len(piece.data), piece.header.delimiter, bad))
+            self.places.append(
+                Place(file, row, piece.start, len(piece.data), piece.header.delimiter, bad)
+            )
             if piece.end is not None:  # all pieces of a block are parsed
                 spare.append(piece.data.obj)  # type: ignore[arg-type]
                 end = ResumePoint(file, row + table.num_rows, piece.end)
                 self.stored[file, piece.end] = piece.stored
             # As parsed, without a copy; an empty chunk tells of a piece of broken lines.
-            parts = [part for part in table.to_batches(max_chunksize=rows) if part.num_rows] or [table]
+            parts = [part for part in table.to_batches(max_chunksize=rows) if part.num_rows] or [
+                table
+            ]
             for part in parts[:-1]:
                 yield Chunk(self, part, file, row, None)
                 row += part.num_rows
@@ -201,7 +264,10 @@ class CsvFiles(Files):
             row += parts[-1].num_rows
 
     def _number_types(self, columns: Sequence[str]) -> Types:
-        return {c: pa.bool_() if c in self.switches else pa.int64() if c in self.longs else pa.float64() for c in columns}
+        return {
+            c: pa.bool_() if c in self.switches else pa.int64() if c in self.longs else pa.float64()
+            for c in columns
+        }
 
     def _pieces(
         self, columns: Sequence[str], start: ResumePoint, piece_bytes: int, spare: list[bytearray]
@@ -212,20 +278,30 @@ class CsvFiles(Files):
             begin = start.cursor if file == start.file else 0
             for piece in self._bytes(file, spare).pieces(begin, self.block_bytes, piece_bytes):
                 known = [*piece.header.names, *self.folders[file]]
-                expected.check(self.names[file], pa.schema([pa.field(c, pa.float64()) for c in known]))
+                expected.check(
+                    self.names[file], pa.schema([pa.field(c, pa.float64()) for c in known])
+                )
                 yield file, piece
 
     def _learn_types(self, columns: Sequence[str]) -> None:
-        """The types of columns that need not hold numbers: those of the first block, wherever a run begins."""
+        """The types of columns that need not hold numbers: those of the first block, wherever a run
+        begins.
+        """
         if not set(columns) - {*self.types, *self.folders[0]}:
             return
         for piece in self._bytes(0).pieces(0, self.block_bytes, self.block_bytes):
             table, _ = self._read(0, piece, columns, {})
-            empty = {field.name for field in table.schema if pa.types.is_null(field.type)}  # whatever may follow is text
-            self.types |= {c: pa.string() if c in empty else table.schema.field(c).type for c in table.column_names}
+            # whatever may follow is text
+            empty = {field.name for field in table.schema if pa.types.is_null(field.type)}
+            self.types |= {
+                c: pa.string() if c in empty else table.schema.field(c).type
+                for c in table.column_names
+            }
             return
 
-    def _read(self, file: int, piece: Piece, columns: Sequence[str], types: Types) -> tuple[pa.Table, list[Any]]:
+    def _read(
+        self, file: int, piece: Piece, columns: Sequence[str], types: Types
+    ) -> tuple[pa.Table, list[Any]]:
         """:func:`_read_csv`, whose errors are put in our words."""
         try:
             return _read_csv(piece, columns, types)
@@ -233,53 +309,79 @@ class CsvFiles(Files):
             raise self._explain(str(error), piece, file) from error
 
     def _settle(
-        self, parsed: Parsed, piece: Piece, file: int, columns: Sequence[str], types: Types, numbers: Types, strict: bool
+        self,
+        parsed: Parsed,
+        piece: Piece,
+        file: int,
+        columns: Sequence[str],
+        types: Types,
+        numbers: Types,
+        strict: bool,
     ) -> tuple[pa.Table, int]:
-        """The table of a piece, and how many broken lines it lacks; what is no number though it should be becomes null."""
+        """The table of a piece, and how many broken lines it lacks; what is no number though it
+        should be becomes null.
+        """
         table, broken, error, large = parsed
         if table is None and strict:
             raise self._explain(error, piece, file)
         if table is None:
-            table, broken = self._read(file, piece, columns, types | dict.fromkeys(numbers, pa.string()))
-            table = _as_numbers(table, {c: kind for c, kind in numbers.items() if c in table.column_names})
+            table, broken = self._read(
+                file, piece, columns, types | dict.fromkeys(numbers, pa.string())
+            )
+            table = _as_numbers(
+                table, {c: kind for c, kind in numbers.items() if c in table.column_names}
+            )
             large = _large(table, types)
         if large:
-            self._refuse_rounded(self._read(file, piece, large, dict.fromkeys(large, pa.string()))[0])
+            self._refuse_rounded(
+                self._read(file, piece, large, dict.fromkeys(large, pa.string()))[0]
+            )
         if broken and strict:
             bad = broken[0]
             where = self._line(file, piece, bad.number)
             raise InputError(
-                f"{where}: {bad.actual_columns} values where the header has {bad.expected_columns} ({bad.text[:60]!r}).",
+                f"{where}: {bad.actual_columns} values where the header has {bad.expected_columns}"
+                f" ({bad.text[:60]!r}).",
                 "Correct the line, or leave such rows out with on_missing='drop'.",
                 argument="on_missing",
             )
         lost = next((bad for bad in broken if "\n" in bad.text), None)
         if lost is not None:  # a broken row counts once, so it must not hide several
             raise InputError(
-                f"{self.names[file]} has {lost.actual_columns} values where the header has {lost.expected_columns}, in a row "
-                f"of {lost.text.count(chr(10)) + 1:,} lines that quotes hold together ({lost.text[:60]!r}). Correct the quotes."
+                f"{self.names[file]} has {lost.actual_columns} values where the header has"
+                f" {lost.expected_columns}, in a row of {lost.text.count(chr(10)) + 1:,} lines that"
+                f" quotes hold together ({lost.text[:60]!r}). Correct the quotes."
             )
         return table, len(broken)
 
     def _refuse_rounded(self, table: pa.Table) -> None:
-        """Refuse whole numbers that the first lines gave no reason to expect, and that were read as doubles."""
+        """Refuse whole numbers that the first lines gave no reason to expect, and that were read as
+        doubles.
+        """
         for column in table.column_names:
             texts = table[column]
-            for text in texts.filter(pc.match_substring_regex(texts, WHOLE_NUMBER.pattern)).to_pylist():
+            for text in texts.filter(
+                pc.match_substring_regex(texts, WHOLE_NUMBER.pattern)
+            ).to_pylist():
                 if int(float(text)) != int(text):
                     raise InputError(
-                        f"Column {column!r} holds {text}, a whole number beyond 2^53, which double precision cannot tell from "
-                        "its neighbours, and numbers of other kinds; subtract an offset, or leave the column out."
+                        f"Column {column!r} holds {text}, a whole number beyond 2^53, which double"
+                        " precision cannot tell from its neighbours, and numbers of other kinds;"
+                        " subtract an offset, or leave the column out."
                     )
 
     def _explain(self, error: str, piece: Piece, file: int) -> InputError:
         """What pyarrow says of a piece, in our words."""
         found = invalid_value(error)
         if found is None:
-            return InputError(f"{self.names[file]} cannot be read as CSV ({error}); correct it or leave it out.")
+            return InputError(
+                f"{self.names[file]} cannot be read as CSV ({error}); correct it or leave it out."
+            )
         column = piece.header.names[found.column]
         strange = STRANGE.get(found.kind, f"no {found.kind} like those before it")
-        message = _not_a_number(self._line(file, piece, found.row, found.value), column, found.value, strange)
+        message = _not_a_number(
+            self._line(file, piece, found.row, found.value), column, found.value, strange
+        )
         return InputError(message, DROP_ROWS, argument="on_missing", column=column)
 
     def bytes_inside(self, point: ResumePoint) -> int:
@@ -289,19 +391,26 @@ class CsvFiles(Files):
 
 
 def _read_csv(piece: Piece, columns: Sequence[str], types: Types) -> tuple[pa.Table, list[Any]]:
-    """Those of some columns that a piece has, and the lines that have more or fewer values than the header."""
+    """Those of some columns that a piece has, and the lines that have more or fewer values than the
+    header.
+    """
     broken: list[Any] = []
 
     def invalid(bad: Any) -> str:
         broken.append(bad)
         return "skip"
 
-    # Serially: other pieces keep the other cores busy, and pyarrow then says which row it stumbled over.
+    # Serially: other pieces keep the other cores busy, and pyarrow then says which row it stumbled
+    # over.
     table = pacsv.read_csv(
         pa.BufferReader(pa.py_buffer(piece.data)),
-        read_options=pacsv.ReadOptions(column_names=piece.header.names, block_size=len(piece.data) + 1, use_threads=False),
+        read_options=pacsv.ReadOptions(
+            column_names=piece.header.names, block_size=len(piece.data) + 1, use_threads=False
+        ),
         parse_options=pacsv.ParseOptions(
-            delimiter=piece.header.delimiter, invalid_row_handler=invalid, newlines_in_values=piece.inner > 0
+            delimiter=piece.header.delimiter,
+            invalid_row_handler=invalid,
+            newlines_in_values=piece.inner > 0,
         ),
         convert_options=pacsv.ConvertOptions(
             include_columns=[c for c in columns if c in piece.header.names], column_types=types
@@ -331,13 +440,17 @@ def _lines_before(text: bytes, sign: str, row: int, value: str = "") -> int:
     """
     starts = np.append(0, line_ends(text, sign)[0] + 1)
     full = [
-        start for start in starts.tolist() if start < len(text) and text[start : start + 2].strip(b"\r")[:1] not in (b"\n", b"")
+        start
+        for start in starts.tolist()
+        if start < len(text) and text[start : start + 2].strip(b"\r")[:1] not in (b"\n", b"")
     ]
     if not full:
         return 0
     start = full[min(row, len(full)) - 1]
     sign = re.escape(sign)
-    found = re.compile(rf'(?:^|[\n"]|{sign}){re.escape(value)}(?:["\r\n]|$|{sign})'.encode()).search(text, start)
+    found = re.compile(
+        rf'(?:^|[\n"]|{sign}){re.escape(value)}(?:["\r\n]|$|{sign})'.encode()
+    ).search(text, start)
     inside = found.start() if value and found else start
     end = min((other for other in full if other > start), default=len(text))
     return text.count(b"\n", 0, inside if inside < end else start)
@@ -348,7 +461,9 @@ def _not_a_number(where: str, column: str, value: str, what: str = "not a number
 
 
 def _is_large(column: pa.ChunkedArray) -> bool:
-    """Whether numbers are beyond 2^53; a double of 2^53 may have been 2^53 + 1 before it was rounded."""
+    """Whether numbers are beyond 2^53; a double of 2^53 may have been 2^53 + 1 before it was
+    rounded.
+    """
     if not len(column) or column.null_count == len(column):
         return False
     if pa.types.is_float64(column.type) and not column.null_count:
@@ -377,7 +492,9 @@ def _switch(text: str | None) -> bool | None:
 
 def _whole_number(text: str | None) -> int | None:
     """The same for a column of whole numbers of 64 bits."""
-    number = int(text) if text is not None and "+" not in text and WHOLE_NUMBER.match(text) else None
+    number = (
+        int(text) if text is not None and "+" not in text and WHOLE_NUMBER.match(text) else None
+    )
     return None if number is None or not -(2**63) <= number < 2**63 else number
 
 

@@ -1,13 +1,15 @@
-"""The bytes of a CSV file, cut between rows: blocks after which a run can resume, in pieces that are parsed side by side.
+"""The bytes of a CSV file, cut between rows: blocks after which a run can resume, in pieces that
+are parsed side by side.
 
-pyarrow's own streaming reader cannot be resumed and does not say in which line it stumbled.  So the bytes are cut here: a block
-ends after its last whole line, a piece after the first line end behind so many bytes.  Where blocks and pieces end depends on
-the file alone.
+pyarrow's own streaming reader cannot be resumed and does not say in which line it stumbled.  So the
+bytes are cut here: a block ends after its last whole line, a piece after the first line end behind
+so many bytes.  Where blocks and pieces end depends on the file alone.
 
-Only where a block holds quotes is it asked which line ends are outside of them, and which belong to a value.  A quote opens a
-value only where the value begins, and "" inside stands for one quote.  In a file that keeps to this, a place is inside quotes
-if and only if an odd number of quotes comes before it.  Quotes that do not (5" in a value without quotes) are noticed, and the
-block is then walked quote by quote.
+Only where a block holds quotes is it asked which line ends are outside of them, and which belong to
+a value.  A quote opens a value only where the value begins, and "" inside stands for one quote.  In
+a file that keeps to this, a place is inside quotes if and only if an odd number of quotes comes
+before it.  Quotes that do not (5" in a value without quotes) are noticed, and the block is then
+walked quote by quote.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ class Piece(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """The whole lines at the beginning of some bytes: their length, and the line ends, if quotes make some belong to values."""
+    """The whole lines at the beginning of some bytes: their length, and the line ends, if quotes
+    make some belong to values.
+    """
 
     length: int
     outside: np.ndarray | None = None
@@ -63,43 +67,70 @@ class CsvBytes:
     read_header : callable
         Makes a :class:`Header` of the first line.
     spare : list of bytearray, optional
-        Memory of blocks that are no longer in use, to be used again: new memory costs more than reading into it.
+        Memory of blocks that are no longer in use, to be used again: new memory costs more than
+        reading into it.
     """
 
     def __init__(
-        self, filesystem: Any, name: str, read_header: Callable[[str], Header], spare: list[bytearray] | None = None
+        self,
+        filesystem: Any,
+        name: str,
+        read_header: Callable[[str], Header],
+        spare: list[bytearray] | None = None,
     ) -> None:
         self.filesystem, self.name, self.read_header = filesystem, name, read_header
         self.spare = [] if spare is None else spare
 
     def pieces(self, start: int, block_bytes: int, piece_bytes: int) -> Iterator[Piece]:
-        """Pieces of the blocks from byte ``start`` on, which is the end of the header if it is 0."""
+        """Pieces of the blocks from byte ``start`` on, which is the end of the header if it is
+        0.
+        """
         buffer, filled, place = bytearray(block_bytes), 0, 0
         header: Header | None = None
         try:
             with self.filesystem.open_input_file(self.name) as stored:
                 stream = self._decompressed(stored)
                 while True:
-                    while filled < block_bytes and (count := stream.readinto(memoryview(buffer)[filled:])):
+                    while filled < block_bytes and (
+                        count := stream.readinto(memoryview(buffer)[filled:])
+                    ):
                         filled += count
                     final = filled < block_bytes
                     if header is None:
                         line = self._first_line(buffer, filled, final)
-                        header, cut = self.read_header(line.decode("utf-8-sig").strip("\r\n")), len(line)
+                        header, cut = (
+                            self.read_header(line.decode("utf-8-sig").strip("\r\n")),
+                            len(line),
+                        )
                     elif place < start and stream is stored:
                         place, filled = stored.seek(start), 0
                         continue
-                    elif place < start:  # read again what is done: a compressed file has no other way
+                    # read again what is done: a compressed file has no other way
+                    elif place < start:
                         cut = min(filled, start - place)
                     else:
                         lines = self._whole_lines(buffer, filled, final, header, place)
                         cut = lines.length
                         for first, last in pairwise(_cuts(buffer, lines, piece_bytes)):
-                            inner = 0 if lines.inside is None else int(np.diff(np.searchsorted(lines.inside, [first, last]))[0])
+                            inner = (
+                                0
+                                if lines.inside is None
+                                else int(np.diff(np.searchsorted(lines.inside, [first, last]))[0])
+                            )
                             end = place + cut if last == cut else None
-                            yield Piece(memoryview(buffer)[first:last], header, inner, place + first, end, stored.tell())
+                            yield Piece(
+                                memoryview(buffer)[first:last],
+                                header,
+                                inner,
+                                place + first,
+                                end,
+                                stored.tell(),
+                            )
                     if filled and not cut:
-                        raise InputError(f"{self.name} has a line of more than {block_bytes >> 20} MB; is it a CSV file?")
+                        raise InputError(
+                            f"{self.name} has a line of more than {block_bytes >> 20} MB; is it a"
+                            " CSV file?"
+                        )
                     rest = memoryview(buffer)[cut:filled]
                     if final and not rest:
                         return
@@ -109,7 +140,8 @@ class CsvBytes:
                     place, filled = place + cut, len(rest)
         except (OSError, EOFError, pa.ArrowException, UnicodeDecodeError) as error:
             raise InputError(
-                f"{self.name} cannot be read ({error}); it may be damaged. Write it again or leave it out."
+                f"{self.name} cannot be read ({error}); it may be damaged. Write it again or leave"
+                " it out."
             ) from error
 
     def _decompressed(self, stored: Any) -> Any:
@@ -119,10 +151,15 @@ class CsvBytes:
     def _first_line(self, buffer: bytearray, filled: int, final: bool) -> bytearray:
         line = buffer[: buffer.find(b"\n", 0, filled) + 1] or buffer[: filled if final else 0]
         if b"\r" in line.rstrip(b"\r\n"):
-            raise InputError(f"{self.name} ends its lines with carriage returns alone; convert them to line feeds.")
+            raise InputError(
+                f"{self.name} ends its lines with carriage returns alone; convert them to line"
+                " feeds."
+            )
         return line
 
-    def _whole_lines(self, buffer: bytearray, filled: int, final: bool, header: Header, place: int) -> Lines:
+    def _whole_lines(
+        self, buffer: bytearray, filled: int, final: bool, header: Header, place: int
+    ) -> Lines:
         """The whole lines of the bytes from ``place`` on."""
         if buffer.find(b'"', 0, filled) < 0:
             return Lines(filled if final else buffer.rfind(b"\n", 0, filled) + 1)
@@ -132,14 +169,19 @@ class CsvBytes:
             line = 1 + self.text_at(place)[0] + buffer.count(b"\n", 0, stray)
             text = bytes(data[stray : stray + 40]).decode("utf-8", "replace")
             raise InputError(
-                f"{self.name}, line {line:,}: a quote opens a value and is not closed ({text!r}), so the lines behind it would "
-                "be lost. Close it, or double it if it belongs to the value."
+                f"{self.name}, line {line:,}: a quote opens a value and is not closed ({text!r}),"
+                " so the lines behind it would be lost. Close it, or double it if it belongs to"
+                " the value."
             )
         outside, inside = line_ends(data, header.delimiter)
-        return Lines(filled if final else int(outside[-1]) + 1 if len(outside) else 0, outside, inside)
+        return Lines(
+            filled if final else int(outside[-1]) + 1 if len(outside) else 0, outside, inside
+        )
 
     def text_at(self, start: int, length: int = 0) -> tuple[int, bytes]:
-        """Some bytes of the text, and the line breaks before them, for error messages: the file is read again up to there."""
+        """Some bytes of the text, and the line breaks before them, for error messages: the file is
+        read again up to there.
+        """
         breaks = 0
         with self.filesystem.open_input_file(self.name) as stored:
             stream = self._decompressed(stored)
@@ -172,10 +214,11 @@ def line_ends(block: memoryview | bytes, delimiter: str) -> tuple[np.ndarray, np
 
 
 def stray_quote(block: memoryview | bytes, delimiter: str, final: bool) -> int | None:
-    """Where a quote opens a value of several lines that does not end as a value does; None if there is no such quote.
+    """Where a quote opens a value of several lines that does not end as a value does; None if there
+    is no such quote.
 
-    The lines behind such a quote are rows that somebody forgot to close off, not a value.  If the block is the ``final`` one of
-    a file, a quote that is never closed is stray as well.
+    The lines behind such a quote are rows that somebody forgot to close off, not a value.  If the
+    block is the ``final`` one of a file, a quote that is never closed is stray as well.
     """
     data = np.frombuffer(block, dtype=np.uint8)
     toggles, edge = _quotes(data, delimiter)
@@ -185,7 +228,8 @@ def stray_quote(block: memoryview | bytes, delimiter: str, final: bool) -> int |
         closed = np.append(closed, len(data))
     opened = opened[: len(closed)]
     several = np.searchsorted(breaks, closed) > np.searchsorted(breaks, opened)
-    behind = np.append(data, [BREAK, 0])[closed + 1]  # the end of the block ends a value, but not one that is still open
+    # the end of the block ends a value, but not one that is still open
+    behind = np.append(data, [BREAK, 0])[closed + 1]
     ends_well = edge[behind] | (behind == QUOTE)
     stray = opened[several & ~ends_well]
     return int(stray[0]) if len(stray) else None
@@ -195,7 +239,8 @@ def _quotes(data: np.ndarray, delimiter: str) -> tuple[np.ndarray, np.ndarray]:
     """The quotes that open or close a value, and for every byte whether a value ends before it."""
     quotes = np.flatnonzero(data == QUOTE)
     edge = np.isin(np.arange(256), [ord(delimiter), BREAK, ord("\r")])
-    opens = np.ones(len(quotes), dtype=bool)  # whether a value begins after what is before the quote
+    # whether a value begins after what is before the quote
+    opens = np.ones(len(quotes), dtype=bool)
     opens[quotes > 0] = edge[data[quotes[quotes > 0] - 1]]
     closes = np.ones(len(quotes), dtype=bool)  # whether a value ends before what is after it
     closes[quotes < len(data) - 1] = edge[data[quotes[quotes < len(data) - 1] + 1]]

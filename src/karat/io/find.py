@@ -1,7 +1,9 @@
-"""Open a source: files at paths, addresses and patterns, each exactly once, databases and Arrow streams.
+"""Open a source: files at paths, addresses and patterns, each exactly once, databases and Arrow
+streams.
 
-A file that is named twice would count every row twice.  On the local disk files are the same if their resolved paths or their
-(device, inode) pairs are; a folder that links to one above it is not entered again.
+A file that is named twice would count every row twice.  On the local disk files are the same if
+their resolved paths or their (device, inode) pairs are; a folder that links to one above it is not
+entered again.
 
 Whatever else gives record batches is a source, too, read batch by batch and never as a whole:
 
@@ -9,8 +11,9 @@ Whatever else gives record batches is a source, too, read batch by batch and nev
     a table or frame in memory                      is read anew for every pass
     a reader, a cursor (ADBC), any other stream     comes once: one pass only
 
-The order of the rows of a query is that in which the database gives them.  Row numbers and hashes of blocks depend on it, the
-coreset's exactness does not; ``ORDER BY`` or a key column makes rows easy to find again.
+The order of the rows of a query is that in which the database gives them.  Row numbers and hashes
+of blocks depend on it, the coreset's exactness does not; ``ORDER BY`` or a key column makes rows
+easy to find again.
 """
 
 from __future__ import annotations
@@ -33,11 +36,12 @@ from karat.io.source import File, Source
 
 READERS = ("to_arrow_reader", "fetch_arrow_reader")  # of a DuckDB relation, new and old
 KINDS = {
-    ".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".csv.gz": "csv", ".csv.bz2": "csv", ".csv.zst": "csv",
-    ".tsv": "csv", ".tsv.gz": "csv", ".tsv.bz2": "csv", ".tsv.zst": "csv", ".arrow": "arrow", ".feather": "arrow",
-    ".ipc": "arrow",
+    ".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".csv.gz": "csv", ".csv.bz2": "csv",
+    ".csv.zst": "csv", ".tsv": "csv", ".tsv.gz": "csv", ".tsv.bz2": "csv", ".tsv.zst": "csv",
+    ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow",
 }  # fmt: skip
-PACKED = (".gz", ".bz2", ".zst", ".xz", ".lz4", ".zip", ".z", ".7z", ".br", ".snappy")  # after a known kind
+# after a known kind
+PACKED = (".gz", ".bz2", ".zst", ".xz", ".lz4", ".zip", ".z", ".7z", ".br", ".snappy")
 WILD = "*?["
 ROWS = 10**6  # of a query or stream at a time
 
@@ -46,9 +50,11 @@ def stream_of(source: Any, rows: int) -> Stream | None:
     """A source for anything that gives Arrow record batches; None if it gives none."""
     if isinstance(source, pa.RecordBatchReader):
         return Stream(lambda: source, once=True)
-    if hasattr(source, "iloc") and hasattr(source, "columns"):  # the index of a pandas frame is no feature
+    # the index of a pandas frame is no feature
+    if hasattr(source, "iloc") and hasattr(source, "columns"):
         source = _from_pandas(source)
-    if any(hasattr(source, method) for method in READERS) and hasattr(source, "columns"):  # a connection has no columns
+    # a connection has no columns
+    if any(hasattr(source, method) for method in READERS) and hasattr(source, "columns"):
         # Old versions give the rows of one and the same relation only once.
         return Stream(lambda: _relation_reader(source.project("*"), rows), "The query")
     if hasattr(source, "execute"):
@@ -68,28 +74,48 @@ def _relation_reader(relation: Any, rows: int) -> Any:
 def _from_pandas(frame: Any) -> Any:
     """A pandas frame as an Arrow table."""
     names = list(frame.columns)
-    twice = [name for i, name in enumerate(names) if name in names[:i]] if len(set(names)) < len(names) else []
+    twice = (
+        [name for i, name in enumerate(names) if name in names[:i]]
+        if len(set(names)) < len(names)
+        else []
+    )
     if twice:
-        raise InputError(f"The frame has several columns {twice[0]!r}; give each a name of its own.")
+        raise InputError(
+            f"The frame has several columns {twice[0]!r}; give each a name of its own."
+        )
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
-    except (pa.ArrowException, TypeError, ValueError) as error:  # a UnicodeEncodeError is a ValueError
-        said = " ".join(map(str, error.args)) if not isinstance(error, UnicodeError) else f"text that is not Unicode ({error})"
-        raise InputError(f"The frame has a column that cannot be read: {said}. Convert it to one type throughout.") from error
+    # a UnicodeEncodeError is a ValueError
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        said = (
+            " ".join(map(str, error.args))
+            if not isinstance(error, UnicodeError)
+            else f"text that is not Unicode ({error})"
+        )
+        raise InputError(
+            f"The frame has a column that cannot be read: {said}. Convert it to one type"
+            " throughout."
+        ) from error
 
 
 def _cursor_reader(cursor: Any) -> Any:
     """The batches of a database cursor that has run a query (ADBC)."""
     if hasattr(cursor, "sql"):  # a DuckDB connection, whose results are copies
-        raise InputError("source is a DuckDB connection; pass the relation that a query gives: connection.sql('SELECT ...').")
+        raise InputError(
+            "source is a DuckDB connection; pass the relation that a query gives:"
+            " connection.sql('SELECT ...')."
+        )
     if not hasattr(cursor, "fetch_record_batch"):
         raise InputError(
-            f"source is a {type(cursor).__name__}, which gives no Arrow batches; use an ADBC cursor, or DuckDB, or write files."
+            f"source is a {type(cursor).__name__}, which gives no Arrow batches; use an ADBC"
+            " cursor, or DuckDB, or write files."
         )
     try:
         return cursor.fetch_record_batch()
     except Exception as error:
-        raise InputError(f"The cursor has no rows to give ({brief(error)}); call its execute first.") from error
+        raise InputError(
+            f"The cursor has no rows to give ({brief(error)}); call its execute first."
+        ) from error
 
 
 class Query(Stream):
@@ -110,25 +136,33 @@ class Query(Stream):
             raise InputError(f"There is no database {database}.", argument="database")
         self.query: dict[str, str | None] = {"sql": sql, "database": database}
         try:
-            # The database stays as it is; without one, a query may read files: SELECT * FROM 'data.parquet'.
-            self.connection = duckdb.connect() if database is None else duckdb.connect(database, read_only=True)
+            # The database stays as it is; without one, a query may read files: SELECT * FROM
+            # 'data.parquet'.
+            self.connection = (
+                duckdb.connect() if database is None else duckdb.connect(database, read_only=True)
+            )
             kinds = [statement.type for statement in self.connection.extract_statements(sql)]
-            if kinds != [duckdb.StatementType.SELECT]:  # it runs more than once, so it must not change anything
+            # it runs more than once, so it must not change anything
+            if kinds != [duckdb.StatementType.SELECT]:
                 raise InputError(f"The query must be one SELECT, not {sql[:60]!r}.", argument="sql")
             super().__init__(lambda: _relation_reader(self.connection.sql(sql), rows), "The query")
         except duckdb.Error as error:
-            raise InputError(f"DuckDB refuses the query: {brief(error)}.", argument="sql") from error
+            raise InputError(
+                f"DuckDB refuses the query: {brief(error)}.", argument="sql"
+            ) from error
 
 
 def query(sql: str, database: str | Path | None = None, *, rows: int = ROWS) -> Query:
-    """The rows of a DuckDB query as a source for :func:`karat.coreset_files`, :func:`karat.verify_files` and others.
+    """The rows of a DuckDB query as a source for :func:`karat.coreset_files`,
+    :func:`karat.verify_files` and others.
 
     Parameters
     ----------
     sql : str
         A query that gives rows.
     database : path, optional
-        A DuckDB file, which is opened for reading only; without it, the query may read files by their names.
+        A DuckDB file, which is opened for reading only; without it, the query may read files by
+        their names.
     rows : int
         Rows that are read at a time.
     """
@@ -137,8 +171,11 @@ def query(sql: str, database: str | Path | None = None, *, rows: int = ROWS) -> 
     return Query(sql, None if database is None else str(database), rows)
 
 
-def open_source(source: Any, *, rows: int = ROWS, block_bytes: int = 2**24, first_bytes: int = 2**20) -> Source:
-    """A source for anything that :func:`karat.coreset_files` takes; one that is open already stays as it is.
+def open_source(
+    source: Any, *, rows: int = ROWS, block_bytes: int = 2**24, first_bytes: int = 2**20
+) -> Source:
+    """A source for anything that :func:`karat.coreset_files` takes; one that is open already stays
+    as it is.
 
     Parameters
     ----------
@@ -157,7 +194,10 @@ def open_source(source: Any, *, rows: int = ROWS, block_bytes: int = 2**24, firs
     if isinstance(source, str) or hasattr(source, "__fspath__"):
         source = [source]
     if not isinstance(source, list | tuple) or not source:
-        raise InputError(f"source must be a path, a list of paths or a stream of Arrow batches, not {type(source).__name__}.")
+        raise InputError(
+            "source must be a path, a list of paths or a stream of Arrow batches, not"
+            f" {type(source).__name__}."
+        )
     given = [os.fspath(one) if hasattr(one, "__fspath__") else one for one in source]
     kind, filesystem, files = find_files(given)
     if kind == "csv":
@@ -166,7 +206,9 @@ def open_source(source: Any, *, rows: int = ROWS, block_bytes: int = 2**24, firs
 
 
 def find_files(sources: Sequence[Any]) -> tuple[str, Any, list[File]]:
-    """The kind, the file system and the data files of some paths; refused if a file would be read twice."""
+    """The kind, the file system and the data files of some paths; refused if a file would be read
+    twice.
+    """
     found: list[tuple[Any, list[File], str]] = []
     for one in sources:
         if not isinstance(one, str) or "\0" in one:
@@ -175,12 +217,18 @@ def find_files(sources: Sequence[Any]) -> tuple[str, Any, list[File]]:
     filesystem = found[0][0]
     other = next((given for its, _, given in found if not its.equals(filesystem)), None)
     if other is not None:
-        raise InputError(f"{found[0][2]} and {other} are on different file systems; make a coreset of each, and merge them.")
+        raise InputError(
+            f"{found[0][2]} and {other} are on different file systems; make a coreset of each, and"
+            " merge them."
+        )
     files = [file for _, some, _ in found for file in some]
     _refuse_repeats(files, isinstance(filesystem, pafs.LocalFileSystem))
     kinds = {kind_of(file.path) for file in files}
     if len(kinds) != 1:
-        raise InputError(f"The source mixes {' and '.join(sorted(map(str, kinds)))} files; give files of one kind.")
+        raise InputError(
+            f"The source mixes {' and '.join(sorted(map(str, kinds)))} files; give files of one"
+            " kind."
+        )
     return str(kinds.pop()), filesystem, files
 
 
@@ -200,7 +248,9 @@ def _refuse_repeats(files: Sequence[File], local: bool) -> None:
         first = next((known[mark] for mark in marks if mark in known), None)
         if first is not None:
             beside = "is given twice" if first == file.path else f"and {first} are the same file"
-            raise InputError(f"{file.path} {beside}: every row would count twice. Give each file once.")
+            raise InputError(
+                f"{file.path} {beside}: every row would count twice. Give each file once."
+            )
         known |= dict.fromkeys(marks, file.path)
 
 
@@ -214,9 +264,15 @@ def _find(source: str) -> tuple[Any, list[File]]:
         elif info.type == pafs.FileType.NotFound:
             raise InputError(f"There is no file or folder {source}.")
         elif info.type == pafs.FileType.Directory:
-            found = [f for f in _below(filesystem, path) if not _hidden(f.path[len(path) :]) and _is_data(f.path)]
+            found = [
+                f
+                for f in _below(filesystem, path)
+                if not _hidden(f.path[len(path) :]) and _is_data(f.path)
+            ]
             if not found:
-                raise InputError(f"The folder {source} holds no data files; known are {', '.join(KINDS)}.")
+                raise InputError(
+                    f"The folder {source} holds no data files; known are {', '.join(KINDS)}."
+                )
         elif kind_of(path) is None:
             raise InputError(f"{source} is of no known kind; known are {', '.join(KINDS)}.")
         else:
@@ -228,28 +284,42 @@ def _find(source: str) -> tuple[Any, list[File]]:
 
 
 def _is_data(path: str) -> bool:
-    """Whether a file in a folder is one of data; one that is compressed in an unknown way is refused, never passed over."""
+    """Whether a file in a folder is one of data; one that is compressed in an unknown way is
+    refused, never passed over.
+    """
     stem, packed = os.path.splitext(path)
     if kind_of(path) is None and packed.lower() in PACKED and kind_of(stem) is not None:
-        raise InputError(f"{path} is compressed in a way that karat does not read; unpack it, or move it elsewhere.")
+        raise InputError(
+            f"{path} is compressed in a way that karat does not read; unpack it, or move it"
+            " elsewhere."
+        )
     return kind_of(path) is not None
 
 
 def _below(filesystem: Any, home: str) -> list[Any]:
     """All files below a folder; links are followed, and each folder is entered once."""
     if not isinstance(filesystem, pafs.LocalFileSystem):
-        return [f for f in filesystem.get_file_info(pafs.FileSelector(home, recursive=True)) if f.is_file]
+        return [
+            f
+            for f in filesystem.get_file_info(pafs.FileSelector(home, recursive=True))
+            if f.is_file
+        ]
     return list(filesystem.get_file_info(list(_walk(home, {}, ()))))
 
 
-def _walk(folder: str, visited: dict[tuple[int, int], str], above: tuple[tuple[int, int], ...]) -> Iterator[str]:
+def _walk(
+    folder: str, visited: dict[tuple[int, int], str], above: tuple[tuple[int, int], ...]
+) -> Iterator[str]:
     """The files below a folder of the local disk."""
     status = os.stat(folder)
     mark = (status.st_dev, status.st_ino)
     if mark in above:  # a link to a folder that it is in: its files are found without it
         return
     if mark in visited:
-        raise InputError(f"{folder} and {visited[mark]} are the same folder: every row would count twice. Remove the link.")
+        raise InputError(
+            f"{folder} and {visited[mark]} are the same folder: every row would count twice. Remove"
+            " the link."
+        )
     visited[mark] = folder
     with os.scandir(folder) as inside:
         entries = sorted(inside, key=lambda entry: entry.name)
@@ -274,14 +344,22 @@ def _matching(filesystem: Any, source: str, path: str) -> tuple[str, list[Any]]:
         inside = _below(filesystem, home)
     else:
         inside = [f for f in filesystem.get_file_info(pafs.FileSelector(home)) if f.is_file]
-    found = [f for f in inside if _matches(PurePosixPath(f.path).parts[fixed:], pattern) and _is_data(f.path)]
+    found = [
+        f
+        for f in inside
+        if _matches(PurePosixPath(f.path).parts[fixed:], pattern) and _is_data(f.path)
+    ]
     if not found:
-        raise InputError(f"No data file matches {source}; known are {', '.join(KINDS)}. ({home} was searched.)")
+        raise InputError(
+            f"No data file matches {source}; known are {', '.join(KINDS)}. ({home} was searched.)"
+        )
     return home, found
 
 
 def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Whether a path matches, part by part; ``**`` stands for any folders, and only a dot matches a leading dot."""
+    """Whether a path matches, part by part; ``**`` stands for any folders, and only a dot matches a
+    leading dot.
+    """
     if not pattern:
         return not names
     if pattern[0] == "**" and _matches(names, pattern[1:]):

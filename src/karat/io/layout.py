@@ -1,13 +1,16 @@
-"""From Arrow rows to batches of numbers: the roles of the columns, and what is done about categories and missing values.
+"""From Arrow rows to batches of numbers: the roles of the columns, and what is done about
+categories and missing values.
 
-An :class:`Encoding` has one 0/1 column per level of a category, and the mean of a column where a number is missing:
+An :class:`Encoding` has one 0/1 column per level of a category, and the mean of a column where a
+number is missing:
 
     carrier   AA, UA, AA         ->  carrier=AA 1, 0, 1;  carrier=UA 0, 1, 0
     distance  3, missing, 5      ->  3, 4, 5
 
-Levels and means are those of all rows that count, so they take a pass of their own (:mod:`karat.io.learn`).  They are stored
-with the coreset: whoever reads the data again encodes it in the same way.  Levels are text (numbers in order of size);
-where missing numbers become the mean, a missing category is a level of its own.
+Levels and means are those of all rows that count, so they take a pass of their own
+(:mod:`karat.io.learn`).  They are stored with the coreset: whoever reads the data again encodes it
+in the same way.  Levels are text (numbers in order of size); where missing numbers become the mean,
+a missing category is a level of its own.
 """
 
 from __future__ import annotations
@@ -32,14 +35,27 @@ from karat._data.arguments import ColumnRoles
 from karat._data.batch import Batch
 from karat._data.labels import as_keys
 from karat.errors import InputError
-from karat.io.source import DROP_ROWS, NOT_A_NUMBER, decimals_as_doubles, decoded, is_number, sort_of
+from karat.io.source import (
+    DROP_ROWS,
+    NOT_A_NUMBER,
+    decimals_as_doubles,
+    decoded,
+    is_number,
+    sort_of,
+)
 from karat.problems import Problem
 from karat.problems.latent import HiddenMarkov, MultiView
 
 MISSING = "(missing)"
 INDEX = re.compile(r"__index_level_\d+__")
-IMPUTE = "Impute it, or leave such rows out with on_missing='drop' (or, features only, on_missing='mean')."
-FILL = "A target or weight cannot be filled with a mean: leave such rows out ('drop' instead of 'mean'), or fill it."
+IMPUTE = (
+    "Impute it, or leave such rows out with on_missing='drop' (or, features only,"
+    " on_missing='mean')."
+)
+FILL = (
+    "A target or weight cannot be filled with a mean: leave such rows out ('drop' instead of"
+    " 'mean'), or fill it."
+)
 
 
 @dataclass(frozen=True)
@@ -71,7 +87,9 @@ class Encoding:
         if stored is None:
             return None
         levels = {name: tuple(found) for name, found in stored["levels"].items()}
-        return Encoding(tuple(levels), bool(stored["fill"]), levels, dict(stored["means"]), lenient=True)
+        return Encoding(
+            tuple(levels), bool(stored["fill"]), levels, dict(stored["means"]), lenient=True
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON, and for :meth:`read`."""
@@ -83,27 +101,38 @@ class Encoding:
         found: list[str] = []
         for name in features:
             several = (self.levels or {}).get(name, ())
-            found += [f"{name}={MISSING if level is None else level}" for level in several] if name in self.columns else [name]
+            found += (
+                [f"{name}={MISSING if level is None else level}" for level in several]
+                if name in self.columns
+                else [name]
+            )
         twice = next((name for name in found if found.count(name) > 1), None)
         if twice is not None:
-            raise InputError(f"Two encoded columns would be called {twice!r}; rename the column {twice!r} of the data.")
+            raise InputError(
+                f"Two encoded columns would be called {twice!r}; rename the column {twice!r} of the"
+                " data."
+            )
         return found
 
     def indicators(self, name: str, text: Any) -> np.ndarray:
-        """A column of 0 and 1 per level (n, levels) of values :func:`as_text`; no columns before levels are learned."""
+        """A column of 0 and 1 per level (n, levels) of values :func:`as_text`; no columns before
+        levels are learned.
+        """
         if self.levels is None:
             return np.zeros((len(text), 0), dtype=np.int8)
         levels = self.levels[name]
         return np.asarray(places(text, levels)[:, None] == np.arange(len(levels)), dtype=np.int8)
 
-    def check_known(self, blocks: Mapping[str, np.ndarray], keep: np.ndarray, where: Callable[[int], str]) -> None:
+    def check_known(
+        self, blocks: Mapping[str, np.ndarray], keep: np.ndarray, where: Callable[[int], str]
+    ) -> None:
         """Raise if a row that counts has a level that the first pass did not see."""
         for name in () if self.lenient or self.levels is None else self.columns:
             unknown = keep & ~blocks[name].any(axis=1)
             if unknown.any():
                 raise InputError(
-                    f"{where(int(unknown.argmax()))}: column {name!r} has a level that was not there in the first pass; the "
-                    "data changed meanwhile. Run again.",
+                    f"{where(int(unknown.argmax()))}: column {name!r} has a level that was not"
+                    " there in the first pass; the data changed meanwhile. Run again.",
                     column=name,
                 )
 
@@ -114,7 +143,8 @@ def as_text(column: Any) -> Any:
         column = column.combine_chunks()
     column = decoded(column)
     if pa.types.is_floating(column.type):
-        column = pc.if_else(pc.is_nan(column), None, pc.add(column, pa.scalar(0.0, column.type)))  # -0.0 and 0.0 are one level
+        # -0.0 and 0.0 are one level
+        column = pc.if_else(pc.is_nan(column), None, pc.add(column, pa.scalar(0.0, column.type)))
     return column.cast(pa.large_string())
 
 
@@ -123,7 +153,8 @@ def places(column: Any, levels: Sequence[Any]) -> np.ndarray:
     if not pa.types.is_dictionary(column.type):
         try:
             known = pa.array(levels).cast(column.type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):  # levels of another type
+        # levels of another type
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
             column = pc.dictionary_encode(column)
         else:
             return np.asarray(pc.index_in(column, value_set=known).fill_null(-1))
@@ -153,17 +184,23 @@ class Layout:
     encoding: Encoding | None = field(default=None, kw_only=True)
 
     @staticmethod
-    def encoded(problem: Problem, roles: ColumnRoles, pipeline: Any, on_missing: str, one_hot: Sequence[str]) -> Layout:
+    def encoded(
+        problem: Problem, roles: ColumnRoles, pipeline: Any, on_missing: str, one_hot: Sequence[str]
+    ) -> Layout:
         """A layout whose encoding is to be learned in a pass of its own, if it has one."""
         fill = on_missing == "mean"
         layout = Layout.of(problem, roles, pipeline, "error" if fill else on_missing)
         if not fill and not one_hot:
             return layout
         if pipeline is not None:
-            raise InputError("one_hot and on_missing='mean' do not go with a pipeline; let the pipeline encode and impute.")
+            raise InputError(
+                "one_hot and on_missing='mean' do not go with a pipeline; let the pipeline encode"
+                " and impute."
+            )
         if isinstance(problem, MultiView | HiddenMarkov):
             raise InputError(
-                f"{problem.describe()} takes the columns as they are: one_hot and on_missing='mean' are not for it."
+                f"{problem.describe()} takes the columns as they are: one_hot and on_missing='mean'"
+                " are not for it."
             )
         return replace(layout, encoding=Encoding(tuple(one_hot), fill))
 
@@ -176,29 +213,48 @@ class Layout:
             raise InputError("pipeline must be a fitted transformer with a transform method.")
         if isinstance(problem, HiddenMarkov) and on_missing == "drop":
             raise InputError(
-                "on_missing='drop' would join steps of a sequence that are not neighbours; fill the missing values, or name a "
-                "new sequence after each of them."
+                "on_missing='drop' would join steps of a sequence that are not neighbours; fill the"
+                " missing values, or name a new sequence after each of them."
             )
         if isinstance(problem, MultiView) and pipeline is not None:
-            raise InputError("MultiView does not take a pipeline, whose output does not say which view a column belongs to.")
+            raise InputError(
+                "MultiView does not take a pipeline, whose output does not say which view a column"
+                " belongs to."
+            )
         return Layout(roles, pipeline, on_missing == "drop")
 
     def among(self, schema: pa.Schema) -> Layout:
         """The same for columns that are there; every column that must hold numbers does."""
         # By default the index that pandas stored with its rows is no feature.
         unnamed = [] if self.roles.features else pandas_index(schema)
-        layout = replace(self, roles=self.roles.among([name for name in schema.names if name not in unnamed] or schema.names))
+        layout = replace(
+            self,
+            roles=self.roles.among(
+                [name for name in schema.names if name not in unnamed] or schema.names
+            ),
+        )
         for name in self._categories:
             if name not in layout.roles.features:
                 there = "is not a feature" if name in schema.names else "is no column of the data"
-                raise InputError(f"The column {name!r} of one_hot {there}; name features only.", argument="one_hot")
+                raise InputError(
+                    f"The column {name!r} of one_hot {there}; name features only.",
+                    argument="one_hot",
+                )
         layout.check_numbers(schema)
         return layout
 
     def provenance(
-        self, problem: Problem, seed: int, source: dict[str, Any], dropped: dict[str, int], content: Any, digest: Any = None
+        self,
+        problem: Problem,
+        seed: int,
+        source: dict[str, Any],
+        dropped: dict[str, int],
+        content: Any,
+        digest: Any = None,
     ) -> dict[str, Any]:
-        """The JSON of the provenance of a coreset that was made of these columns now; ``problem`` is the one that was asked."""
+        """The JSON of the provenance of a coreset that was made of these columns now; ``problem``
+        is the one that was asked.
+        """
         roles, targets = self.roles, list(self.roles.targets)
         edges = np.cumsum([0, *(roles.widths or ())]).tolist()
         named = {"weight": roles.weight, "group": roles.group, "key": roles.key}
@@ -247,7 +303,11 @@ class Layout:
     @property
     def width(self) -> int:
         """Number of features, as far as it is known before a pipeline."""
-        return len(self.roles.features if self.encoding is None else self.encoding.names(self.roles.features))
+        return len(
+            self.roles.features
+            if self.encoding is None
+            else self.encoding.names(self.roles.features)
+        )
 
     def check_numbers(self, schema: pa.Schema) -> None:
         """Refuse a column that must hold numbers and does not."""
@@ -263,26 +323,34 @@ class Layout:
         if name in self.roles.targets:
             found = "is text" if sort_of(kind) == "text" else f"has type {kind}"
             return InputError(
-                f"The target {name!r} {found}; karat needs a numeric target: encode it as numbers, or choose another."
+                f"The target {name!r} {found}; karat needs a numeric target: encode it as numbers,"
+                " or choose another."
             )
         said, advice = f"Column {name!r} has type {kind}, which is not numeric", about_time(kind)
         if advice is not None:
             return InputError(f"{said}; {advice}. Or leave the column out.", column=name)
-        remedy = "Leave it out of columns=, name it in one_hot=, or encode it by a fitted pipeline=."
+        remedy = (
+            "Leave it out of columns=, name it in one_hot=, or encode it by a fitted pipeline=."
+        )
         return InputError(f"{said}.", remedy, argument="pipeline", column=name)
 
     def like(self, batch: Batch) -> dict[str, Any]:
-        """The container in which rows of a batch are given back (:func:`karat._data.containers.describe`)."""
+        """The container in which rows of a batch are given back
+        (:func:`karat._data.containers.describe`).
+        """
         targets = self.roles.targets
         single = len(targets) == 1
         kind = "sparse" if sparse.issparse(batch.parts[0]) else "pyarrow"
         names = self.feature_names(sum(part.shape[1] for part in batch.parts) - len(targets))
         parts = batch.parts[: len(batch.parts) - len(targets)]
         types = (
-            [containers.whole_type(part.dtype) for part in parts for _ in range(part.shape[1])] if kind == "pyarrow" else None
+            [containers.whole_type(part.dtype) for part in parts for _ in range(part.shape[1])]
+            if kind == "pyarrow"
+            else None
         )
         return {
-            "container": kind, "columns": names, "types": types, "target": targets[0] if single else None, "flat": single
+            "container": kind, "columns": names, "types": types,
+            "target": targets[0] if single else None, "flat": single
         }  # fmt: skip
 
     def feature_names(self, count: int) -> list[str]:
@@ -294,17 +362,24 @@ class Layout:
         return [str(name) for name in given()]
 
     def batch(self, table: Any, number: int, where: Callable[[int], str]) -> tuple[Batch, int]:
-        """The rows that count, numbered from ``number`` on, and how many were left out; ``where`` puts a row in words."""
+        """The rows that count, numbered from ``number`` on, and how many were left out; ``where``
+        puts a row in words.
+        """
         keep = np.ones(table.num_rows, dtype=bool)
         parts = self.parts(table, keep, where)
-        labels, keys = (None if c is None else self.labels(table, c, where) for c in (self.roles.label, self.roles.key))
+        labels, keys = (
+            None if c is None else self.labels(table, c, where)
+            for c in (self.roles.label, self.roles.key)
+        )
         weights = self.weights(table, keep, where)
         batch = Batch(parts, np.arange(number, number + table.num_rows), weights, labels, keys)
         dropped = int(len(keep) - keep.sum())
         return (batch.take(keep) if dropped else batch), dropped
 
     def parts(self, table: Any, keep: np.ndarray, where: Callable[[int], str]) -> list[Any]:
-        """The columns of the features and then the targets; rows that do not count are left out of ``keep``."""
+        """The columns of the features and then the targets; rows that do not count are left out of
+        ``keep``.
+        """
         features = self.roles.features
         targets = [self._numbers(table, name, keep, where) for name in self.roles.targets]
         if self.pipeline is not None:
@@ -314,7 +389,9 @@ class Layout:
             self.encoding.check_known(dict(zip(features, parts, strict=True)), keep, where)
         return parts + targets
 
-    def weights(self, table: Any, keep: np.ndarray, where: Callable[[int], str]) -> np.ndarray | None:
+    def weights(
+        self, table: Any, keep: np.ndarray, where: Callable[[int], str]
+    ) -> np.ndarray | None:
         """The weights of the rows, none of them negative."""
         if self.roles.weight is None:
             return None
@@ -322,11 +399,14 @@ class Layout:
         if (weights[keep] < 0).any():
             row = int(np.flatnonzero((weights < 0) & keep)[0])
             raise InputError(
-                f"{where(row)}: the weight in column {self.roles.weight!r} is negative; weights must be at least 0."
+                f"{where(row)}: the weight in column {self.roles.weight!r} is negative; weights"
+                " must be at least 0."
             )
         return weights
 
-    def _feature(self, table: Any, name: str, keep: np.ndarray, where: Callable[[int], str]) -> np.ndarray:
+    def _feature(
+        self, table: Any, name: str, keep: np.ndarray, where: Callable[[int], str]
+    ) -> np.ndarray:
         """The columns that a feature becomes: one, or one per level."""
         encoding = self.encoding
         if encoding is None or (name not in encoding.columns and not encoding.fill):
@@ -338,12 +418,20 @@ class Layout:
             self._missing(np.asarray(text.is_null())[:, None], [name], keep, where)
         return encoding.indicators(name, text)
 
-    def _filled(self, column: Any, name: str, keep: np.ndarray, where: Callable[[int], str]) -> np.ndarray:
-        """A column with its mean where a value is missing; before the mean is known, missing values stay missing."""
-        if pa.types.is_integer(column.type) and column.null_count and containers.rounds(np.asarray(column.fill_null(0))):
+    def _filled(
+        self, column: Any, name: str, keep: np.ndarray, where: Callable[[int], str]
+    ) -> np.ndarray:
+        """A column with its mean where a value is missing; before the mean is known, missing values
+        stay missing.
+        """
+        if (
+            pa.types.is_integer(column.type)
+            and column.null_count
+            and containers.rounds(np.asarray(column.fill_null(0)))
+        ):
             raise InputError(
-                f"Column {name!r} holds whole numbers beyond 2^53 and missing values; a mean would round them all. Use "
-                "on_missing='drop', or leave the column out.",
+                f"Column {name!r} holds whole numbers beyond 2^53 and missing values; a mean would"
+                " round them all. Use on_missing='drop', or leave the column out.",
                 column=name,
             )
         values = self._values(column, keep)[:, None]
@@ -353,7 +441,9 @@ class Layout:
             values = np.where(np.isnan(values), self.encoding.means.get(name, np.nan), values)
         return values
 
-    def _numbers(self, table: Any, name: str, keep: np.ndarray, where: Callable[[int], str]) -> np.ndarray:
+    def _numbers(
+        self, table: Any, name: str, keep: np.ndarray, where: Callable[[int], str]
+    ) -> np.ndarray:
         return self._checked(self._values(table.column(name), keep)[:, None], [name], keep, where)
 
     def _values(self, column: Any, keep: np.ndarray) -> np.ndarray:
@@ -362,43 +452,71 @@ class Layout:
             column = decimals_as_doubles(column)
         if pa.types.is_boolean(column.type) and column.null_count:
             column = column.cast(pa.float64())
-        if self.drop and column.null_count and pa.types.is_integer(column.type):  # NaN would turn the others into doubles
+        # NaN would turn the others into doubles
+        if self.drop and column.null_count and pa.types.is_integer(column.type):
             keep &= np.asarray(column.is_valid())
             column = column.fill_null(0)
         # Nulls become NaN; a column of a single chunk without nulls is not copied.
         values = column.to_numpy(zero_copy_only=False)
-        return np.full(len(values), np.nan) if column.null_count == len(values) else np.asarray(values)
+        return (
+            np.full(len(values), np.nan) if column.null_count == len(values) else np.asarray(values)
+        )
 
     def _transformed(self, table: Any, keep: np.ndarray, where: Callable[[int], str]) -> Any:
         frame = table.select(list(self.roles.features)).to_pandas()
         block = containers.as_table(self.pipeline.transform(frame), "The pipeline's output")
         if block.shape[0] != table.num_rows:
-            raise InputError(f"The pipeline returned {block.shape[0]} rows for {table.num_rows}; it must keep every row.")
+            raise InputError(
+                f"The pipeline returned {block.shape[0]} rows for {table.num_rows}; it must keep"
+                " every row."
+            )
         if sparse.issparse(block):
             if not np.isfinite(block.data).all():
-                raise InputError(f"{where(0)} or a later row of its batch: the pipeline returned values that are not finite.")
+                raise InputError(
+                    f"{where(0)} or a later row of its batch: the pipeline returned values that are"
+                    " not finite."
+                )
             return block
-        return self._checked(block, [f"{i} of the pipeline" for i in range(block.shape[1])], keep, where)
+        return self._checked(
+            block, [f"{i} of the pipeline" for i in range(block.shape[1])], keep, where
+        )
 
-    def _checked(self, values: np.ndarray, names: Sequence[str], keep: np.ndarray, where: Callable[[int], str]) -> np.ndarray:
+    def _checked(
+        self,
+        values: np.ndarray,
+        names: Sequence[str],
+        keep: np.ndarray,
+        where: Callable[[int], str],
+    ) -> np.ndarray:
         if values.dtype.kind != "f" or np.isfinite(values).all():
             return values
         self._refuse_infinite(values, names, where)
         self._missing(np.isnan(values), names, keep, where)
         return values
 
-    def _refuse_infinite(self, values: np.ndarray, names: Sequence[str], where: Callable[[int], str]) -> None:
+    def _refuse_infinite(
+        self, values: np.ndarray, names: Sequence[str], where: Callable[[int], str]
+    ) -> None:
         if np.isinf(values).any():
             row, column = np.argwhere(np.isinf(values))[0]
-            raise InputError(f"{where(int(row))}: column {names[column]!r} is infinite; drop or correct the row.")
+            raise InputError(
+                f"{where(int(row))}: column {names[column]!r} is infinite; drop or correct the row."
+            )
 
-    def _missing(self, missing: np.ndarray, names: Sequence[str], keep: np.ndarray, where: Callable[[int], str]) -> None:
+    def _missing(
+        self,
+        missing: np.ndarray,
+        names: Sequence[str],
+        keep: np.ndarray,
+        where: Callable[[int], str],
+    ) -> None:
         """Leave rows with missing values out, or refuse them."""
         if not self.drop:
             row, column = np.argwhere(missing)[0]
             count = int(missing[:, column].sum())
             raise InputError(
-                f"{where(int(row))}: column {names[column]!r} has no value ({count:,} missing in this batch).",
+                f"{where(int(row))}: column {names[column]!r} has no value ({count:,} missing in"
+                " this batch).",
                 FILL if self._fills else IMPUTE,
                 argument=None if self._fills else "on_missing",
                 column=names[column],
@@ -417,8 +535,9 @@ class Layout:
                 column = column.cast(pa.binary()).cast(pa.string())
             except pa.ArrowInvalid as error:
                 raise InputError(
-                    f"Column {name!r} holds bytes that are not text in UTF-8 ({where(0)} or a later row of its batch); write "
-                    "the file in UTF-8, or the column as text or numbers.",
+                    f"Column {name!r} holds bytes that are not text in UTF-8 ({where(0)} or a later"
+                    " row of its batch); write the file in UTF-8, or the column as text or"
+                    " numbers.",
                     column=name,
                 ) from error
         return as_keys(column.to_numpy(zero_copy_only=False))
@@ -428,11 +547,22 @@ def require_values(column: Any, name: str, where: Callable[[int], str]) -> None:
     """Refuse a column in which a value is missing."""
     if column.null_count:
         row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
-        raise InputError(f"{where(row)}: column {name!r} has no value; every row needs one.", column=name)
+        raise InputError(
+            f"{where(row)}: column {name!r} has no value; every row needs one.", column=name
+        )
 
 
 def pandas_index(schema: pa.Schema) -> list[str]:
     """The columns in which pandas stored an index that has no name."""
-    stored = [] if not isinstance(schema.pandas_metadata, dict) else schema.pandas_metadata.get("index_columns", [])
-    found = [name for name in stored if isinstance(name, str) and INDEX.fullmatch(name) and name in schema.names]
-    return [*found, *(name for name in schema.names[:1] if not name)]  # as to_csv writes it: a first column without a name
+    stored = (
+        []
+        if not isinstance(schema.pandas_metadata, dict)
+        else schema.pandas_metadata.get("index_columns", [])
+    )
+    found = [
+        name
+        for name in stored
+        if isinstance(name, str) and INDEX.fullmatch(name) and name in schema.names
+    ]
+    # as to_csv writes it: a first column without a name
+    return [*found, *(name for name in schema.names[:1] if not name)]

@@ -1,6 +1,8 @@
-"""The pass before the first: levels and means of an encoding are learned from all rows, and kept in the checkpoint.
+"""The pass before the first: levels and means of an encoding are learned from all rows, and kept in
+the checkpoint.
 
-A run that was killed resumes with what its checkpoint holds; the data is then not read for it again.
+A run that was killed resumes with what its checkpoint holds; the data is then not read for it
+again.
 """
 
 from __future__ import annotations
@@ -25,11 +27,19 @@ from karat.io.source import Chunk, ResumePoint, Source
 
 
 def learned(
-    source: Source, layout: Layout, encoding: Encoding, rows: int, checkpoint: str | Path | None, progress: Progress | None
+    source: Source,
+    layout: Layout,
+    encoding: Encoding,
+    rows: int,
+    checkpoint: str | Path | None,
+    progress: Progress | None,
 ) -> tuple[Layout, Progress | None]:
     """The layout with the encoding of all rows, and the progress of the passes that follow."""
     if source.once:
-        raise InputError("A stream comes only once; one_hot and on_missing='mean' read the data twice. Write it to files.")
+        raise InputError(
+            "A stream comes only once; one_hot and on_missing='mean' read the data twice. Write it"
+            " to files."
+        )
     stored = _stored(checkpoint, encoding)
     if stored is not None:
         return replace(layout, encoding=stored), progress
@@ -44,7 +54,9 @@ def learned(
 
 
 def _stored(checkpoint: str | Path | None, asked: Encoding) -> Encoding | None:
-    """What the checkpoint of a run with the same encoding has learned; others are refused later, by what differs."""
+    """What the checkpoint of a run with the same encoding has learned; others are refused later, by
+    what differs.
+    """
     if checkpoint is None or not Path(checkpoint).exists():
         return None
     header, _ = read_archive(Path(checkpoint), "a checkpoint", admit)
@@ -92,7 +104,10 @@ def _weighted_sum(values: np.ndarray, weights: np.ndarray | None) -> tuple[float
 def _mean(name: str, sums: Sequence[tuple[float, float]]) -> float:
     total = fsum(mass for mass, _ in sums)
     if not total > 0:
-        raise InputError(f"Column {name!r} has no value in any row, so it has no mean; leave it out.", column=name)
+        raise InputError(
+            f"Column {name!r} has no value in any row, so it has no mean; leave it out.",
+            column=name,
+        )
     return fsum(value for _, value in sums) / total
 
 

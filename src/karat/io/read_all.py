@@ -1,4 +1,6 @@
-"""All rows of files in memory, for training on them what was trained on a coreset: the same columns, the same rows left out."""
+"""All rows of files in memory, for training on them what was trained on a coreset: the same
+columns, the same rows left out.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ from karat.io.source import Chunk
 
 
 class AllRows(NamedTuple):
-    """All rows, as :func:`karat.coreset` takes them: X is a tuple where there are views, y one-dimensional for one target."""
+    """All rows, as :func:`karat.coreset` takes them:
+
+    X is a tuple where there are views, y one-dimensional for one target.
+    """
 
     X: Any
     y: np.ndarray | None
@@ -46,12 +51,27 @@ def read_all(core: Coreset, source: Any) -> AllRows:
     read = found.batches
     if not read:
         raise InputError(f"{source} has no rows.")
-    table = np.concatenate([np.column_stack([np.asarray(part, dtype=float) for part in batch.parts]) for batch in read])
+    table = np.concatenate(
+        [np.column_stack([np.asarray(part, dtype=float) for part in batch.parts]) for batch in read]
+    )
     roles, d = layout.roles, layout.width
-    X = table[:, :d] if roles.widths is None else tuple(np.split(table[:, :d], np.cumsum(roles.widths)[:-1], axis=1))
+    X = (
+        table[:, :d]
+        if roles.widths is None
+        else tuple(np.split(table[:, :d], np.cumsum(roles.widths)[:-1], axis=1))
+    )
     targets = table[:, d] if len(roles.targets) == 1 else table[:, d:] if roles.targets else None
-    weights = None if roles.weight is None else np.concatenate([np.asarray(batch.weights) for batch in read])
-    return AllRows(X, targets, weights, None if roles.sequence is None else _lengths([batch.groups for batch in read]))
+    weights = (
+        None
+        if roles.weight is None
+        else np.concatenate([np.asarray(batch.weights) for batch in read])
+    )
+    return AllRows(
+        X,
+        targets,
+        weights,
+        None if roles.sequence is None else _lengths([batch.groups for batch in read]),
+    )
 
 
 def _lengths(names: list[Any]) -> np.ndarray:
@@ -67,25 +87,34 @@ def layout_of(core: Coreset) -> Layout:
     known = Provenance.read(stored)
     if not known.columns or known.on_missing is None or known.pipeline is not None:
         raise InputError(
-            "The coreset does not say from which columns of files it was made, so it cannot be compared with them; build it "
-            "with karat.coreset_files or karat build."
+            "The coreset does not say from which columns of files it was made, so it cannot be"
+            " compared with them; build it with karat.coreset_files or karat build."
         )
     roles = known.column_roles
-    return Layout(replace(roles, group=None, key=None), None, known.on_missing == "drop", encoding=stored_encoding(known))
+    return Layout(
+        replace(roles, group=None, key=None),
+        None,
+        known.on_missing == "drop",
+        encoding=stored_encoding(known),
+    )
 
 
 def stored_encoding(known: Provenance) -> Encoding | None:
-    """How the columns of a coreset were encoded; refused where coresets of several encodings were merged."""
+    """How the columns of a coreset were encoded; refused where coresets of several encodings were
+    merged.
+    """
     if known.encoding is None and any(part.encoding is not None for part in known.parts):
         raise InputError(
-            "The coreset was merged from parts that were encoded differently (other means or levels); compare each part with "
-            "its own data."
+            "The coreset was merged from parts that were encoded differently (other means or"
+            " levels); compare each part with its own data."
         )
     return Encoding.read(known.encoding)
 
 
 def _in_memory(core: Coreset) -> dict[str, Any]:
-    """What a coreset of frames says about its columns, as provenance; nothing where weights, lengths or names are not known."""
+    """What a coreset of frames says about its columns, as provenance; nothing where weights,
+    lengths or names are not known.
+    """
     targets = own_targets(core)
     weighted = core.maps is not None or not np.isclose(core.weights.sum(), core.n_rows)
     if weighted or not containers.is_frame(core.X) or (core.y is not None and targets is None):

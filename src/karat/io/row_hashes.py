@@ -1,22 +1,31 @@
 """Row hashes: hashes of all rows, which notice one changed digit where moments cannot.
 
-A changed digit among 2e7 rows moves no moment by more than rounding does.  So a pass that reads the rows hashes them as well:
+A changed digit among 2e7 rows moves no moment by more than rounding does.  So a pass that reads the
+rows hashes them as well:
 
-    word(value)     the 64 bits of the value as a double (-0 counts as 0; every NaN, and a missing number, is the same NaN);
-                    a polynomial in the bytes of a text
-    h(row)          <- (h ^ (h >> 32)) * M + word, column by column in order of their names; mixed at the end
-    sums            sum of h, and of h * h, over all rows: the same in any order, and every duplicate counts
-    blocks          sum of h(row i) * key(i), per block of 2^15 rows of the source: a changed block is found by its rows
-    plain           sum of h per block: if a single row of a block has changed, both sums together name it (:func:`changed_row`)
+    word(value)  the 64 bits of the value as a double (-0 counts as 0; every NaN, and a missing
+    number, is the same NaN);
+                 a polynomial in the bytes of a text
+    h(row)       <- (h ^ (h >> 32)) * M + word, column by column in order of their names; mixed at
+                 the end
+    sums         sum of h, and of h * h, over all rows: the same in any order, and every duplicate
+                 counts
+    blocks       sum of h(row i) * key(i), per block of 2^15 rows of the source: a changed block is
+                 found by its rows
+    plain        sum of h per block: if a single row of a block has changed, both sums together name
+                 it (:func:`changed_row`)
 
-all modulo 2^64.  Words are values, not bytes of a file, so the same numbers in CSV, Parquet or Arrow, as float32 or as
-integers, agree (7 and the text "7" do not), and neither batches nor the borders of files matter.  Each step is a bijection of
-h, and keys are odd: one changed number always changes its row, its block and the sum; several go unnoticed by a chance of about
-2^-64.  The fold h ^ (h >> 32) comes after every column: without it the high bits, where signs and small numbers differ, cancel
-each other.  Equal blocks mean identical data, equal sums the same rows in another order.  The hashes notice accidents (a
-rewritten file, a lost or doubled row); they are no signature, and whoever wants to forge rows can.
+all modulo 2^64.  Words are values, not bytes of a file, so the same numbers in CSV, Parquet or
+Arrow, as float32 or as integers, agree (7 and the text "7" do not), and neither batches nor the
+borders of files matter.  Each step is a bijection of h, and keys are odd: one changed number always
+changes its row, its block and the sum; several go unnoticed by a chance of about 2^-64.  The fold h
+^ (h >> 32) comes after every column: without it the high bits, where signs and small numbers
+differ, cancel each other.  Equal blocks mean identical data, equal sums the same rows in another
+order.  The hashes notice accidents (a rewritten file, a lost or doubled row); they are no
+signature, and whoever wants to forge rows can.
 
-All rows that are read count, also those that ``on_missing="drop"`` leaves out; broken lines of a CSV file are not read.
+All rows that are read count, also those that ``on_missing="drop"`` leaves out; broken lines of a
+CSV file are not read.
 """
 
 from __future__ import annotations
@@ -48,10 +57,13 @@ class RowHashes:
     gaps : bool
         Numbers may be missing.
     parts : list of int
-        Rows of the sources that are read one after the other, but for the last: blocks begin anew with each.
+        Rows of the sources that are read one after the other, but for the last: blocks begin anew
+        with each.
     """
 
-    def __init__(self, columns: Sequence[str], gaps: bool = False, parts: Sequence[int] = ()) -> None:
+    def __init__(
+        self, columns: Sequence[str], gaps: bool = False, parts: Sequence[int] = ()
+    ) -> None:
         self.columns = sorted(columns)
         self.gaps = gaps
         self.parts = list(parts)
@@ -60,7 +72,8 @@ class RowHashes:
         self.blocks: list[int] = []  # the last one is open
         self.plain: list[int] | None = []  # None if hashes go on from a checkpoint that had none
         self._first = self._next = 0  # of the rows, where the open block begins and where it ends
-        self._scratch = [np.empty(BLOCK, dtype=np.uint64) for _ in range(3)]  # they stay in the cache
+        # they stay in the cache
+        self._scratch = [np.empty(BLOCK, dtype=np.uint64) for _ in range(3)]
 
     def add(self, table: Any) -> None:
         """Go on with the rows of a table or record batch."""
@@ -109,7 +122,9 @@ class RowHashes:
         self.sums[0] = (self.sums[0] + total) % MODULUS
         if self.plain is not None:
             self.plain[-1] = (self.plain[-1] + total) % MODULUS
-        self.sums[1] = (self.sums[1] + int(np.multiply(hashes, hashes, out=scratch).sum())) % MODULUS
+        self.sums[1] = (
+            self.sums[1] + int(np.multiply(hashes, hashes, out=scratch).sum())
+        ) % MODULUS
         placed = np.multiply(hashes, KEYS[first : first + len(hashes)], out=scratch)
         self.blocks[-1] = (self.blocks[-1] + int(placed.sum())) % MODULUS
 
@@ -142,12 +157,18 @@ class RowHashes:
 
 
 def joined_hashes(contents: Sequence[dict[str, Any] | None]) -> dict[str, Any] | None:
-    """The hashes of several sources one after the other; None if one has none, or they are of different columns."""
+    """The hashes of several sources one after the other; None if one has none, or they are of
+    different columns.
+    """
     known = [content for content in contents if content is not None]
     if len(known) < len(contents) or any(c["columns"] != known[0]["columns"] for c in known):
         return None
     sums = [sum(int(c["sums"][i], 16) for c in known) % MODULUS for i in (0, 1)]
-    plain = {"plain": [sums for c in known for sums in c["plain"]]} if all("plain" in c for c in known) else {}
+    plain = (
+        {"plain": [sums for c in known for sums in c["plain"]]}
+        if all("plain" in c for c in known)
+        else {}
+    )
     return (
         {name: value for name, value in known[0].items() if name != "plain"}
         | plain
@@ -169,12 +190,16 @@ def spans(content: dict[str, Any]) -> list[tuple[int, int]]:
     return found
 
 
-def changed_row(stored: dict[str, Any], fresh: dict[str, Any], block: int, alone: bool) -> int | None:
-    """The row of a block, counted from its first, that has changed; None if more than one has, or the hashes do not tell.
+def changed_row(
+    stored: dict[str, Any], fresh: dict[str, Any], block: int, alone: bool
+) -> int | None:
+    """The row of a block, counted from its first, that has changed; None if more than one has, or
+    the hashes do not tell.
 
-    One changed row i moves the plain sum of its block by some d, and the other sum by d * key(i).  Keys differ, so i is the row
-    that fits.  If several rows have changed, one fits by a chance of 2^-49.  Hashes without plain sums tell by the sum of all
-    rows, if the block is the only one that has changed (``alone``).
+    One changed row i moves the plain sum of its block by some d, and the other sum by d * key(i).
+    Keys differ, so i is the row that fits.  If several rows have changed, one fits by a chance of
+    2^-49.  Hashes without plain sums tell by the sum of all rows, if the block is the only one that
+    has changed (``alone``).
     """
     if "plain" in stored and "plain" in fresh:
         moved = int(fresh["plain"][block], 16) - int(stored["plain"][block], 16)
@@ -211,12 +236,29 @@ def _values(column: Any) -> np.ndarray:
         words = _whole_words(np.asarray(column.fill_null(0)))
         words[missing] = np.nan if words.dtype.kind == "f" else np.float64(np.nan).view(np.uint64)
         return words
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
-        values = column.to_numpy() if isinstance(column, pa.ChunkedArray) else column.to_numpy(zero_copy_only=False)
+    if (
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_null(kind)
+    ):
+        values = (
+            column.to_numpy()
+            if isinstance(column, pa.ChunkedArray)
+            else column.to_numpy(zero_copy_only=False)
+        )
         if values.dtype.kind == "O":  # nothing but missing values, or booleans with some
             values = np.array([np.nan if v is None else float(v) for v in values])
-        return _whole_words(values) if values.dtype.kind in "iu" and values.dtype.itemsize == 8 else values
-    chunks = [chunk for chunk in (column.chunks if isinstance(column, pa.ChunkedArray) else [column]) if len(chunk)]
+        return (
+            _whole_words(values)
+            if values.dtype.kind in "iu" and values.dtype.itemsize == 8
+            else values
+        )
+    chunks = [
+        chunk
+        for chunk in (column.chunks if isinstance(column, pa.ChunkedArray) else [column])
+        if len(chunk)
+    ]
     return np.concatenate([np.empty(0, dtype=np.uint64), *(_text_words(chunk) for chunk in chunks)])
 
 
@@ -236,8 +278,12 @@ def _text_words(column: Any) -> np.ndarray:
         try:
             column = column.cast(pa.large_string())
         except pa.ArrowException:
-            column = pa.array([None if v is None else str(v) for v in column.to_pylist()], pa.large_string())
-    ends = np.frombuffer(column.buffers()[1], dtype=np.int64)[column.offset : column.offset + len(column) + 1]
+            column = pa.array(
+                [None if v is None else str(v) for v in column.to_pylist()], pa.large_string()
+            )
+    ends = np.frombuffer(column.buffers()[1], dtype=np.int64)[
+        column.offset : column.offset + len(column) + 1
+    ]
     data = np.frombuffer(column.buffers()[2] or b"", dtype=np.uint8)
     words = np.empty(len(column), dtype=np.uint64)
     start = 0
@@ -246,7 +292,9 @@ def _text_words(column: Any) -> np.ndarray:
         lengths = np.diff(ends[start : stop + 1])
         powers = np.cumprod(np.full(int(lengths.max()) + 1, MULTIPLIER))
         place = np.arange(ends[start], ends[stop]) - np.repeat(ends[start:stop], lengths)
-        terms = np.concatenate([[np.uint64(0)], (data[ends[start] : ends[stop]] + np.uint64(1)) * powers[place]])
+        terms = np.concatenate(
+            [[np.uint64(0)], (data[ends[start] : ends[stop]] + np.uint64(1)) * powers[place]]
+        )
         running = np.cumsum(terms, dtype=np.uint64)[ends[start : stop + 1] - ends[start]]
         words[start:stop] = np.diff(running)
         start = stop

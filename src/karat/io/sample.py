@@ -1,4 +1,6 @@
-"""A uniform sample of rows in files, in one pass: every row draws a number, and the rows with the smallest stay."""
+"""A uniform sample of rows in files, in one pass: every row draws a number, and the rows with the
+smallest stay.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from karat.io.source import ResumePoint
 ROWS = 2**17  # at a time
 
 
-def sample_rows(source: Any, columns: Sequence[str] | None, count: int, seed: int = 0) -> tuple[pa.Table, np.ndarray]:
+def sample_rows(
+    source: Any, columns: Sequence[str] | None, count: int, seed: int = 0
+) -> tuple[pa.Table, np.ndarray]:
     """A uniform sample of rows without replacement, in bounded memory.
 
     Parameters
@@ -43,10 +47,18 @@ def sample_rows(source: Any, columns: Sequence[str] | None, count: int, seed: in
     draws, kept = BottomKSample(int(count), seed), None
     numbers, first = np.empty(0, dtype=np.int64), 0
     for chunk in opened.chunks(columns, None, ROWS, ResumePoint(), strict=False):
-        table = pa.Table.from_batches([chunk.table]) if isinstance(chunk.table, pa.RecordBatch) else chunk.table
+        table = (
+            pa.Table.from_batches([chunk.table])
+            if isinstance(chunk.table, pa.RecordBatch)
+            else chunk.table
+        )
         new, stay = draws.more(table.num_rows)
         chosen = table.select(columns).take(pa.array(new))
-        kept = chosen if kept is None else pa.concat_tables([kept, chosen], promote_options="permissive")
+        kept = (
+            chosen
+            if kept is None
+            else pa.concat_tables([kept, chosen], promote_options="permissive")
+        )
         numbers = np.concatenate([numbers, first + new])
         if not isinstance(stay, slice):
             kept, numbers = kept.take(pa.array(stay)), numbers[stay]

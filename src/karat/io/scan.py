@@ -6,7 +6,8 @@
         pause, save                      # every so many rows: folds, then a checkpoint
         progress
 
-Pauses happen at places that depend on the files alone, so a resumed scan repeats what an uninterrupted one does.
+Pauses happen at places that depend on the files alone, so a resumed scan repeats what an
+uninterrupted one does.
 """
 
 from __future__ import annotations
@@ -54,16 +55,27 @@ class Position:
     def state(self, files: int) -> dict[str, Any]:
         """For JSON, and for :meth:`restored`."""
         counts = [self.counts.get(i, 0) for i in range(files)]
-        return {"place": asdict(self.point), "dropped": self.dropped, "bad": self.bad, "counts": counts}
+        return {
+            "place": asdict(self.point),
+            "dropped": self.dropped,
+            "bad": self.bad,
+            "counts": counts,
+        }
 
     @staticmethod
     def restored(state: dict[str, Any]) -> Position:
-        return Position(ResumePoint(**state["place"]), state["dropped"], state["bad"], dict(enumerate(state["counts"])))
+        return Position(
+            ResumePoint(**state["place"]),
+            state["dropped"],
+            state["bad"],
+            dict(enumerate(state["counts"])),
+        )
 
 
 def scan(
-    source: Source, layout: Layout, consumers: Sequence[Consumer], rows: int, *, position: Position | None = None,
-    samples: Samples | None = None, progress: Progress | None = None, save: Callable[[], None] | None = None,
+    source: Source, layout: Layout, consumers: Sequence[Consumer], rows: int, *,
+    position: Position | None = None, samples: Samples | None = None,
+    progress: Progress | None = None, save: Callable[[], None] | None = None,
 ) -> Position:  # fmt: skip
     """Read a source from a position on, for some consumers.
 
@@ -85,10 +97,13 @@ def scan(
     """
     position = position or Position()
     identity, reached = source.identity(), position.point
-    since = step = 0  # rows since the last pause, and since the last place where one could have been
+    # rows since the last pause, and since the last place where one could have been
+    since = step = 0
     if position.point.file < len(source.names):
         with background_calls() as beside:
-            for chunk in source.chunks(layout.columns, layout.numeric, rows, position.point, strict=not layout.drop):
+            for chunk in source.chunks(
+                layout.columns, layout.numeric, rows, position.point, strict=not layout.drop
+            ):
                 count = chunk.table.num_rows
                 batch, dropped = layout.batch(chunk.table, position.rows, chunk.where)
                 if samples is not None:
@@ -99,7 +114,11 @@ def scan(
                     else:
                         consumer.add(chunk, batch)
                 position.counts[chunk.file] = position.counts.get(chunk.file, 0) + count
-                position.dropped, position.bad, since = position.dropped + dropped, position.bad + chunk.bad, since + count
+                position.dropped, position.bad, since = (
+                    position.dropped + dropped,
+                    position.bad + chunk.bad,
+                    since + count,
+                )
                 step += count
                 if chunk.end is not None:
                     reached, more, step = chunk.end, step, 0
@@ -113,7 +132,9 @@ def scan(
                 if progress is not None:
                     progress(*source.bytes_done(reached))
     if source.identity() != identity:
-        raise InputError(f"{changed_file(source.identity(), identity)} changed while it was read; run again.")
+        raise InputError(
+            f"{changed_file(source.identity(), identity)} changed while it was read; run again."
+        )
     position.point = ResumePoint(len(source.names))
     return position
 
@@ -158,9 +179,15 @@ def require_rows(source: Source, layout: Layout, position: Position) -> None:
     said = f"All {position.dropped + position.bad:,} rows were left out"
     if not source.identity() or not position.dropped:
         raise InputError(f"{said}, because each is broken or lacks a value.")
-    table = next(source.chunks(layout.columns, layout.numeric, FOLD, ResumePoint(), strict=False)).table
+    table = next(
+        source.chunks(layout.columns, layout.numeric, FOLD, ResumePoint(), strict=False)
+    ).table
     numbers = {*layout.roles.features, *layout.roles.targets}
-    gaps = {name: pc.sum(pc.is_null(table.column(name), nan_is_null=True)).as_py() for name in numbers}
+    gaps = {
+        name: pc.sum(pc.is_null(table.column(name), nan_is_null=True)).as_py() for name in numbers
+    }
     worst = max(gaps, key=lambda name: gaps[name])
     where = f"{gaps[worst]:,} of the first {table.num_rows:,} of them"
-    raise InputError(f"{said}: column {worst!r} has no number in {where}. Leave the column out, or fill it.")
+    raise InputError(
+        f"{said}: column {worst!r} has no number in {where}. Leave the column out, or fill it."
+    )

@@ -1,10 +1,12 @@
-"""Sources: files of one kind, or a stream of record batches, read in order with the place of every batch.
+"""Sources: files of one kind, or a stream of record batches, read in order with the place of every
+batch.
 
-A *resume point* is what a resumed run needs to go on: the file, the rows of it that are done, and a cursor (the next byte of a
-CSV file).  From a resume point on, the same chunks follow whether or not the run was interrupted.
+A *resume point* is what a resumed run needs to go on: the file, the rows of it that are done, and a
+cursor (the next byte of a CSV file).  From a resume point on, the same chunks follow whether or not
+the run was interrupted.
 
-What folders say (``year=2024/``) becomes columns: numbers, if that is how every value of the column is written, else text.
-Numbers of Arrow columns become the doubles nearest to what is written.
+What folders say (``year=2024/``) becomes columns: numbers, if that is how every value of the column
+is written, else text. Numbers of Arrow columns become the doubles nearest to what is written.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ END = object()
 AHEAD = 6  # items more than there are threads, so that these go on while others are reduced
 MISSING = "__HIVE_DEFAULT_PARTITION__"
 DROP_ROWS = "Correct it, leave the column out, or leave such rows out with on_missing='drop'."
-NOT_A_NUMBER = b"karat: not a number"  # metadata of a column that is text for one value's sake: where that is, in words
+# metadata of a column that is text for one value's sake: where that is, in words
+NOT_A_NUMBER = b"karat: not a number"
 
 
 def decoded(column: Any) -> Any:
@@ -38,7 +41,9 @@ def decoded(column: Any) -> Any:
 
 
 def decimals_as_doubles(column: Any) -> Any:
-    """Decimals as an Arrow column of doubles; by way of their digits, because Arrow's own cast is off by an ulp."""
+    """Decimals as an Arrow column of doubles; by way of their digits, because Arrow's own cast is
+    off by an ulp.
+    """
     return column.cast(pa.string()).cast(pa.float64())
 
 
@@ -65,8 +70,8 @@ class ResumePoint:
 class Chunk:
     """Arrow rows of one file of a source, from row ``start`` of it on.
 
-    ``end`` is the resume point after it, None if a run cannot resume there; ``bad`` counts broken rows, which are not among the
-    rows of the table.
+    ``end`` is the resume point after it, None if a run cannot resume there; ``bad`` counts broken
+    rows, which are not among the rows of the table.
     """
 
     source: Source
@@ -120,15 +125,22 @@ class Source(ABC):
 
     @abstractmethod
     def chunks(
-        self, columns: Sequence[str], numeric: Sequence[str] | None, rows: int, start: ResumePoint, strict: bool
+        self,
+        columns: Sequence[str],
+        numeric: Sequence[str] | None,
+        rows: int,
+        start: ResumePoint,
+        strict: bool,
     ) -> Iterator[Chunk]:
         """Chunks of at most ``rows`` rows from a resume point on.
 
-        The same chunks follow from every resume point.  Columns in ``numeric`` come as numbers of a type that holds their
-        values exactly (those of text as doubles, or as 64-bit integers where doubles would round), and true and false as
-        booleans; others as they are.  A column has one type throughout, if ``numeric`` is not None.  Columns that folder names
-        give are among them (:func:`with_folders`).  A broken row is an error if ``strict``; else it is counted once, in ``bad``
-        of a chunk, which may be empty.  ``end`` is None but for chunks after which a run can resume.
+        The same chunks follow from every resume point.  Columns in ``numeric`` come as numbers of a
+        type that holds their values exactly (those of text as doubles, or as 64-bit integers where
+        doubles would round), and true and false as booleans; others as they are.  A column has one
+        type throughout, if ``numeric`` is not None.  Columns that folder names give are among them
+        (:func:`with_folders`).  A broken row is an error if ``strict``; else it is counted once, in
+        ``bad`` of a chunk, which may be empty.  ``end`` is None but for chunks after which a run
+        can resume.
         """
 
     def identity(self) -> list[list[Any]]:
@@ -136,7 +148,8 @@ class Source(ABC):
         return []
 
     def described(self, files: Sequence[Sequence[Any]], rows: Mapping[int, int]) -> dict[str, Any]:
-        """For the provenance: the paths that were passed (none, if it is a stream), and the files found there.
+        """For the provenance: the paths that were passed (none, if it is a stream), and the files
+        found there.
 
         ``files`` are those of :meth:`identity`, and ``rows`` says how many each has.
         """
@@ -145,7 +158,9 @@ class Source(ABC):
             {"name": name, "size": file[1], "rows": rows.get(i, 0)}
             for i, (name, file) in enumerate(zip(names, files, strict=True))
         ]
-        return {"given": list(self.given), "files": found} | ({} if self.query is None else {"query": self.query})
+        return {"given": list(self.given), "files": found} | (
+            {} if self.query is None else {"query": self.query}
+        )
 
     def where(self, file: int, row: int) -> str:
         """A row of a file, for error messages."""
@@ -175,7 +190,8 @@ class Files(Source):
     def __init__(self, filesystem: Any, files: Sequence[File], given: Sequence[str]) -> None:
         self.filesystem, self.files, self.given = filesystem, files, given
         self.names = [f.path for f in files]
-        self.folders = folder_columns(files)  # of each file: the columns that its folders give, with their values
+        # of each file: the columns that its folders give, with their values
+        self.folders = folder_columns(files)
 
     def identity(self) -> list[list[Any]]:
         """Read anew, since files may change while we look at them."""
@@ -183,7 +199,10 @@ class Files(Source):
         return [[f.path, f.size, f.mtime_ns] for f in infos]
 
     def bytes_done(self, point: ResumePoint) -> tuple[int, int]:
-        before, total = sum(f.size for f in self.files[: point.file]), sum(f.size for f in self.files)
+        before, total = (
+            sum(f.size for f in self.files[: point.file]),
+            sum(f.size for f in self.files),
+        )
         return before + (self.bytes_inside(point) if point.file < len(self.files) else 0), total
 
     @abstractmethod
@@ -194,20 +213,27 @@ class Files(Source):
 def folder_columns(files: Sequence[File]) -> list[dict[str, int | float | str | None]]:
     """What the folders of each file say.
 
-    The values of a column are whole numbers, or numbers, if each is written as Python writes it: 007 and 7 are two texts.
+    The values of a column are whole numbers, or numbers, if each is written as Python writes it:
+    007 and 7 are two texts.
     """
     texts: dict[str, set[str]] = {}
     for file in files:
         for name, value in file.folders:
             texts.setdefault(name, set()).add(value)
     kinds = {name: _kind_of_values(values - {MISSING}) for name, values in texts.items()}
-    return [{name: None if value == MISSING else kinds[name](value) for name, value in file.folders} for file in files]
+    return [
+        {name: None if value == MISSING else kinds[name](value) for name, value in file.folders}
+        for file in files
+    ]
 
 
 def _kind_of_values(values: set[str]) -> Any:
     for kind in (int, float):
         try:
-            plain = all(value == str(kind(value)) or (kind is float and value == str(int(value))) for value in values)
+            plain = all(
+                value == str(kind(value)) or (kind is float and value == str(int(value)))
+                for value in values
+            )
         except ValueError:
             continue
         if plain and len({kind(value) for value in values}) == len(values):
@@ -227,7 +253,11 @@ def with_folders(batch: Any, folders: Mapping[str, Any], columns: Sequence[str])
     """The batch with the wanted columns that its folders give; None is a missing value."""
     for name, value in folders.items():
         if name in columns and name not in batch.schema.names:
-            constant = pa.nulls(batch.num_rows) if value is None else pa.array(np.full(batch.num_rows, value))
+            constant = (
+                pa.nulls(batch.num_rows)
+                if value is None
+                else pa.array(np.full(batch.num_rows, value))
+            )
             batch = batch.append_column(name, constant)
     return batch
 
@@ -243,15 +273,23 @@ class Expected:
         types = {}
         for column in self.columns:
             if column not in schema.names:
-                other = f"; {self.first[0]} has it" if self.first else f"; it has {', '.join(schema.names)}"
-                raise InputError(f"{name} has no column {column!r}{other}. Add the column or leave it, or the file, out.")
+                other = (
+                    f"; {self.first[0]} has it"
+                    if self.first
+                    else f"; it has {', '.join(schema.names)}"
+                )
+                raise InputError(
+                    f"{name} has no column {column!r}{other}. Add the column or leave it, or the"
+                    " file, out."
+                )
             types[column] = schema.field(column).type
         if self.first is None:
             self.first = (name, types)
         for column, kind in self.first[1].items():
             if sort_of(kind) != sort_of(types[column]):
                 raise InputError(
-                    f"Column {column!r} is {kind} in {self.first[0]} but {types[column]} in {name}; convert one of them."
+                    f"Column {column!r} is {kind} in {self.first[0]} but {types[column]} in {name};"
+                    " convert one of them."
                 )
 
 
@@ -259,11 +297,16 @@ def refuse_twins(name: str, columns: Sequence[str]) -> None:
     """Two columns of one name cannot be told apart."""
     twin = next((c for i, c in enumerate(columns) if c in columns[:i]), None)
     if twin is not None:
-        raise InputError(f"{name} has two columns named {twin!r}; rename one of them, or leave it out of the file.")
+        raise InputError(
+            f"{name} has two columns named {twin!r}; rename one of them, or leave it out of the"
+            " file."
+        )
 
 
 def is_number(field: pa.Field) -> bool:
-    """Whether a column holds numbers, apart from some values of a CSV file that are none (see NOT_A_NUMBER)."""
+    """Whether a column holds numbers, apart from some values of a CSV file that are none (see
+    NOT_A_NUMBER).
+    """
     return sort_of(field.type) in ("number", "null") or NOT_A_NUMBER in (field.metadata or {})
 
 
@@ -274,15 +317,25 @@ def text_columns(schema: pa.Schema) -> list[str]:
 
 def sort_of(kind: pa.DataType) -> str:
     """Types that mix: numbers of any width with each other, and nothing else."""
-    numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_decimal(kind)
+    numeric = (
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_decimal(kind)
+    )
     if numeric:
         return "number"
-    text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind)
+    text = (
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind)
+    )
     return "text" if text else str(kind)
 
 
 def ahead(items: Iterator[T]) -> Iterator[T]:
-    """The same items; each is made while the one before it is in use.  Errors appear where their item would."""
+    """The same items; each is made while the one before it is in use.
+
+    Errors appear where their item would.
+    """
     with ThreadPoolExecutor(1) as worker:
         coming = worker.submit(next, items, END)
         while True:
@@ -293,8 +346,13 @@ def ahead(items: Iterator[T]) -> Iterator[T]:
             yield item  # type: ignore[misc]
 
 
-def worked_in_order(work: Callable[[T], U], items: Iterator[T], threads: int) -> Iterator[tuple[T, U]]:
-    """Each item with what ``work`` makes of it, in their order; threads work ahead.  Errors appear where their item would."""
+def worked_in_order(
+    work: Callable[[T], U], items: Iterator[T], threads: int
+) -> Iterator[tuple[T, U]]:
+    """Each item with what ``work`` makes of it, in their order; threads work ahead.
+
+    Errors appear where their item would.
+    """
     with ThreadPoolExecutor(threads) as workers:
 
         def started() -> Iterator[tuple[Any, Future[U]]]:

@@ -1,4 +1,5 @@
-"""The verdict on data that was read again: the moments, and the rows themselves against the hashes that were stored.
+"""The verdict on data that was read again: the moments, and the rows themselves against the hashes
+that were stored.
 
 What changed rows hold now is read once more where it is asked for (:func:`read_changed`).
 """
@@ -22,7 +23,8 @@ Data = Literal["identical", "reordered", "changed", "unknown"]
 
 @dataclass(frozen=True)
 class Changed:
-    """A block of rows whose content is not what it was: rows ``start`` up to ``stop`` of the source.
+    """A block of rows whose content is not what it was: rows ``start`` up to ``stop`` of the
+    source.
 
     Attributes
     ----------
@@ -47,11 +49,18 @@ class Changed:
     def __str__(self) -> str:
         if self.row is not None:
             inside = "" if self.place is None else f" ({self.place[0]} row {self.place[1]:,})"
-            holds = "" if self.values is None else f", which now is {', '.join(f'{k} = {v}' for k, v in self.values.items())}"
+            holds = (
+                ""
+                if self.values is None
+                else f", which now is {', '.join(f'{k} = {v}' for k, v in self.values.items())}"
+            )
             return f"row {self.row:,}{inside}{holds}"
         inside = ", ".join(f"{name} rows {a:,} to {b - 1:,}" for name, a, b in self.files[:3])
         inside += f" and {len(self.files) - 3:,} more files" * (len(self.files) > 3)
-        rows = f"the block of {several(self.stop - self.start, 'row')} from {self.start:,} to {self.stop - 1:,}"
+        rows = (
+            f"the block of {several(self.stop - self.start, 'row')} from {self.start:,} to"
+            f" {self.stop - 1:,}"
+        )
         return f"somewhere in {rows}" + (f" ({inside})" if inside else "")
 
 
@@ -64,9 +73,11 @@ class FileVerification:
     certificate : Certificate
         The coreset measured afresh against all rows.
     data : {"identical", "reordered", "changed", "unknown"}
-        The rows against the hashes that were stored; "unknown" if there are none, or if they are of other columns.
+        The rows against the hashes that were stored; "unknown" if there are none, or if they are of
+        other columns.
     changed : tuple of Changed
-        The blocks of 32,768 rows that differ, if the data has changed, and the row, where a single row of a block has.
+        The blocks of 32,768 rows that differ, if the data has changed, and the row, where a single
+        row of a block has.
     moved : tuple of int
         Those of ``core.indices`` at which the data has another row than the coreset.
     columns : tuple of str
@@ -81,7 +92,9 @@ class FileVerification:
 
     @property
     def ok(self) -> bool:
-        """Whether the coreset is exact for this data, and the data is what it was made from (in any order)."""
+        """Whether the coreset is exact for this data, and the data is what it was made from (in any
+        order).
+        """
         return self.certificate.ok and self.data != "changed"
 
     def to_dict(self) -> dict[str, Any]:
@@ -126,7 +139,9 @@ def compare(
     return "changed", tuple(found)
 
 
-def _places(start: int, stop: int, names: Sequence[str], counts: dict[int, int]) -> tuple[tuple[str, int, int], ...]:
+def _places(
+    start: int, stop: int, names: Sequence[str], counts: dict[int, int]
+) -> tuple[tuple[str, int, int], ...]:
     """Rows of the source by file, and rows in it."""
     found, first = [], 0
     for file, name in enumerate(names):
@@ -137,17 +152,26 @@ def _places(start: int, stop: int, names: Sequence[str], counts: dict[int, int])
     return tuple(found)
 
 
-def read_changed(source: Source, layout: Layout, changed: tuple[Changed, ...]) -> tuple[Changed, ...]:
-    """The blocks with the values of their changed rows; reading stops after the last of these rows."""
+def read_changed(
+    source: Source, layout: Layout, changed: tuple[Changed, ...]
+) -> tuple[Changed, ...]:
+    """The blocks with the values of their changed rows; reading stops after the last of these
+    rows.
+    """
     wanted = {block.row for block in changed if block.row is not None}
     if not wanted:
         return changed
     if source.once:
-        raise InputError("A stream comes only once, so changed rows cannot be read again; leave locate out, or use files.")
+        raise InputError(
+            "A stream comes only once, so changed rows cannot be read again; leave locate out, or"
+            " use files."
+        )
     found: dict[int, dict[str, Any]] = {}
     first = 0
     layout = layout.among(source.schema())
-    for chunk in source.chunks(layout.columns, layout.numeric, BLOCK, ResumePoint(), strict=not layout.drop):
+    for chunk in source.chunks(
+        layout.columns, layout.numeric, BLOCK, ResumePoint(), strict=not layout.drop
+    ):
         rows = chunk.table.num_rows
         for row in sorted(row for row in wanted - found.keys() if first <= row < first + rows):
             one = chunk.table.slice(row - first, 1)
@@ -155,4 +179,7 @@ def read_changed(source: Source, layout: Layout, changed: tuple[Changed, ...]) -
         first += rows
         if len(found) == len(wanted):
             break
-    return tuple(replace(block, values=found.get(block.row)) if block.row is not None else block for block in changed)
+    return tuple(
+        replace(block, values=found.get(block.row)) if block.row is not None else block
+        for block in changed
+    )

@@ -1,10 +1,12 @@
 """verify_files: the data read again, and a coreset of it proven or refuted.
 
-    SumMoments       summed afresh in coordinates of the kept rows, which are measured against them
-    CheckKeptRows    whether they still are the rows of the data at their indices
-    Hashes           the hashes of all rows against those that were stored: identical, reordered, or changed, and where
+    SumMoments     summed afresh in coordinates of the kept rows, which are measured against them
+    CheckKeptRows  whether they still are the rows of the data at their indices
+    Hashes         the hashes of all rows against those that were stored: identical, reordered, or
+                   changed, and where
 
-in one scan and bounded memory.  The problem is lowered first: the maps of a latent-variable problem take a scan of their own.
+in one scan and bounded memory.  The problem is lowered first: the maps of a latent-variable problem
+take a scan of their own.
 """
 
 from __future__ import annotations
@@ -32,7 +34,15 @@ from karat.engine.reduce import Reduction, better, fit_moments
 from karat.engine.rows import Progress, Rows
 from karat.errors import InputError, NotExactError
 from karat.io.build import MEMORY, fold_rows, require_rereadable
-from karat.io.consumers import CheckKeptRows, Consumer, FindAnywhere, Hashes, LatentSums, Reduce, SumMoments
+from karat.io.consumers import (
+    CheckKeptRows,
+    Consumer,
+    FindAnywhere,
+    Hashes,
+    LatentSums,
+    Reduce,
+    SumMoments,
+)
 from karat.io.content_digest import Digest
 from karat.io.find import open_source
 from karat.io.layout import Layout
@@ -76,22 +86,26 @@ def verify_files(
     memory : int
         Bytes beside the interpreter that the run may use.
     progress : True or callable, optional
-        True shows a bar by tqdm (extra ``progress``).  A callable is called with (bytes done, bytes in all) after
-        every batch.
+        True shows a bar by tqdm (extra ``progress``).  A callable is called with (bytes done, bytes
+        in all) after every batch.
     locate : bool
         Read the changed rows again, and say what they hold now (``Changed.values``).
 
     Returns
     -------
     FileVerification
-        Not ``ok`` if a moment differs, if the kept rows are not in the data, or if any row has changed.
+        Not ``ok`` if a moment differs, if the kept rows are not in the data, or if any row has
+        changed.
     """
     core = core if isinstance(core, Coreset) else load(core)
     known = Provenance.read(core.provenance)
     source = source if source is not None else known.given
-    if isinstance(source, list) and not source and known.query is not None:  # a file must not run queries by itself
+    # a file must not run queries by itself
+    if isinstance(source, list) and not source and known.query is not None:
         call = f"karat.io.query({known.query.get('sql')!r}, {known.query.get('database')!r})"
-        raise InputError("The coreset was made from a query.", f"Pass it as the source: {call}.", argument="sql")
+        raise InputError(
+            "The coreset was made from a query.", f"Pass it as the source: {call}.", argument="sql"
+        )
     if isinstance(source, list) and not source:
         raise InputError("The coreset does not say what it was made from; pass the source.")
     layout = file_layout(core, target, columns, sample_weight, groups, key, pipeline, on_missing)
@@ -102,8 +116,9 @@ def verify_files(
 
 
 def file_layout(
-    core: Coreset, target: Any = None, columns: Sequence[str] | None = None, weight: str | None = None,
-    groups: str | None = None, key: str | None = None, pipeline: Any = None, on_missing: str | None = None,
+    core: Coreset, target: Any = None, columns: Sequence[str] | None = None,
+    weight: str | None = None, groups: str | None = None, key: str | None = None,
+    pipeline: Any = None, on_missing: str | None = None,
 ) -> Layout:  # fmt: skip
     """How the data of a coreset is read: by what is named, else by what the coreset knows."""
     known = Provenance.read(core.provenance)
@@ -111,25 +126,42 @@ def file_layout(
     named = [target] if isinstance(target, str) else target or stored.targets or own_targets(core)
     if named is None and core.y is not None:
         raise InputError(
-            "The coreset does not say what its target is called in the data.", "Name it in target=.", argument="target"
+            "The coreset does not say what its target is called in the data.",
+            "Name it in target=.",
+            argument="target",
         )
-    features = Provenance(columns=columns).features if columns is not None else stored.features or _own_names(core)
+    features = (
+        Provenance(columns=columns).features
+        if columns is not None
+        else stored.features or _own_names(core)
+    )
     widths = tuple(view.shape[1] for view in core.X) if isinstance(core.X, tuple) else None
     group = groups or stored.group
     if (core.groups is None) != (group is None):
         raise InputError(
-            f"The coreset has {'no ' if core.groups is None else ''}groups; name their column, or none, in groups=."
+            f"The coreset has {'no ' if core.groups is None else ''}groups; name their column, or"
+            " none, in groups=."
         )
     roles = ColumnRoles(
-        tuple(features), tuple(named or ()), weight or stored.weight, group, key or stored.key, stored.sequence, widths
+        tuple(features),
+        tuple(named or ()),
+        weight or stored.weight,
+        group,
+        key or stored.key,
+        stored.sequence,
+        widths,
     )
-    return Layout(roles, pipeline, (on_missing or known.on_missing) == "drop", encoding=stored_encoding(known))
+    return Layout(
+        roles, pipeline, (on_missing or known.on_missing) == "drop", encoding=stored_encoding(known)
+    )
 
 
 def _own_names(core: Coreset) -> list[str]:
     if not containers.is_frame(core.X):
         raise InputError(
-            "The coreset does not say what its columns are called in the data.", "Name them in columns=.", argument="columns"
+            "The coreset does not say what its columns are called in the data.",
+            "Name them in columns=.",
+            argument="columns",
         )
     return list(containers.columns_of(core.X))
 
@@ -146,7 +178,8 @@ class FileCheck:
     memory : int
     progress : callable or None
     beside : callable or None
-        Called with the check before its last pass; gives consumers for which rows are read at the same time.
+        Called with the check before its last pass; gives consumers for which rows are read at the
+        same time.
     kept, sums, rows
         The kept rows, what sums up the data, and rows that are read at a time; known to ``beside``.
     """
@@ -167,11 +200,14 @@ class FileCheck:
         start = time.perf_counter()
         core, source = self.core, self.source
         if core.problem.transform is not None:
-            raise InputError("A coreset of transformed columns is verified in memory, by core.verify(X, y).")
+            raise InputError(
+                "A coreset of transformed columns is verified in memory, by core.verify(X, y)."
+            )
         known = Provenance.read(core.provenance)
         if self.layout.pipeline is None and known.pipeline:
             raise InputError(
-                f"The coreset was made with a pipeline ({known.pipeline}), which is not saved; pass it as pipeline=."
+                f"The coreset was made with a pipeline ({known.pipeline}), which is not saved; pass"
+                " it as pipeline=."
             )
         require_rereadable(core.problem, source)
         self.layout = layout = self.layout.among(source.schema())
@@ -183,9 +219,11 @@ class FileCheck:
             return self._made(known, files, start)
         stored, hashes, digests = self._fingerprints(known)
         found = CheckKeptRows(kept)
-        again = not source.once and not core.absorbed  # else the rows of a sketch have to stand for those read
+        # else the rows of a sketch have to stand for those read
+        again = not source.once and not core.absorbed
         apart = np.zeros(len(core), dtype=bool)
-        if again and core.certificate.peeled and layout.roles.weight is None:  # kept as they are, they cancel identically
+        # kept as they are, they cancel identically
+        if again and core.certificate.peeled and layout.roles.weight is None:
             apart = core.weights == 1.0
         self.sums = SumMoments(kept, self.rows, apart) if again else Reduce(self._sketch(), layout)
         beside = [] if self.beside is None else self.beside(self)
@@ -198,10 +236,16 @@ class FileCheck:
             refutations.append(OTHER_ROWS)
         data, refutations = self._digested(data, digests, known, refutations)
         if core.n_rows != position.rows:
-            refutations.append(f"The coreset was made of {core.n_rows:,} rows, the data has {position.rows:,}.")
+            refutations.append(
+                f"The coreset was made of {core.n_rows:,} rows, the data has {position.rows:,}."
+            )
         seconds = time.perf_counter() - start
-        certificate = certify_again(core, reductions, total, position.rows, seconds, refutations, notes)
-        return FileVerification(certificate, data, changed, tuple(sorted(found.moved)), tuple(hashes.rows.columns))
+        certificate = certify_again(
+            core, reductions, total, position.rows, seconds, refutations, notes
+        )
+        return FileVerification(
+            certificate, data, changed, tuple(sorted(found.moved)), tuple(hashes.rows.columns)
+        )
 
     def _made(self, known: Provenance, files: list[list[Any]], start: float) -> FileVerification:
         """The same for synthetic rows, which are at no place of the data."""
@@ -215,19 +259,31 @@ class FileCheck:
         data, changed = compare(stored, hashes.rows, short_names(source.names), position.counts)
         data, refutations = self._digested(data, digests, known, refutations)
         if core.n_rows != position.rows:
-            refutations.append(f"The coreset was made of {core.n_rows:,} rows, the data has {position.rows:,}.")
+            refutations.append(
+                f"The coreset was made of {core.n_rows:,} rows, the data has {position.rows:,}."
+            )
         seconds = time.perf_counter() - start
-        certificate = synthetic.verified(core, reductions, total, position.rows, seconds, refutations)
+        certificate = synthetic.verified(
+            core, reductions, total, position.rows, seconds, refutations
+        )
         return FileVerification(certificate, data, changed, (), tuple(hashes.rows.columns))
 
-    def _fingerprints(self, known: Provenance) -> tuple[dict[str, Any] | None, Hashes, list[Digest]]:
-        """The hashes that were stored, if they are of these columns, and consumers for those of the data."""
+    def _fingerprints(
+        self, known: Provenance
+    ) -> tuple[dict[str, Any] | None, Hashes, list[Digest]]:
+        """The hashes that were stored, if they are of these columns, and consumers for those of the
+        data.
+        """
         layout = self.layout
         stored = joined_hashes([part.content for part in known.parts])
         if stored is not None and stored["columns"] != sorted(layout.columns):
             stored = None
-        hashes = Hashes(RowHashes(layout.columns, layout.gaps, [] if stored is None else stored["parts"][:-1]))
-        digests = [Digest(layout.columns)] if len(known.parts) == 1 and known.parts[0].digest else []
+        hashes = Hashes(
+            RowHashes(layout.columns, layout.gaps, [] if stored is None else stored["parts"][:-1])
+        )
+        digests = (
+            [Digest(layout.columns)] if len(known.parts) == 1 and known.parts[0].digest else []
+        )
         return stored, hashes, digests
 
     def _digested(
@@ -236,29 +292,50 @@ class FileCheck:
         """What the digest of the rows adds to the verdict of their hashes."""
         if data == "identical" and digests and digests[0].to_dict() != known.parts[0].digest:
             # changed by somebody who made the hashes agree
-            return "changed", [*refutations, "The SHA-256 digest of the rows is not the one that was stored."]
+            return "changed", [
+                *refutations,
+                "The SHA-256 digest of the rows is not the one that was stored.",
+            ]
         return data, refutations
 
     def _require_same_rows(self, files: list[list[Any]], hashes: Hashes) -> None:
         """Refuse a source that changed from one pass to the next."""
         if self.source.identity() != files:
-            raise InputError(f"{changed_file(files, self.source.identity())} changed while it was read; run again.")
+            raise InputError(
+                f"{changed_file(files, self.source.identity())} changed while it was read; run"
+                " again."
+            )
         if self.first_hashes is not None and self.first_hashes.sums != hashes.rows.sums:
-            raise InputError("The source gave other rows in the second pass than in the first; write it to files first.")
+            raise InputError(
+                "The source gave other rows in the second pass than in the first; write it to files"
+                " first."
+            )
 
     def _lowered(self) -> tuple[Problem, Sequence[str], Sequence[str]]:
-        """The problem with the maps by which the coreset was made, notes, and how the maps of this data differ."""
+        """The problem with the maps by which the coreset was made, notes, and how the maps of this
+        data differ.
+        """
         core = self.core
         if not isinstance(core.problem, Latent):
             return core.problem, (), ()
         first = LatentSums(core.problem, self.layout, self.layout.roles.widths, self.memory)
         self.first_hashes = RowHashes(self.layout.columns, self.layout.gaps)
-        scan(self.source, self.layout, [first, Hashes(self.first_hashes)], self.rows, progress=self.progress)
+        scan(
+            self.source,
+            self.layout,
+            [first, Hashes(self.first_hashes)],
+            self.rows,
+            progress=self.progress,
+        )
         fresh = core.problem.lower(first.total(), self.layout.roles.widths)
         assert isinstance(fresh, KnownMaps)
         if core.maps is None:
             return fresh, first.notes, ()
-        return KnownMaps(core.problem, core.maps, fresh.widths), first.notes, fresh.changed_maps(core.maps, fresh.maps)
+        return (
+            KnownMaps(core.problem, core.maps, fresh.widths),
+            first.notes,
+            fresh.changed_maps(core.maps, fresh.maps),
+        )
 
     def _sketch(self) -> Sketch:
         """An empty one; a key that comes twice is a change, not an error."""
@@ -268,11 +345,22 @@ class FileCheck:
         return sketch
 
     def _scans(self, consumers: list[Consumer]) -> tuple[Position, int]:
-        """Read the rows until nobody asks for another pass; the position, and the number of passes."""
+        """Read the rows until nobody asks for another pass; the position, and the number of
+        passes.
+        """
         passes, position, problem = 0, Position(), self.core.problem
         while consumers:
-            samples = Samples(problem, self.layout.roles.widths) if isinstance(problem, Latent) else None
-            found = scan(self.source, self.layout, consumers, self.rows, samples=samples, progress=self.progress)
+            samples = (
+                Samples(problem, self.layout.roles.widths) if isinstance(problem, Latent) else None
+            )
+            found = scan(
+                self.source,
+                self.layout,
+                consumers,
+                self.rows,
+                samples=samples,
+                progress=self.progress,
+            )
             require_rows(self.source, self.layout, found)
             passes, position = passes + 1, found if not passes else position
             consumers = [consumer for consumer in consumers if consumer.another_pass()]
@@ -284,8 +372,12 @@ class FileCheck:
         self._scans([present])
         return not present.missing
 
-    def _measured(self, sums: SumMoments | Reduce, passes: int) -> tuple[list[Reduction], float, list[str]]:
-        """The coreset against the moments of every group, the total weight, and what is to be said of the groups."""
+    def _measured(
+        self, sums: SumMoments | Reduce, passes: int
+    ) -> tuple[list[Reduction], float, list[str]]:
+        """The coreset against the moments of every group, the total weight, and what is to be said
+        of the groups.
+        """
         if isinstance(sums, Reduce):
             sums.sketch.fold()
         running = sums.running if isinstance(sums, SumMoments) else sums.sketch.summary.running
@@ -293,40 +385,59 @@ class FileCheck:
         totals = {label: one.total for label, one in running.items()}
         if not any(totals.values()) and not strange:
             raise InputError("The data has no row of positive weight.")
-        labels, notes = shared_groups(self.core, [*(label for label, total in totals.items() if total), *strange])
+        labels, notes = shared_groups(
+            self.core, [*(label for label, total in totals.items() if total), *strange]
+        )
         group = self._by_moments if isinstance(sums, SumMoments) else self._by_sketch
         found = [group(sums, label, passes) for label in labels]
         if isinstance(sums, SumMoments):
             found = self._about_means(sums, labels, found, passes)
         return found, sum(totals.values()), notes
 
-    def _about_means(self, sums: SumMoments, labels: list[Any], found: list[Reduction], passes: int) -> list[Reduction]:
+    def _about_means(
+        self, sums: SumMoments, labels: list[Any], found: list[Reduction], passes: int
+    ) -> list[Reduction]:
         """What could not be proven, measured once more about the means, in one more pass."""
         kernels = {
-            label: kernel for label, one in zip(labels, found, strict=True) if (kernel := centred_kernel(one)) is not None
+            label: kernel
+            for label, one in zip(labels, found, strict=True)
+            if (kernel := centred_kernel(one)) is not None
         }
         if not kernels:
             return found
-        centred = SumMoments(self.kept, self.rows, sums.apart, coordinates=sums.coordinates | kernels)
+        centred = SumMoments(
+            self.kept, self.rows, sums.apart, coordinates=sums.coordinates | kernels
+        )
         self._scans([centred])
-        again = [self._against(centred, label, passes + 1, last=True) if label in kernels else None for label in labels]
-        return [one if other is None else better(one, other) for one, other in zip(found, again, strict=True)]
+        again = [
+            self._against(centred, label, passes + 1, last=True) if label in kernels else None
+            for label in labels
+        ]
+        return [
+            one if other is None else better(one, other)
+            for one, other in zip(found, again, strict=True)
+        ]
 
     def _by_moments(self, sums: Any, label: Any, passes: int) -> Reduction:
         """One group, against the moments of all of its rows."""
         if sums.running[label].fitted_moments().needs_pass:
             raise NotExactError(
-                "The moments of this data cannot be summed accurately; it is nothing like the kept rows, or needs scaling."
+                "The moments of this data cannot be summed accurately; it is nothing like the kept"
+                " rows, or needs scaling."
             )
         return self._against(sums, label, passes)
 
     def _against(self, sums: SumMoments, label: Any, passes: int, last: bool = False) -> Reduction:
         kept = sums.rest(label)
         fitted = sums.running[label].fitted_moments(last)
-        return measure_again(self.core, None, fitted, kept, passes, witnesses=self._unweighted(kept))
+        return measure_again(
+            self.core, None, fitted, kept, passes, witnesses=self._unweighted(kept)
+        )
 
     def _by_sketch(self, sums: Any, label: Any, passes: int) -> Reduction:
-        """One group, where the rows that a sketch holds stand for the others, and are off by what they claim."""
+        """One group, where the rows that a sketch holds stand for the others, and are off by what
+        they claim.
+        """
         core, summary, kept = self.core, sums.sketch.summary, self.kept.rows(label)
         running, reduction = summary.running[label], summary.reduction(label)
         fitted = running.fitted_moments()
@@ -339,7 +450,9 @@ class FileCheck:
         return replace(found, inherited=running.inherited)
 
     def _unweighted(self, kept: Rows) -> Rows | None:
-        """The kept rows as witnesses, which count once each; None where they had weights of their own."""
+        """The kept rows as witnesses, which count once each; None where they had weights of their
+        own.
+        """
         if self.layout.roles.weight is not None:
             return None
         return Rows(kept.parts, np.ones(len(kept)) if kept.index is None else None, kept.index)

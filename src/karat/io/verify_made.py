@@ -1,4 +1,6 @@
-"""verify_files for synthetic rows: the second moments of the data, summed afresh, against those of made rows."""
+"""verify_files for synthetic rows: the second moments of the data, summed afresh, against those of
+made rows.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ from karat.io.source import Chunk
 
 
 class SumSecondMoments(Consumer):
-    """Sums second moments of all rows, by group, without the rows that the coreset keeps as they are.
+    """Sums second moments of all rows, by group, without the rows that the coreset keeps as they
+    are.
 
     Attributes
     ----------
@@ -43,7 +46,9 @@ class SumSecondMoments(Consumer):
         self.first = np.zeros(0)
 
     def _begin(self, batch: Batch) -> None:
-        """Read made rows, which are doubles, as the first rows of the data are: long integers as differences to an offset."""
+        """Read made rows, which are doubles, as the first rows of the data are: long integers as
+        differences to an offset.
+        """
         offsets = find_offsets(batch.parts, self.kept.names, self.kept.problem)
         self.kept, self.began = readable_by_doubles(replace(self.kept, offsets=offsets)), True
         apart, rows = np.flatnonzero(self.strata == VERBATIM), self.kept.stored_rows()
@@ -51,10 +56,14 @@ class SumSecondMoments(Consumer):
             self.missing[row] = self.missing.get(row, 0) + 1
         self.first = dense_rows(rows, apart)[:, 0]
 
-    def _named(self, rows: Rows, some: np.ndarray, groups: np.ndarray | None) -> list[tuple[Any, bytes]]:
+    def _named(
+        self, rows: Rows, some: np.ndarray, groups: np.ndarray | None
+    ) -> list[tuple[Any, bytes]]:
         """Some rows, by their groups and bytes."""
         labels = [None] * len(some) if groups is None else groups[some].tolist()
-        return list(zip(labels, as_bytes(dense_rows(rows, some), own_weights(rows, some)), strict=True))
+        return list(
+            zip(labels, as_bytes(dense_rows(rows, some), own_weights(rows, some)), strict=True)
+        )
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
         if batch.weights is not None and not batch.weights.all():
@@ -65,7 +74,8 @@ class SumSecondMoments(Consumer):
         columns = sum(part.shape[1] for part in batch.parts) - kept.targets
         if columns != kept.columns:
             raise InputError(
-                f"The coreset has {kept.columns} columns and {kept.targets} targets, the data has {columns} and {kept.targets}."
+                f"The coreset has {kept.columns} columns and {kept.targets} targets, the data has"
+                f" {columns} and {kept.targets}."
             )
         if not self.began:
             self._begin(batch)
@@ -79,7 +89,9 @@ class SumSecondMoments(Consumer):
             self._sum()
 
     def _without_verbatim(self, batch: Batch) -> Batch:
-        """The batch without rows that the coreset keeps as they are, each as often as it keeps them."""
+        """The batch without rows that the coreset keeps as they are, each as often as it keeps
+        them.
+        """
         if not any(self.missing.values()):
             return batch
         rows = batch.stored_rows()
@@ -97,7 +109,9 @@ class SumSecondMoments(Consumer):
             return
         labels = Batch([], np.arange(sum(map(len, batches))))
         if batches[0].groups is not None:
-            labels = replace(labels, groups=np.concatenate([np.asarray(batch.groups) for batch in batches]))
+            labels = replace(
+                labels, groups=np.concatenate([np.asarray(batch.groups) for batch in batches])
+            )
         try:
             for label in labels.labels:
                 rows = stacked_rows(batches, labels.index(label))
@@ -123,4 +137,6 @@ class SumSecondMoments(Consumer):
     def _measured_group(self, label: Any, passes: int) -> Reduction:
         index = self.kept.index(label)
         strata = self.strata if index is None else self.strata[index]
-        return measured_by_moments(self.core, self.streams[label], self.kept.rows(label), strata, passes)
+        return measured_by_moments(
+            self.core, self.streams[label], self.kept.rows(label), strata, passes
+        )

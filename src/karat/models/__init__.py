@@ -1,7 +1,9 @@
-"""Learners that take weights, so that they learn the same from a coreset as from all rows.  They need scikit-learn.
+"""Learners that take weights, so that they learn the same from a coreset as from all rows.
 
-Latent-variable models learned by moments (``pip install 'karat[models]'``), and learners of second moments for which
-scikit-learn's version refuses ``sample_weight`` or uses it in part only.
+They need scikit-learn.
+
+Latent-variable models learned by moments (``pip install 'karat[models]'``), and learners of second
+moments for which scikit-learn's version refuses ``sample_weight`` or uses it in part only.
 """
 
 from karat.errors import MissingExtraError

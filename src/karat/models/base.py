@@ -33,9 +33,12 @@ from karat.problems.latent.sample import Sample, read
 
 FLOOR = 1e-3  # smallest variance, relative to the common one, that a component is given
 FAR = 1e-3  # smallest last entry of a whitened component: its square is the share of the component
-WIDE, SEEN = 600, 3.0  # columns up to which the rank of products is tested; standard errors of a component that is seen
+# columns up to which the rank of products is tested; standard errors of a component that is seen
+WIDE, SEEN = 600, 3.0
 ENOUGH = 100  # samples below which nothing is compared
-NOT_INDEPENDENT = "the third moments are not those of views that are independent given the hidden value"
+NOT_INDEPENDENT = (
+    "the third moments are not those of views that are independent given the hidden value"
+)
 CLIPPED = 0.05  # negative mass of an estimated distribution beyond which a warning is due
 
 
@@ -68,7 +71,9 @@ class Learner(BaseEstimator):
 
     def _fit(self, X: Any, sample_weight: Any, lengths: Any = None) -> Self:
         if isinstance(X, Coreset):
-            raise InputError("fit takes rows; a coreset is learned from by fit_coreset(core).", argument="X")
+            raise InputError(
+                "fit takes rows; a coreset is learned from by fit_coreset(core).", argument="X"
+            )
         X = self._validated(X, reset=True)
         problem = self._problem(X, sample_weight)
         sample, tables = read_sample(X, problem, sample_weight, lengths)
@@ -88,15 +93,18 @@ class Learner(BaseEstimator):
         Parameters
         ----------
         core : Coreset
-            Built by ``karat.coreset(X, problem=...)`` with the problem of this estimator's name and parameters.
+            Built by ``karat.coreset(X, problem=...)`` with the problem of this estimator's name and
+            parameters.
         """
         if not isinstance(core, Coreset):
-            raise InputError(f"fit_coreset takes a karat.Coreset, not {type(core).__name__}; for data use fit.")
+            raise InputError(
+                f"fit_coreset takes a karat.Coreset, not {type(core).__name__}; for data use fit."
+            )
         wanted = self._matching(core)
         if core.problem != wanted:
             raise NotExactError(
-                f"The coreset keeps {core.problem.describe()}, but this estimator needs {wanted.describe()}; build it "
-                "with that problem."
+                f"The coreset keeps {core.problem.describe()}, but this estimator needs"
+                f" {wanted.describe()}; build it with that problem."
             )
         self._take_names(core)
         kept = wanted.kept_sample(core)
@@ -113,23 +121,30 @@ class Learner(BaseEstimator):
         """This estimator's problem, with the mode of the coreset."""
         if not isinstance(core.problem, self.problem_type):
             raise NotExactError(
-                f"{type(self).__name__} learns from a coreset of problems.{self.problem_type.__name__}, not of "
-                f"{core.problem.describe()}."
+                f"{type(self).__name__} learns from a coreset of"
+                f" problems.{self.problem_type.__name__}, not of {core.problem.describe()}."
             )
-        values = self._problem().params() | {"keep": core.problem.keep, "total_weight": core.problem.total_weight}
+        values = self._problem().params() | {
+            "keep": core.problem.keep,
+            "total_weight": core.problem.total_weight,
+        }
         return self.problem_type(**values)
 
-    def _learn(self, moments: dict[str, Array], maps: Maps, problem: Latent, sample: Sample | None = None) -> Self:
+    def _learn(
+        self, moments: dict[str, Array], maps: Maps, problem: Latent, sample: Sample | None = None
+    ) -> Self:
         """Parameters from moments; if the samples are at hand, compare them with the model."""
         self.n_features_in_ = len(maps["M"])
         self._recover(moments, maps, problem)
-        checks = self._checks(maps, problem, sample if sample is not None and len(sample) >= ENOUGH else None)
+        checks = self._checks(
+            maps, problem, sample if sample is not None and len(sample) >= ENOUGH else None
+        )
         del self._basis, self._tensor
         self.recovery_ = replace(self.recovery_, checks=tuple(checks), samples=float(maps["n"]))
         if doubts := self.recovery_.doubts(problem.parts, problem.k):
             warn_recovery(
-                f"The model may not fit: {'; '.join(doubts)}. Compare other numbers of {problem.parts} and other models, or "
-                f"give more data. [{self.recovery_}]"
+                f"The model may not fit: {'; '.join(doubts)}. Compare other numbers of"
+                f" {problem.parts} and other models, or give more data. [{self.recovery_}]"
             )
         return self
 
@@ -139,14 +154,16 @@ class Learner(BaseEstimator):
 
     def _components(self, tensor: Array, maps: Maps, problem: Latent) -> tuple[Array, Array]:
         """``ell_j`` and ``v_j`` (rows), from the whitened tensor."""
-        ell, V, self.recovery_ = decompose(tensor, maps.get("singular", maps["spectrum"]), problem.lifted)
+        ell, V, self.recovery_ = decompose(
+            tensor, maps.get("singular", maps["spectrum"]), problem.lifted
+        )
         self._basis, self._tensor = (ell, V), tensor
         if problem.order == 3 and not ell.min() > 1e-8 * ell.max():
             listed = ", ".join(f"{x:.3g}" for x in ell)
             raise InputError(
-                f"The third moments hold fewer than {problem.k} {problem.parts}: the eigenvalues of the tensor are "
-                f"{listed}, and all must be "
-                f"positive. Ask for fewer {problem.parts}, or give more data."
+                f"The third moments hold fewer than {problem.k} {problem.parts}: the eigenvalues of"
+                f" the tensor are {listed}, and all must be positive. Ask for fewer"
+                f" {problem.parts}, or give more data."
             )
         return ell, V
 
@@ -163,20 +180,24 @@ class Learner(BaseEstimator):
         check_is_fitted(self, "recovery_")
 
     def _validated(self, X: Any, reset: bool) -> Any:
-        """X, checked by scikit-learn: names of columns, their number, and arrays that are no tables of numbers."""
+        """X, checked by scikit-learn: names of columns, their number, and arrays that are no tables
+        of numbers.
+        """
         if isinstance(X, tuple) and self.problem_type.input_tables > 1:
             return X
         if containers.is_frame(X):
             validate_data(self, X, reset=reset, skip_check_array=True)
             return X
         return validate_data(
-            self, X, reset=reset, accept_sparse=True, ensure_all_finite=False, ensure_min_samples=2 if reset else 1
+            self, X, reset=reset, accept_sparse=True, ensure_all_finite=False,
+            ensure_min_samples=2 if reset else 1
         )  # fmt: skip
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        if hasattr(self, "predict_proba"):  # no classifier; but the checks of sparse input ask for these tags
+        # no classifier; but the checks of sparse input ask for these tags
+        if hasattr(self, "predict_proba"):
             tags.classifier_tags = ClassifierTags(multi_class=False)
         return tags
 
@@ -190,12 +211,14 @@ class Learner(BaseEstimator):
         table = np.asarray(self._columns(X), dtype=float)
         if table.shape[1] != self.n_features_in_:
             raise InputError(
-                f"X has {table.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as "
-                "input."
+                f"X has {table.shape[1]} features, but {type(self).__name__} is expecting"
+                f" {self.n_features_in_} features as input."
             )
         if not np.isfinite(table).all():
             row, column = np.argwhere(~np.isfinite(table))[0]
-            raise InputError(f"Row {row}, column {column} of X is NaN or infinite; drop or fill such rows first.")
+            raise InputError(
+                f"Row {row}, column {column} of X is NaN or infinite; drop or fill such rows first."
+            )
         return table
 
 
@@ -223,14 +246,15 @@ class Mixture(NamedTuple):
     def about_mean(V: Array, mass: float, B: Array, parts: str) -> Mixture:
         """From the vectors ``v_j = sqrt(g_j) (M'(mu_j - m), 1)``: only their directions are used.
 
-        The weights solve ``sum_j g_j = 1`` and ``sum_j g_j mu_j = m``; for orthogonal v_j they are the squares of the last
-        entries.
+        The weights solve ``sum_j g_j = 1`` and ``sum_j g_j mu_j = m``; for orthogonal v_j they are
+        the squares of the last entries.
         """
         last = V[:, -1]
         if (last < FAR).any():
             warn_recovery(
-                f"A component has a share of about {max(float(last.min()), 0.0) ** 2:.1e} of the samples, so that its place is "
-                f"not determined: the data are too few, or not of this model. Ask for fewer {parts}."
+                f"A component has a share of about {max(float(last.min()), 0.0) ** 2:.1e} of the"
+                " samples, so that its place is not determined: the data are too few, or not of"
+                f" this model. Ask for fewer {parts}."
             )
         last = np.where(last < 0, np.minimum(last, -FAR), np.maximum(last, FAR))
         small = V / last[:, None]
@@ -239,7 +263,9 @@ class Mixture(NamedTuple):
         return Mixture(weights, mass, small, small[:, :-1] @ B.T)
 
 
-def view_checks(maps: Maps, problem: Latent, sample: Sample, basis: tuple[Array, Array]) -> list[Check]:
+def view_checks(
+    maps: Maps, problem: Latent, sample: Sample, basis: tuple[Array, Array]
+) -> list[Check]:
     """Comparisons of three views with independence given the hidden value."""
     chain = problem.rows_per_sample > 1
     index, lifted = misfit.probe(sample, chain), problem.lifted
@@ -249,19 +275,33 @@ def view_checks(maps: Maps, problem: Latent, sample: Sample, basis: tuple[Array,
     if min(len(columns) for columns in used) <= WIDE:
         centred = [dense(view[:, columns]) for view, columns in zip(views, used, strict=True)]
         if lifted:  # symbols have one unit; scaled, rare ones would bring in the most noise
-            centred = [misfit.of_unit_size(view - maps[f"mean{a}"][used[a - 1]]) for a, view in enumerate(centred, 1)]
+            centred = [
+                misfit.of_unit_size(view - maps[f"mean{a}"][used[a - 1]])
+                for a, view in enumerate(centred, 1)
+            ]
         rank = problem.k - lifted
         pairs = [(centred[a], centred[b]) for a, b in ((0, 1), (0, 2), (1, 2))]
-        more = max((misfit.remainder(a, b, rank) for a, b in pairs if rank < min(a.shape[1], b.shape[1])), default=-np.inf)
+        more = max(
+            (misfit.remainder(a, b, rank) for a, b in pairs if rank < min(a.shape[1], b.shape[1])),
+            default=-np.inf,
+        )
         says = f"the views of a sample have more in common than {problem.k} {problem.parts} explain"
         checks.append(Check("rank", min(1.0, 3 * misfit.beyond(more)), says))
         if rank and misfit.remainder(*pairs[1], rank - 1) < SEEN:
-            checks.append(Check("too many", 0.0, f"the first and third views do not clearly show {problem.k} {problem.parts}"))
+            checks.append(
+                Check(
+                    "too many",
+                    0.0,
+                    f"the first and third views do not clearly show {problem.k} {problem.parts}",
+                )
+            )
     if problem.k > 1:
         ell, V = basis
         z = problem.reader(maps, "tensor")(*views)
         k = problem.k
-        values = view_products([z[:, i * k : (i + 1) * k] for i in range(3)], misfit.orthonormal(V), ell)
+        values = view_products(
+            [z[:, i * k : (i + 1) * k] for i in range(3)], misfit.orthonormal(V), ell
+        )
         values = misfit.block_means(values) if chain else values
         checks.append(Check("tensor", misfit.wald(values), NOT_INDEPENDENT))
     return checks
@@ -277,7 +317,9 @@ def view_products(views: list[Array], V: Array, ell: Array) -> Array:
     a, b, c = (view @ V.T for view in views)
 
     def pair(i: int, j: int) -> Array:
-        return np.asarray(sum(x[:, i] * y[:, j] + x[:, j] * y[:, i] for x, y in ((a, b), (a, c), (b, c))) / 6.0)
+        return np.asarray(
+            sum(x[:, i] * y[:, j] + x[:, j] * y[:, i] for x, y in ((a, b), (a, c), (b, c))) / 6.0
+        )
 
     return misfit.off_diagonal(misfit.triple(a, b, c), pair, ell)
 
@@ -292,23 +334,30 @@ def solve_small(matrix: Array, right: Array, parts: str) -> Array:
         return np.asarray(sla.solve(matrix, right, check_finite=False))
     except (sla.LinAlgError, ValueError) as error:
         raise InputError(
-            f"The {parts} found depend on each other, so the rest cannot be solved for; ask for fewer {parts}."
+            f"The {parts} found depend on each other, so the rest cannot be solved for; ask for"
+            f" fewer {parts}."
         ) from error
 
 
 def as_distributions(rows: Array, what: str, samples: float = np.inf) -> Array:
-    """Rows with negative entries clipped and sum 1; warn if that changes more than sampling noise would."""
+    """Rows with negative entries clipped and sum 1; warn if that changes more than sampling noise
+    would.
+    """
     sign = np.where(rows.sum(axis=1, keepdims=True) < 0, -1.0, 1.0)
     rows = rows * sign
     positive = np.maximum(rows, 0.0)
     total = positive.sum(axis=1, keepdims=True)
-    negative = float(np.max((total - rows.sum(axis=1, keepdims=True)) / np.maximum(total, 1e-300), initial=0.0))
+    negative = float(
+        np.max((total - rows.sum(axis=1, keepdims=True)) / np.maximum(total, 1e-300), initial=0.0)
+    )
     if negative > CLIPPED + NOISE / max(samples, 1.0) ** 0.5:
         warn_recovery(
-            f"{what} came out with up to {negative:.0%} negative mass, which was clipped: the data are too few, or "
-            "not of this model."
+            f"{what} came out with up to {negative:.0%} negative mass, which was clipped: the data"
+            " are too few, or not of this model."
         )
-    return np.asarray(np.where(total > 0, positive / np.maximum(total, 1e-300), 1.0 / rows.shape[1]))
+    return np.asarray(
+        np.where(total > 0, positive / np.maximum(total, 1e-300), 1.0 / rows.shape[1])
+    )
 
 
 def positive_variances(variances: Array, common: float, what: str) -> Array:
@@ -317,15 +366,19 @@ def positive_variances(variances: Array, common: float, what: str) -> Array:
     if (variances < floor).any():
         listed = ", ".join(f"{x:.3g}" for x in variances)
         warn_recovery(
-            f"{what} came out as {listed}; those below {floor:.3g} were raised to it. The data are too few, or not of "
-            "this model."
+            f"{what} came out as {listed}; those below {floor:.3g} were raised to it. The data are"
+            " too few, or not of this model."
         )
     return np.maximum(variances, floor)
 
 
 def spherical_log_density(X: Array, means: Array, variances: Array) -> Array:
-    """``log N(x; mu_j, s_j^2 I)`` (n x k); far from the origin squares would differ in their last digits only."""
+    """``log N(x; mu_j, s_j^2 I)`` (n x k); far from the origin squares would differ in their last
+    digits only.
+    """
     centre = means.mean(axis=0)
     X, means = X - centre, means - centre
     squares = np.square(X).sum(axis=1)[:, None] - 2 * X @ means.T + np.square(means).sum(axis=1)
-    return np.asarray(-0.5 * (np.maximum(squares, 0.0) / variances + X.shape[1] * np.log(2 * np.pi * variances)))
+    return np.asarray(
+        -0.5 * (np.maximum(squares, 0.0) / variances + X.shape[1] * np.log(2 * np.pi * variances))
+    )

@@ -1,7 +1,8 @@
 """Hidden Markov models from moments of three steps (see :mod:`karat.problems.latent.views`).
 
-O = [ell_j B v_j], g = 1 / ell^2 the law of the middle state, and the joint law of two neighbouring states
-``J = (M'O)^-1 (M'P12 M) (O'M)^-1``; its rows, normalised, are the transitions, its row sums the law of a window's first state.
+O = [ell_j B v_j], g = 1 / ell^2 the law of the middle state, and the joint law of two neighbouring
+states ``J = (M'O)^-1 (M'P12 M) (O'M)^-1``; its rows, normalised, are the transitions, its row sums
+the law of a window's first state.
 """
 
 from __future__ import annotations
@@ -33,14 +34,18 @@ from karat.problems.latent.base import Maps
 from karat.problems.latent.markov import symbols_of
 from karat.problems.latent.sample import Sample, read, sequence_steps
 
-SMOOTH = 1e-6  # share of the uniform law mixed in where a likelihood is taken: nothing is impossible
+# share of the uniform law mixed in where a likelihood is taken: nothing is impossible
+SMOOTH = 1e-6
 
 
 def chain_of_densities(start: Array, steps: Array) -> Any:
-    """A hidden Markov model of hmmlearn with given laws.  A row of its data holds the log-densities of its emission, by state.
+    """A hidden Markov model of hmmlearn with given laws.
 
-    Its likelihood and posteriors multiply densities, so the largest of a row should be 1: subtract its logarithm from the row.
-    The laws must be positive; then no product of such densities vanishes.
+    A row of its data holds the log-densities of its emission, by state.
+
+    Its likelihood and posteriors multiply densities, so the largest of a row should be 1: subtract
+    its logarithm from the row. The laws must be positive; then no product of such densities
+    vanishes.
     """
     try:
         from hmmlearn.base import BaseHMM
@@ -57,7 +62,8 @@ def chain_of_densities(start: Array, steps: Array) -> Any:
 
 
 class HiddenMarkov(Learner):
-    """Hidden Markov model, learned by moments of windows of three steps: many ragged sequences, weights, no local optima.
+    """Hidden Markov model, learned by moments of windows of three steps: many ragged sequences,
+    weights, no local optima.
 
     Parameters
     ----------
@@ -65,11 +71,11 @@ class HiddenMarkov(Learner):
     emissions : {"categorical", "gaussian"}
         Symbols 0, 1, .. in one column, or spherical Gaussians.
     start : {"windows", "first"}
-        ``startprob_`` from the first state of all windows (the stationary law, for one long chain), or from the first step of
-        every sequence (the initial law; needs many sequences).
+        ``startprob_`` from the first state of all windows (the stationary law, for one long chain),
+        or from the first step of every sequence (the initial law; needs many sequences).
     refine : {None, "spherical", "diag", "tied", "full"}
-        Go on by hmmlearn's EM on all rows; the better one by held-out likelihood is kept.  The kind of the covariances for
-        Gaussian emissions; for symbols any of them.
+        Go on by hmmlearn's EM on all rows; the better one by held-out likelihood is kept.  The kind
+        of the covariances for Gaussian emissions; for symbols any of them.
     random_state : int
         For :meth:`sample` and ``refine``.
 
@@ -124,7 +130,10 @@ class HiddenMarkov(Learner):
             One weight per row: a window has that of its first row.
         """
         if self.refine is not None and sample_weight is not None:
-            raise InputError("hmmlearn's EM takes no sample_weight; leave it out, or use refine=None.", argument="refine")
+            raise InputError(
+                "hmmlearn's EM takes no sample_weight; leave it out, or use refine=None.",
+                argument="refine",
+            )
         self._fit(X, sample_weight, lengths)
         return self if self.refine is None else self.refine_with(X, lengths)
 
@@ -132,14 +141,23 @@ class HiddenMarkov(Learner):
         """Go on by hmmlearn's EM on rows, for example after ``fit_coreset``; see ``refine``."""
         refining.check_kind(self.refine)
         self._log_emissions(X)  # checks X
-        table = np.asarray(containers.as_table(X, "X")).astype(np.int64 if self.emissions == "categorical" else float)
+        table = np.asarray(containers.as_table(X, "X")).astype(
+            np.int64 if self.emissions == "categorical" else float
+        )
         long = np.array([len(table)]) if lengths is None else np.asarray(lengths)
         sequence_steps(long, len(table))
         kind = self.refine or "spherical"
 
         def start_of(rows: Array, cut: Array) -> Any:
-            part = HiddenMarkov(self.n_states, emissions=self.emissions, start=self.start, random_state=self.random_state)
-            return part.fit(rows, lengths=cut).to_hmmlearn(kind=kind, n_features=self.n_features_in_)
+            part = HiddenMarkov(
+                self.n_states,
+                emissions=self.emissions,
+                start=self.start,
+                random_state=self.random_state,
+            )
+            return part.fit(rows, lengths=cut).to_hmmlearn(
+                kind=kind, n_features=self.n_features_in_
+            )
 
         start = self.to_hmmlearn(kind=kind)
         if self.emissions == "gaussian":  # far from the origin hmmlearn's squares would cancel
@@ -161,12 +179,16 @@ class HiddenMarkov(Learner):
             return
         self.means_, self.covariance_type_ = peer.means_, peer.covariance_type
         covariances = np.asarray(peer.covars_)
-        if peer.covariance_type == "spherical":  # hmmlearn gives d matrices for each state, all the same
-            covariances = covariances.reshape(len(self.means_), -1, *covariances.shape[1:])[:, 0, 0, 0]
+        # hmmlearn gives d matrices for each state, all the same
+        if peer.covariance_type == "spherical":
+            covariances = covariances.reshape(len(self.means_), -1, *covariances.shape[1:])[
+                :, 0, 0, 0
+            ]
         self.covars_ = covariances
 
     def _validated(self, X: Any, reset: bool) -> Any:
-        if isinstance(X, np.ndarray | list | tuple) and np.ndim(X) == 1:  # as hmmlearn, a list of numbers is one column
+        # as hmmlearn, a list of numbers is one column
+        if isinstance(X, np.ndarray | list | tuple) and np.ndim(X) == 1:
             X = np.reshape(X, (-1, 1))
         if self.emissions == "gaussian":
             return super()._validated(X, reset)
@@ -175,7 +197,15 @@ class HiddenMarkov(Learner):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         if self.emissions == "categorical":  # one column of symbols
-            tags.input_tags.two_d_array, tags.input_tags.one_d_array, tags.input_tags.categorical = False, True, True
+            (
+                tags.input_tags.two_d_array,
+                tags.input_tags.one_d_array,
+                tags.input_tags.categorical,
+            ) = (
+                False,
+                True,
+                True,
+            )
         return tags
 
     def _problem(self, X: Any = None, sample_weight: Any = None) -> latent.HiddenMarkov:
@@ -187,40 +217,55 @@ class HiddenMarkov(Learner):
     def _recover(self, moments: dict[str, Array], maps: Maps, problem: latent.Latent) -> None:
         if self.start == "first" and "first" not in maps:
             raise NotExactError(
-                'start="first" needs the first steps of the sequences, which a keep="all" coreset does not know; use '
-                'start="windows".'
+                'start="first" needs the first steps of the sequences, which a keep="all" coreset'
+                ' does not know; use start="windows".'
             )
         self.covariance_type_, self.refinement_ = "spherical", None
         found = self._mixture(moments["tensor"], maps, problem)
         small = found.small
-        inner, before = maps["M"].T @ maps["cross1"], small  # M'P12 M, and the states in the first step
+        # M'P12 M, and the states in the first step
+        inner, before = maps["M"].T @ maps["cross1"], small
         if problem.lifted:
             inner = np.pad(inner, (0, 1))
             inner[-1, -1] = 1.0
-            before = small + np.append((maps["mean2"] - maps["mean1"]) @ maps["M"], 0.0)  # the steps have means of their own
+            # the steps have means of their own
+            before = small + np.append((maps["mean2"] - maps["mean1"]) @ maps["M"], 0.0)
         half = solve_small(before.T, inner, problem.parts)
         self.joint_ = solve_small(small.T, half.T, problem.parts).T
-        self.transmat_ = as_distributions(self.joint_, "The transition probabilities", float(maps["n"]))
+        self.transmat_ = as_distributions(
+            self.joint_, "The transition probabilities", float(maps["n"])
+        )
         law = self.joint_.sum(axis=1)
         if self.start == "first":
             law = solve_small(small.T, maps["first"], problem.parts)
-        self.startprob_ = as_distributions(law[None], "The probabilities of the first state", float(maps["n"]))[0]
+        self.startprob_ = as_distributions(
+            law[None], "The probabilities of the first state", float(maps["n"])
+        )[0]
         if self.emissions == "categorical":
             laws = maps["mean2"][None] if problem.k == 1 and "mean2" in maps else found.points
-            self.emissionprob_ = as_distributions(laws, "The emission probabilities", float(maps["n"]))
+            self.emissionprob_ = as_distributions(
+                laws, "The emission probabilities", float(maps["n"])
+            )
             return
         squares = solve_small((found.weights[:, None] * small).T, moments["spread"], problem.parts)
         if maps["top"].shape[1] < found.points.shape[1]:
             own = squares
         else:
             own = (squares - np.square(found.points).sum(axis=1)) / found.points.shape[1]
-        common = max(float(found.weights @ own / found.weights.sum()), 1e-12 * float(np.square(found.points).mean()))
+        common = max(
+            float(found.weights @ own / found.weights.sum()),
+            1e-12 * float(np.square(found.points).mean()),
+        )
         self.means_ = found.points + maps["mean2"]
         self.covars_ = positive_variances(own, common, "The variances of the states")
 
     def _checks(self, maps: Maps, problem: latent.Latent, sample: Sample | None) -> list[Check]:
         if sample is not None:
-            constant = misfit.constant_columns(read(sample.views[1], misfit.probe(sample))) if problem.lifted else []
+            constant = (
+                misfit.constant_columns(read(sample.views[1], misfit.probe(sample)))
+                if problem.lifted
+                else []
+            )
             return constant + view_checks(maps, problem, sample, self._basis)
         if problem.k < 2 or float(maps["n"]) < ENOUGH:
             return []
@@ -238,7 +283,9 @@ class HiddenMarkov(Learner):
         values = view_products([view.reshape(-1, len(V)) for view in views], V, ell)
         windows = views[0].shape[1]
         draws = values.reshape(len(hidden), windows, -1).mean(axis=1)
-        return simulate.p_value(self._tensor, V, draws, ell, min(float(maps["n"]), misfit.PROBE) / windows)
+        return simulate.p_value(
+            self._tensor, V, draws, ell, min(float(maps["n"]), misfit.PROBE) / windows
+        )
 
     def _log_emissions(self, X: Any) -> Array:
         self._check_fitted()
@@ -247,43 +294,66 @@ class HiddenMarkov(Learner):
             if self.covariance_type_ == "spherical":
                 return spherical_log_density(table, self.means_, self.covars_)
             laws = zip(self.means_, self._full_covariances(), strict=True)
-            return np.column_stack([multivariate_normal.logpdf(table, mean, full) for mean, full in laws])
+            return np.column_stack(
+                [multivariate_normal.logpdf(table, mean, full) for mean, full in laws]
+            )
         symbols = symbols_of(self._columns(X))
         if not len(symbols):
             raise InputError("X has no rows.", argument="X")
         if symbols.max(initial=0) >= self.n_features_in_:
             raise InputError(
-                f"X holds symbol {symbols.max()}; the model was fitted with symbols 0 to {self.n_features_in_ - 1}."
+                f"X holds symbol {symbols.max()}; the model was fitted with symbols 0 to"
+                f" {self.n_features_in_ - 1}."
             )
         return np.asarray(np.log(refining.smoothed(self.emissionprob_, SMOOTH)).T[symbols])
 
     def _chain(self, X: Any, lengths: Any) -> tuple[Any, Array, Flags]:
-        """hmmlearn's chain with the laws of this model, the log-densities of the emissions, and the first steps."""
+        """hmmlearn's chain with the laws of this model, the log-densities of the emissions, and the
+        first steps.
+        """
         emissions = self._log_emissions(X)
-        steps = np.arange(len(emissions)) if lengths is None else sequence_steps(lengths, len(emissions))
+        steps = (
+            np.arange(len(emissions))
+            if lengths is None
+            else sequence_steps(lengths, len(emissions))
+        )
         start, step = (refining.smoothed(law, SMOOTH) for law in (self.startprob_, self.transmat_))
         return chain_of_densities(start, step), emissions, np.asarray(steps == 0)
 
     def decode(self, X: Any, lengths: Any = None) -> tuple[float, np.ndarray]:
-        """The most likely states of each sequence (Viterbi), and the log-probability of all of them."""
+        """The most likely states of each sequence (Viterbi), and the log-probability of all of
+        them.
+        """
         chain, emissions, begins = self._chain(X, lengths)
         states = chain.decode(emissions, lengths)[1]
-        # hmmlearn adds up the log-probability step by step; of a million steps, a sum in pairs keeps five digits more.
-        moves = np.where(begins, np.log(chain.startprob_[states]), np.log(chain.transmat_[np.roll(states, 1), states]))
-        return float(np.take_along_axis(emissions, states[:, None], axis=1).sum() + moves.sum()), states
+        # hmmlearn adds up the log-probability step by step; of a million steps, a sum in pairs
+        # keeps five digits more.
+        moves = np.where(
+            begins,
+            np.log(chain.startprob_[states]),
+            np.log(chain.transmat_[np.roll(states, 1), states]),
+        )
+        return (
+            float(np.take_along_axis(emissions, states[:, None], axis=1).sum() + moves.sum()),
+            states,
+        )
 
     def predict(self, X: Any, lengths: Any = None) -> np.ndarray:
         """The most likely states of each sequence."""
         return self.decode(X, lengths)[1]
 
-    def fit_predict(self, X: Any, y: Any = None, lengths: Any = None, sample_weight: Any = None) -> np.ndarray:
+    def fit_predict(
+        self, X: Any, y: Any = None, lengths: Any = None, sample_weight: Any = None
+    ) -> np.ndarray:
         """Learn from sequences and give their most likely states."""
         return self.fit(X, lengths=lengths, sample_weight=sample_weight).predict(X, lengths)
 
     def predict_proba(self, X: Any, lengths: Any = None) -> Array:
         """The probability of every state at every step, given the whole sequence (n x k)."""
         chain, emissions, _ = self._chain(X, lengths)
-        return np.asarray(chain.predict_proba(emissions - emissions.max(axis=1, keepdims=True), lengths))
+        return np.asarray(
+            chain.predict_proba(emissions - emissions.max(axis=1, keepdims=True), lengths)
+        )
 
     def score(self, X: Any, y: Any = None, lengths: Any = None) -> float:
         """Log-likelihood of all sequences."""
@@ -296,11 +366,15 @@ class HiddenMarkov(Learner):
         """The number of free parameters."""
         k, d = len(self.startprob_), self.n_features_in_
         gaussian = k * d + refining.free_covariances(self.covariance_type_, k, d)
-        return int(k - 1 + k * (k - 1) + (k * (d - 1) if self.emissions == "categorical" else gaussian))
+        return int(
+            k - 1 + k * (k - 1) + (k * (d - 1) if self.emissions == "categorical" else gaussian)
+        )
 
     def bic(self, X: Any, lengths: Any = None) -> float:
         """Bayesian information criterion of sequences; lower is better."""
-        return -2 * self.score(X, lengths=lengths) + self._parameters * float(np.log(len(self._columns(X))))
+        return -2 * self.score(X, lengths=lengths) + self._parameters * float(
+            np.log(len(self._columns(X)))
+        )
 
     def aic(self, X: Any, lengths: Any = None) -> float:
         """Akaike's information criterion of sequences; lower is better."""
@@ -326,7 +400,8 @@ class HiddenMarkov(Learner):
 
     def _full_covariances(self) -> Array:
         k, d = self.means_.shape
-        return np.asarray(np.broadcast_to(self.covars_, (k, d, d)))  # hmmlearn gives matrices for every kind
+        # hmmlearn gives matrices for every kind
+        return np.asarray(np.broadcast_to(self.covars_, (k, d, d)))
 
     def _empty_peer(self, kind: str) -> Any:
         try:
@@ -335,14 +410,17 @@ class HiddenMarkov(Learner):
             raise MissingExtraError("to_hmmlearn", "models") from error
         k = len(self.startprob_)
         if self.emissions == "categorical":
-            return hmm.CategoricalHMM(k, n_features=self.n_features_in_, random_state=self.random_state, n_iter=100)
+            return hmm.CategoricalHMM(
+                k, n_features=self.n_features_in_, random_state=self.random_state, n_iter=100
+            )
         return hmm.GaussianHMM(k, covariance_type=kind, random_state=self.random_state, n_iter=100)
 
     def to_hmmlearn(self, kind: str | None = None, n_features: int | None = None) -> Any:
         """A fitted ``hmmlearn`` model with these parameters, smoothed so that EM can leave zeros.
 
-        One per cent of the uniform law is mixed into probabilities, and tiny variances are raised.  Its ``fit`` starts EM from
-        them: a separate step, which needs the full data, since a coreset does not keep the likelihood (see ``refine``).
+        One per cent of the uniform law is mixed into probabilities, and tiny variances are raised.
+        Its ``fit`` starts EM from them: a separate step, which needs the full data, since a coreset
+        does not keep the likelihood (see ``refine``).
 
         Parameters
         ----------
@@ -355,9 +433,13 @@ class HiddenMarkov(Learner):
         kind = kind or self.covariance_type_
         peer = self._empty_peer(kind)
         peer.init_params = ""
-        if self.start == "windows":  # few sequences say nothing about the first state; EM would make it certain
+        # few sequences say nothing about the first state; EM would make it certain
+        if self.start == "windows":
             peer.params = peer.params.replace("s", "")
-        peer.startprob_, peer.transmat_ = refining.smoothed(self.startprob_), refining.smoothed(self.transmat_)
+        peer.startprob_, peer.transmat_ = (
+            refining.smoothed(self.startprob_),
+            refining.smoothed(self.transmat_),
+        )
         if self.emissions == "categorical":
             more = max((n_features or 0) - self.n_features_in_, 0)
             peer.emissionprob_ = refining.smoothed(np.pad(self.emissionprob_, ((0, 0), (0, more))))
@@ -366,10 +448,18 @@ class HiddenMarkov(Learner):
         peer.n_features, peer.means_ = self.n_features_in_, self.means_
         if self.covariance_type_ == "spherical":
             variances = refining.floored(self.covars_)
-            peer.covars_ = refining.shaped(variances, float(variances.mean()), self.n_features_in_, kind)
+            peer.covars_ = refining.shaped(
+                variances, float(variances.mean()), self.n_features_in_, kind
+            )
         elif kind != self.covariance_type_:
-            raise InputError(f"The covariances are {self.covariance_type_!r} already, not {kind!r}.")
+            raise InputError(
+                f"The covariances are {self.covariance_type_!r} already, not {kind!r}."
+            )
         else:
             full = self._full_covariances()
-            peer.covars_ = {"diag": np.diagonal(full, axis1=1, axis2=2), "tied": full[0], "full": full}[kind]
+            peer.covars_ = {
+                "diag": np.diagonal(full, axis1=1, axis2=2),
+                "tied": full[0],
+                "full": full,
+            }[kind]
         return peer

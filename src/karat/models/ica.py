@@ -51,10 +51,16 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
     def _recover(self, moments: dict[str, Array], maps: Maps, problem: latent.Latent) -> None:
         G = expand(moments["second"], problem.k, 2)
         pairs = np.multiply.outer(G, G)
-        cumulant = moments["tensor"] - pairs - pairs.transpose(0, 2, 1, 3) - pairs.transpose(0, 3, 2, 1)
+        cumulant = (
+            moments["tensor"] - pairs - pairs.transpose(0, 2, 1, 3) - pairs.transpose(0, 3, 2, 1)
+        )
         self.kurtosis_, V = self._components(cumulant, maps, problem)
         mixing = V @ maps["B"].T
-        sign = np.where(np.take_along_axis(mixing, np.abs(mixing).argmax(axis=1)[:, None], axis=1) < 0, -1.0, 1.0)
+        sign = np.where(
+            np.take_along_axis(mixing, np.abs(mixing).argmax(axis=1)[:, None], axis=1) < 0,
+            -1.0,
+            1.0,
+        )
         self.mixing_ = (sign * mixing).T
         # B V has the inverse V^-1 M' also where the estimated vectors are not quite orthogonal
         self.components_ = np.linalg.solve((self.mixing_.T @ maps["M"]).T, maps["M"].T)
@@ -64,23 +70,37 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
         if flat > 1:
             listed = ", ".join(f"{x:.2g}" for x in self.kurtosis_)
             warn_recovery(
-                f"{flat} sources look Gaussian (excess kurtosis {listed}, sampling noise about {noise:.2g}), and only one "
-                "source without excess kurtosis can be found."
+                f"{flat} sources look Gaussian (excess kurtosis {listed}, sampling noise about"
+                f" {noise:.2g}), and only one source without excess kurtosis can be found."
             )
 
     def _checks(self, maps: Maps, problem: latent.Latent, sample: Sample | None) -> list[Check]:
-        """Functions of different sources are uncorrelated; here sizes with sizes, and sources with sizes."""
+        """Functions of different sources are uncorrelated; here sizes with sizes, and sources with
+        sizes.
+        """
         if sample is None or problem.k < 2:
             return []
         index = misfit.probe(sample)
-        h = (read(sample.views[0], index) - maps["mean"]) @ maps["M"] @ misfit.orthonormal(self._basis[1]).T
+        h = (
+            (read(sample.views[0], index) - maps["mean"])
+            @ maps["M"]
+            @ misfit.orthonormal(self._basis[1]).T
+        )
         pairs = list(combinations(range(problem.k), 2))
         bent = np.column_stack([_bent(one) for one in h.T])
         sizes = np.column_stack([bent[:, i] * bent[:, j] for i, j in pairs])
         bends = np.column_stack([_source_with_size(h[:, i], h[:, j]) for i, j in pairs])
         return [
-            Check("sizes", misfit.wald(sizes), "the sources are not independent: their sizes are correlated"),
-            Check("bends", misfit.wald(bends), "the sources are not independent: some go with the size of others"),
+            Check(
+                "sizes",
+                misfit.wald(sizes),
+                "the sources are not independent: their sizes are correlated",
+            ),
+            Check(
+                "bends",
+                misfit.wald(bends),
+                "the sources are not independent: some go with the size of others",
+            ),
         ]
 
     def transform(self, X: Any) -> Array:
@@ -99,21 +119,27 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
     def to_sklearn(self) -> Any:
         """A fitted ``sklearn.decomposition.FastICA`` with this unmixing.
 
-        Clone it with ``w_init`` to start its own iteration: a separate step, which needs the full data.
+        Clone it with ``w_init`` to start its own iteration: a separate step, which needs the full
+        data.
         """
         from sklearn.decomposition import FastICA
 
         self._check_fitted()
         peer = FastICA(self.components_.shape[0], whiten="arbitrary-variance")
         peer.components_, peer.mixing_, peer.mean_ = self.components_, self.mixing_, self.mean_
-        peer.whitening_, peer.n_iter_, peer.n_features_in_ = self.components_, 0, self.n_features_in_
+        peer.whitening_, peer.n_iter_, peer.n_features_in_ = (
+            self.components_,
+            0,
+            self.n_features_in_,
+        )
         return peer
 
 
 def _bent(h: Array) -> Array:
     """``g(h) - c h`` of mean zero, g the square up to CAP^2, with c = E g'.
 
-    A turn of the basis by a small angle changes the mean product of two such functions in second order only.
+    A turn of the basis by a small angle changes the mean product of two such functions in second
+    order only.
     """
     inside = np.abs(h) < CAP
     bent = np.minimum(np.square(h), CAP**2) - 2 * np.mean(h * inside) * h
@@ -121,11 +147,13 @@ def _bent(h: Array) -> Array:
 
 
 def _source_with_size(a: Array, b: Array) -> Array:
-    """A combination of ``f(a) g(b)`` and ``g(a) f(b)``, of mean zero if a and b are independent, sample by sample.
+    """A combination of ``f(a) g(b)`` and ``g(a) f(b)``, of mean zero if a and b are independent,
+    sample by sample.
 
-    f is the source up to CAP, g its square up to CAP^2, both of mean zero.  Let a small error of the unmixing add e b to a and
-    e' a to b.  Then E f(a) g(b) changes by ``e E f'(a) E b g(b) + e' E a f(a) E g'(b)``.  The combination is the one that a
-    turn (e' = -e) does not change; what the error of the whitening (e' = e = -E ab / 2) changes is taken off.
+    f is the source up to CAP, g its square up to CAP^2, both of mean zero.  Let a small error of
+    the unmixing add e b to a and e' a to b.  Then E f(a) g(b) changes by ``e E f'(a) E b g(b) + e'
+    E a f(a) E g'(b)``.  The combination is the one that a turn (e' = -e) does not change; what the
+    error of the whitening (e' = e = -E ab / 2) changes is taken off.
     """
     f, g, own = [], [], []
     for h in (a, b):
@@ -133,8 +161,12 @@ def _source_with_size(a: Array, b: Array) -> Array:
         f.append(np.clip(h, -CAP, CAP) - np.clip(h, -CAP, CAP).mean())
         g.append(np.minimum(np.square(h), CAP**2))
         g[-1] = g[-1] - g[-1].mean()
-        own.append((inside.mean(), (h * f[-1]).mean(), (h * g[-1]).mean(), 2 * (h * inside).mean()))  # f', h f, h g, g'
-    moved = [own[i][0] * own[j][2] for i, j in ((0, 1), (1, 0))], [own[i][1] * own[j][3] for i, j in ((0, 1), (1, 0))]
+        # f', h f, h g, g'
+        own.append((inside.mean(), (h * f[-1]).mean(), (h * g[-1]).mean(), 2 * (h * inside).mean()))
+    moved = (
+        [own[i][0] * own[j][2] for i, j in ((0, 1), (1, 0))],
+        [own[i][1] * own[j][3] for i, j in ((0, 1), (1, 0))],
+    )
     turned = moved[0][0] - moved[1][0], moved[1][1] - moved[0][1]  # of f(a) g(b) and of g(a) f(b)
     size = max(float(np.hypot(*turned)), 1e-300)
     one, two = turned[1] / size, -turned[0] / size

@@ -1,21 +1,28 @@
-"""Do the data look like the model?  Statistics whose law is known if they do, so that false alarms are rare.
+"""Do the data look like the model?  Statistics whose law is known if they do, so that false alarms
+are rare.
 
-Every learner compares moments that the model fixes with what sampling noise allows, on at most PROBE samples: a deviation that
-cannot be seen among so many is too small to matter.  The checks:
+Every learner compares moments that the model fixes with what sampling noise allows, on at most
+PROBE samples: a deviation that cannot be seen among so many is too small to matter.  The checks:
 
-    tensor     the whitened tensor of a model is diagonal in the right basis.  With v_j that basis and ell_j the diagonal,
+    tensor     the whitened tensor of a model is diagonal in the right basis.  With v_j that basis
+               and ell_j the diagonal,
                    s_ij = ell_j T_iij + ell_i T_ijj  (i < j)    and    T_ijl  (i < j < l)
-               vanish.  They do not change, to first order, with errors of the basis; the error of the whitening is taken off:
-               if M'M2M = I + D for the samples at hand, T_iij changes by -ell_i D_ij / 2 (:func:`off_diagonal`).
-    rank       products of two views (of two words) have rank k: what remains beyond is noise.  The remainder is found in one
-               half of the samples and tested in the other (:func:`remainder`).
-    quadruples the fourth moments of a document's proportions are those of the model (:mod:`karat.models.quadruples`).
-    equal      the smallest eigenvalues of the covariance of a spherical mixture are equal (:func:`sphericity`).
-    round      the directions P(x - m) / |P(x - m)| of a spherical mixture are uniform, whatever its variances
-               (:func:`directions`).
+               vanish.  They do not change, to first order, with errors of the basis; the error of
+               the whitening is taken off: if M'M2M = I + D for the samples at hand, T_iij changes
+               by -ell_i D_ij / 2 (:func:`off_diagonal`).
+    rank       products of two views (of two words) have rank k: what remains beyond is noise.  The
+               remainder is found in one half of the samples and tested in the other
+               (:func:`remainder`).
+    quadruples the fourth moments of a document's proportions are those of the model
+    (:mod:`karat.models.quadruples`).
+    equal      the smallest eigenvalues of the covariance of a spherical mixture are equal
+               (:func:`sphericity`).
+    round      the directions P(x - m) / |P(x - m)| of a spherical mixture are uniform, whatever its
+               variances (:func:`directions`).
     tails      q = |P(x - m)|^2 / p has the fourth moments of p Gaussians (:func:`gaussian_tails`).
 
-A check fails if its p-value is below LEVEL.  Samples that follow each other in a chain are compared by the means of blocks.
+A check fails if its p-value is below LEVEL.  Samples that follow each other in a chain are compared
+by the means of blocks.
 """
 
 from __future__ import annotations
@@ -32,7 +39,9 @@ from karat.engine.linalg import Array, Indices
 from karat.problems.latent.sample import Sample
 from karat.problems.latent.whiten import orthogonal_part
 
-LEVEL = 3e-4  # p-value below which a check fails: with at most five checks, fewer than 2 false alarms in 1,000 fits
+# p-value below which a check fails: with at most five checks, fewer than 2 false alarms in 1,000
+# fits
+LEVEL = 3e-4
 PROBE = 20_000  # samples that are looked at
 ROUNDING = 1e-9  # of a sum, relative to its terms
 BLOCKS = 100  # blocks of a chain
@@ -65,7 +74,9 @@ class Check:
 
 
 def probe(sample: Sample, chain: bool = False) -> Indices:
-    """Some of the samples: evenly spaced, by their weights if they have any; of a chain, BLOCKS blocks of neighbours."""
+    """Some of the samples: evenly spaced, by their weights if they have any; of a chain, BLOCKS
+    blocks of neighbours.
+    """
     n = len(sample)
     if sample.weights is not None and not chain:
         weights = sample.weights
@@ -95,7 +106,9 @@ def wald(values: Array) -> float:
 
 
 def squared_distance(mean: Array, covariance: Array) -> tuple[float, int]:
-    """Of a mean from zero, in units of a covariance; and in how many directions, those of no variance left out."""
+    """Of a mean from zero, in units of a covariance; and in how many directions, those of no
+    variance left out.
+    """
     variances, vectors = np.linalg.eigh(covariance)
     used = variances > 1e-10 * max(float(variances[-1:].sum()), 1e-300)
     return float((np.square(vectors[:, used].T @ mean) / variances[used]).sum()), int(used.sum())
@@ -124,7 +137,9 @@ def triple(a: Array, b: Array, c: Array) -> Callable[[int, int, int], Array]:
     return entry
 
 
-def off_diagonal(entry: Callable[[int, int, int], Array], pair: Callable[[int, int], Array], ell: Array) -> Array:
+def off_diagonal(
+    entry: Callable[[int, int, int], Array], pair: Callable[[int, int], Array], ell: Array
+) -> Array:
     """What a diagonal tensor does not have, sample by sample.
 
     Parameters
@@ -140,36 +155,45 @@ def off_diagonal(entry: Callable[[int, int, int], Array], pair: Callable[[int, i
     for i, j in combinations(range(k), 2):
         parts = ell[j] * entry(i, i, j), ell[i] * entry(i, j, j), -ell[i] * ell[j] * pair(i, j)
         total = np.asarray(parts[0] + parts[1] + parts[2])
-        rounding = ROUNDING * max(float(np.abs(part).max(initial=0.0)) for part in parts)  # two components: always zero
+        # two components: always zero
+        rounding = ROUNDING * max(float(np.abs(part).max(initial=0.0)) for part in parts)
         columns.append(total if np.abs(total).max(initial=0.0) > rounding else np.zeros(len(total)))
     columns += [entry(i, j, m) for i, j, m in combinations(range(k), 3)]
     return np.column_stack(columns) if columns else np.zeros((0, 0))
 
 
 def sphericity(second: float, mean: float, count: int, n: float, inflation: float = 1.0) -> float:
-    """The p-value of "``count`` eigenvalues with this sum of squares and mean are equal" (John 1972, Ledoit and Wolf 2002).
+    """The p-value of "``count`` eigenvalues with this sum of squares and mean are equal" (John
+    1972, Ledoit and Wolf 2002).
 
     ``inflation``: how much larger fourth moments are than those of one Gaussian.
     """
-    if count < 2 or not second < np.finfo(float).max or not mean * mean > 0:  # nothing to compare, or out of range
+    # nothing to compare, or out of range
+    if count < 2 or not second < np.finfo(float).max or not mean * mean > 0:
         return 1.0
     unequal = max(second / (count * mean**2) - 1.0, 0.0)
     n = min(n, PROBE)
-    # n p U / 2 is about chi-squared for few eigenvalues, and n U - p about N(1, 4) for many: nearly the same moments
+    # n p U / 2 is about chi-squared for few eigenvalues, and n U - p about N(1, 4) for many: nearly
+    # the same moments
     freedom = count * (count + 1) / 2 - 1
     return float(stats.chi2.sf(n * count * unequal / 2 / inflation, freedom))
 
 
 def gaussian_tails(q: Array, count: int) -> float:
-    """The p-value of "q, of mean 1, is the mean of ``count`` squares of Gaussians", by its variance."""
+    """The p-value of "q, of mean 1, is the mean of ``count`` squares of Gaussians", by its
+    variance.
+    """
     q = q / q.mean()
     excess = float(np.mean(np.square(q - 1.0))) - 2.0 / count
     noise = np.sqrt((8.0 / count**2 + 48.0 / count**3) / len(q))
-    return float(2 * stats.norm.sf(abs(excess) / noise / 1.2))  # 1.2: the law has heavier tails than a Gaussian
+    # 1.2: the law has heavier tails than a Gaussian
+    return float(2 * stats.norm.sf(abs(excess) / noise / 1.2))
 
 
 def directions(rows: Array, top: Array) -> float:
-    """The p-value of "the parts of the rows across ``top`` point in uniform directions", by third and fourth powers."""
+    """The p-value of "the parts of the rows across ``top`` point in uniform directions", by third
+    and fourth powers.
+    """
     across = rows - (rows @ top) @ top.T
     count = rows.shape[1] - top.shape[1]
     size = np.linalg.norm(across, axis=1)
@@ -179,7 +203,10 @@ def directions(rows: Array, top: Array) -> float:
     shares = 1.0 - np.square(top).sum(axis=1)  # diagonal of the projection
     fourth = 3.0 * float(np.square(shares).sum()) / (count * (count + 2))
     squares = unit * unit
-    cubes, fourths = np.einsum("ij,ij->i", squares, unit), np.einsum("ij,ij->i", squares, squares) - fourth
+    cubes, fourths = (
+        np.einsum("ij,ij->i", squares, unit),
+        np.einsum("ij,ij->i", squares, squares) - fourth,
+    )
     return wald(np.column_stack([cubes, fourths]))
 
 
@@ -188,15 +215,26 @@ def constant_columns(rows: Array) -> list[Check]:
     found = np.flatnonzero((rows == rows[0]).all(axis=0)).tolist()
     if not found:
         return []
-    named = f"column {found[0]} is" if len(found) == 1 else f"columns {', '.join(map(str, found[:5]))} are"
-    return [Check("constant columns", 0.0, f"{named} constant, and spherical noise is in every column, so leave that out")]
+    named = (
+        f"column {found[0]} is"
+        if len(found) == 1
+        else f"columns {', '.join(map(str, found[:5]))} are"
+    )
+    return [
+        Check(
+            "constant columns",
+            0.0,
+            f"{named} constant, and spherical noise is in every column, so leave that out",
+        )
+    ]
 
 
 def remainder(left: Array, right: Array, rank: int) -> float:
     """How many standard errors the part of ``left' right`` beyond its rank has.
 
-    The remainder R comes from one half of the samples, ``l'R r`` is averaged over the other, and the halves change places.
-    What the error of the last direction within the rank may leave over, if it is tau standard errors long, is taken off.
+    The remainder R comes from one half of the samples, ``l'R r`` is averaged over the other, and
+    the halves change places. What the error of the last direction within the rank may leave over,
+    if it is tau standard errors long, is taken off.
     """
     n = len(left)
     u, _, vt = np.linalg.svd(left.T @ right / n)
@@ -204,12 +242,16 @@ def remainder(left: Array, right: Array, rank: int) -> float:
     if rank:
         tau = _mean_in_standard_errors((left @ u[:, rank - 1]) * (right @ vt[rank - 1]))
         left_over = 3.0 * np.sqrt((left.shape[1] - rank) * (right.shape[1] - rank)) / max(tau, 1e-3)
-    left, right = (part - (part @ w) @ w.T for part, w in ((left, u[:, :rank]), (right, vt[:rank].T)))
+    left, right = (
+        part - (part @ w) @ w.T for part, w in ((left, u[:, :rank]), (right, vt[:rank].T))
+    )
     errors = []
     halves = (np.arange(n) < n // 2), (np.arange(n) >= n // 2)
     for find, test in (halves, halves[::-1]):
         beyond_rank = left[find].T @ right[find]
-        errors.append(_mean_in_standard_errors(np.einsum("ij,ij->i", left[test] @ beyond_rank, right[test])))
+        errors.append(
+            _mean_in_standard_errors(np.einsum("ij,ij->i", left[test] @ beyond_rank, right[test]))
+        )
     return float(sum(errors) / np.sqrt(2.0)) - left_over
 
 
@@ -225,7 +267,9 @@ def _mean_in_standard_errors(values: Array) -> float:
 
 
 def word_remainder(counts: csr_array, topics: Array) -> float:
-    """How many standard errors the part of the word pairs across some topics has, where it is largest; as :func:`remainder`."""
+    """How many standard errors the part of the word pairs across some topics has, where it is
+    largest; as :func:`remainder`.
+    """
     n, d = counts.shape
     if topics.shape[1] >= d:  # as many topics as words explain every pair
         return -np.inf
@@ -249,12 +293,19 @@ def _largest_pair(counts: csr_array, share: Array, basis: Array) -> Array:
         return np.asarray(counts.T @ (weighted @ vectors) - words[:, None] * vectors)
 
     if d <= FEW_WORDS:
-        pairs = orthogonal_part(orthogonal_part((counts.T @ weighted).toarray() - np.diag(words), basis).T, basis)
+        pairs = orthogonal_part(
+            orthogonal_part((counts.T @ weighted).toarray() - np.diag(words), basis).T, basis
+        )
         shifted = pairs - np.abs(pairs).sum() * basis @ basis.T  # the basis comes last
         return np.asarray(np.linalg.eigh((shifted + shifted.T) / 2)[1][:, -1])
-    vectors = np.linalg.qr(orthogonal_part(np.random.default_rng(0).standard_normal((d, 8)), basis))[0]
-    for _ in range(30):  # subspace iteration; the shift makes the largest eigenvalue the largest in size
-        vectors = np.linalg.qr(orthogonal_part(times_pairs(vectors) + words.max() * vectors, basis))[0]
+    vectors = np.linalg.qr(
+        orthogonal_part(np.random.default_rng(0).standard_normal((d, 8)), basis)
+    )[0]
+    # subspace iteration; the shift makes the largest eigenvalue the largest in size
+    for _ in range(30):
+        vectors = np.linalg.qr(
+            orthogonal_part(times_pairs(vectors) + words.max() * vectors, basis)
+        )[0]
     small = vectors.T @ times_pairs(vectors)
     return np.asarray(vectors @ np.linalg.eigh((small + small.T) / 2)[1][:, -1])
 

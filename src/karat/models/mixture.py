@@ -1,4 +1,7 @@
-"""Gaussian mixtures from moments (see :mod:`karat.problems.latent.mixture`): ``g_j = 1 / ell_j^2``, ``mu_j = ell_j B v_j``."""
+"""Gaussian mixtures from moments (see :mod:`karat.problems.latent.mixture`):
+
+``g_j = 1 / ell_j^2``, ``mu_j = ell_j B v_j``.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,14 @@ from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.models import misfit, simulate
 from karat.models import refine as refining
-from karat.models.base import ENOUGH, Learner, as_distributions, positive_variances, solve_small, spherical_log_density
+from karat.models.base import (
+    ENOUGH,
+    Learner,
+    as_distributions,
+    positive_variances,
+    solve_small,
+    spherical_log_density,
+)
 from karat.models.misfit import Check
 from karat.models.recovery import warn_recovery
 from karat.problems import latent
@@ -28,7 +38,8 @@ NOT_SPHERICAL = "the third moments are not those of spherical components"
 
 
 class GaussianMixture(DensityMixin, Learner):
-    """Mixture of spherical Gaussians, learned by moments: no start to choose, no local optima, sample weights.
+    """Mixture of spherical Gaussians, learned by moments: no start to choose, no local optima,
+    sample weights.
 
     Parameters
     ----------
@@ -37,7 +48,8 @@ class GaussianMixture(DensityMixin, Learner):
     variances : {"shared", "spherical"}
         One variance for all components, or one for each.
     refine : {None, "spherical", "diag", "tied", "full"}
-        Go on by scikit-learn's EM with covariances of this kind, on all rows; the better one by held-out likelihood is kept.
+        Go on by scikit-learn's EM with covariances of this kind, on all rows; the better one by
+        held-out likelihood is kept.
     random_state : int
         For :meth:`sample` and ``refine``.
 
@@ -77,7 +89,10 @@ class GaussianMixture(DensityMixin, Learner):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from data; y is there for scikit-learn's pipelines only."""
         if self.refine is not None and sample_weight is not None:
-            raise InputError("scikit-learn's EM takes no sample_weight; leave it out, or use refine=None.", argument="refine")
+            raise InputError(
+                "scikit-learn's EM takes no sample_weight; leave it out, or use refine=None.",
+                argument="refine",
+            )
         self._fit(X, sample_weight)
         return self if self.refine is None else self.refine_with(X)
 
@@ -92,19 +107,31 @@ class GaussianMixture(DensityMixin, Learner):
         kind = self.refine or "spherical"
 
         def start_of(rows: Array) -> Any:
-            part = GaussianMixture(self.n_components_, variances=self.variances, random_state=self.random_state)
+            part = GaussianMixture(
+                self.n_components_, variances=self.variances, random_state=self.random_state
+            )
             return part.fit(rows)._start(kind, 0.0)
 
         fits, seed = self.recovery_.fits, self.random_state
-        peer, self.refinement_ = refining.refine_mixture(self._start(kind, centre), start_of, table, seed, fits)
+        peer, self.refinement_ = refining.refine_mixture(
+            self._start(kind, centre), start_of, table, seed, fits
+        )
         if self.refinement_.kept:
-            self.weights_, self.means_, self.covariances_ = peer.weights_, peer.means_ + centre, peer.covariances_
+            self.weights_, self.means_, self.covariances_ = (
+                peer.weights_,
+                peer.means_ + centre,
+                peer.covariances_,
+            )
             self.covariance_type_ = peer.covariance_type
         return self
 
     def _start(self, kind: str, centre: Array | float) -> Any:
-        """scikit-learn's mixture with the parameters of the moments, smoothed, for rows less their centre."""
-        return refining.mixture_start(self.weights_, self.means_ - centre, self.covariances_, kind, self.random_state)
+        """scikit-learn's mixture with the parameters of the moments, smoothed, for rows less their
+        centre.
+        """
+        return refining.mixture_start(
+            self.weights_, self.means_ - centre, self.covariances_, kind, self.random_state
+        )
 
     def _problem(self, X: Any = None, sample_weight: Any = None) -> latent.GaussianMixture:
         refining.check_kind(self.refine)
@@ -112,7 +139,8 @@ class GaussianMixture(DensityMixin, Learner):
         if k == "gap":
             if X is None:
                 raise InputError(
-                    'n_components="gap" needs data; a coreset was built for a number of components, give that one.'
+                    'n_components="gap" needs data; a coreset was built for a number of components,'
+                    " give that one."
                 )
             k = components_by_gap(X, sample_weight)
         return latent.GaussianMixture(k, self.variances)
@@ -128,7 +156,9 @@ class GaussianMixture(DensityMixin, Learner):
         self.mass_ = found.mass
         common, d = float(maps["sigma2"]), len(maps["mean"])
         if self.variances == "spherical":
-            own = solve_small((found.weights[:, None] * found.small).T, moments["spread"], problem.parts)
+            own = solve_small(
+                (found.weights[:, None] * found.small).T, moments["spread"], problem.parts
+            )
             variances = positive_variances(own, common, "The variances of the components")
         else:
             variances = np.full(problem.k, common)
@@ -140,23 +170,32 @@ class GaussianMixture(DensityMixin, Learner):
         last = problem.k - 2
         if problem.k > 1 and maps["spectrum"][last] < noise:
             warn_recovery(
-                f"The second moments do not clearly show {problem.k} components: eigenvalue {last + 1} is "
-                f"{maps['spectrum'][last]:.3g}, "
-                f"and sampling noise alone reaches about {noise:.3g}. Ask for fewer components."
+                f"The second moments do not clearly show {problem.k} components: eigenvalue"
+                f" {last + 1} is {maps['spectrum'][last]:.3g}, and sampling noise alone reaches"
+                f" about {noise:.3g}. Ask for fewer components."
             )
         if not 0.5 < self.mass_ < 2.0:
             warn_recovery(
-                f"The mixing weights add up to {self.mass_:.3g} before they were normalised; the data are not of this model."
+                f"The mixing weights add up to {self.mass_:.3g} before they were normalised; the"
+                " data are not of this model."
             )
 
     def _checks(self, maps: Maps, problem: latent.Latent, sample: Sample | None) -> list[Check]:
         k, common = problem.k, float(maps["sigma2"])
         free = len(maps["mean"]) - k + 1
-        inflation = max(1.0, float(self.weights_ @ np.square(self.covariances_ / common))) if common > 0 else 1.0
+        inflation = (
+            max(1.0, float(self.weights_ @ np.square(self.covariances_ / common)))
+            if common > 0
+            else 1.0
+        )
         n = float(maps["effective"])
         equal = misfit.sphericity(float(maps["low"]), common, free, n, inflation)
         checks = [
-            Check("equal variances", equal, "the directions in which the components do not differ have unequal variances")
+            Check(
+                "equal variances",
+                equal,
+                "the directions in which the components do not differ have unequal variances",
+            )
         ]
         shared = self.variances == "shared"
         if k > 1:
@@ -166,7 +205,9 @@ class GaussianMixture(DensityMixin, Learner):
             if k > 1 and n >= ENOUGH and common > 0:
                 points = np.column_stack([(self.means_ - maps["mean"]) @ maps["M"], np.ones(k)])
                 z, q = simulate.mixture(self.weights_, points, self.covariances_, metric, free)
-                draws = misfit.off_diagonal(*_parts(z @ V.T, q, common, V @ metric @ V.T, V[:, -1], shared), ell)
+                draws = misfit.off_diagonal(
+                    *_parts(z @ V.T, q, common, V @ metric @ V.T, V[:, -1], shared), ell
+                )
                 tensor = simulate.p_value(self._tensor, V, draws, ell, min(n, misfit.PROBE))
                 checks.append(Check("tensor", tensor, NOT_SPHERICAL))
             return checks
@@ -176,13 +217,23 @@ class GaussianMixture(DensityMixin, Learner):
         top = x @ maps["top"]
         q = (np.square(x).sum(axis=1) - np.square(top).sum(axis=1)) / free
         round_ = misfit.directions(x, maps["top"])
-        checks.append(Check("round noise", round_, "the noise about the components is not the same in all directions"))
+        checks.append(
+            Check(
+                "round noise",
+                round_,
+                "the noise about the components is not the same in all directions",
+            )
+        )
         if shared and common > 0:
             tails = misfit.gaussian_tails(q, free)
-            checks.append(Check("Gaussian noise", tails, "the components are not Gaussians of one variance"))
+            checks.append(
+                Check("Gaussian noise", tails, "the components are not Gaussians of one variance")
+            )
         if k > 1:
             z = np.column_stack([x @ maps["M"], np.ones(len(x))]) @ V.T
-            values = misfit.off_diagonal(*_parts(z, q, common, V @ metric @ V.T, V[:, -1], shared), ell)
+            values = misfit.off_diagonal(
+                *_parts(z, q, common, V @ metric @ V.T, V[:, -1], shared), ell
+            )
             checks.append(Check("tensor", misfit.wald(values), NOT_SPHERICAL))
         return checks
 
@@ -227,7 +278,12 @@ class GaussianMixture(DensityMixin, Learner):
             and self.variances == "shared"
             and not (self.refinement_ and self.refinement_.kept)
         )
-        return int(k * d + k - 1 + (1 if shared else refining.free_covariances(self.covariance_type_, k, d)))
+        return int(
+            k * d
+            + k
+            - 1
+            + (1 if shared else refining.free_covariances(self.covariance_type_, k, d))
+        )
 
     def bic(self, X: Any) -> float:
         """Bayesian information criterion of rows; lower is better."""
@@ -249,10 +305,11 @@ class GaussianMixture(DensityMixin, Learner):
         return self.means_[labels] + np.sqrt(self.covariances_[labels])[:, None] * noise, labels
 
     def to_sklearn(self) -> Any:
-        """A fitted ``sklearn.mixture.GaussianMixture`` with these parameters, smoothed by 1 % so that EM can leave them.
+        """A fitted ``sklearn.mixture.GaussianMixture`` with these parameters, smoothed by 1 % so
+        that EM can leave them.
 
-        Its ``fit`` would start EM from them: a separate step, which needs the full data, since a coreset does not keep the
-        likelihood.
+        Its ``fit`` would start EM from them: a separate step, which needs the full data, since a
+        coreset does not keep the likelihood.
         """
         self._check_fitted()
         return self._peer()
@@ -263,16 +320,25 @@ class GaussianMixture(DensityMixin, Learner):
         if kind == "spherical":
             return self._start(kind, centre)
         precisions = np.linalg.inv(covariances) if kind in ("tied", "full") else 1.0 / covariances
-        return refining.fitted_mixture(self.weights_, self.means_ - centre, precisions, kind, self.random_state)
+        return refining.fitted_mixture(
+            self.weights_, self.means_ - centre, precisions, kind, self.random_state
+        )
 
 
-def _parts(z: Array, q: Array, common: float, G: Array, mean: Array, shared: bool) -> tuple[Any, Any]:
-    """Every sample's part in the entries of the tensor and of the whitened second moments, noise taken off."""
-    noise = (common * z + (q - common)[:, None] * mean) if shared else q[:, None] * z  # with the error of sigma^2
+def _parts(
+    z: Array, q: Array, common: float, G: Array, mean: Array, shared: bool
+) -> tuple[Any, Any]:
+    """Every sample's part in the entries of the tensor and of the whitened second moments, noise
+    taken off.
+    """
+    # with the error of sigma^2
+    noise = (common * z + (q - common)[:, None] * mean) if shared else q[:, None] * z
     cube = misfit.triple(z, z, z)
 
     def entry(i: int, j: int, m: int) -> Array:
-        return np.asarray(cube(i, j, m) - noise[:, i] * G[j, m] - noise[:, j] * G[i, m] - noise[:, m] * G[i, j])
+        return np.asarray(
+            cube(i, j, m) - noise[:, i] * G[j, m] - noise[:, j] * G[i, m] - noise[:, m] * G[i, j]
+        )
 
     return entry, lambda i, j: z[:, i] * z[:, j] - q * G[i, j]
 
@@ -280,8 +346,9 @@ def _parts(z: Array, q: Array, common: float, G: Array, mean: Array, shared: boo
 def components_by_gap(X: Any, sample_weight: Any = None) -> int:
     """The number of components that the spectrum of the covariance shows.
 
-    k components add k - 1 large eigenvalues to d - k + 1 equal ones.  The largest ratio of neighbours marks the end of the
-    large ones, if it exceeds what sampling noise gives on equal eigenvalues (Marchenko and Pastur).
+    k components add k - 1 large eigenvalues to d - k + 1 equal ones.  The largest ratio of
+    neighbours marks the end of the large ones, if it exceeds what sampling noise gives on equal
+    eigenvalues (Marchenko and Pastur).
     """
     problem = latent.GaussianMixture(1)
     sample, tables = read_sample(X, problem, sample_weight, None)
@@ -289,7 +356,10 @@ def components_by_gap(X: Any, sample_weight: Any = None) -> int:
     values = np.linalg.eigvalsh(cov)[::-1]
     d, n = len(mean), len(sample)
     if d < 3:
-        raise InputError(f'n_components="gap" compares neighbours in the spectrum and needs at least 3 columns, X has {d}.')
+        raise InputError(
+            'n_components="gap" compares neighbours in the spectrum and needs at least 3 columns,'
+            f" X has {d}."
+        )
     if not values[0] > 0:
         return 1
     values = np.maximum(values, 1e-15 * values[0])

@@ -12,7 +12,14 @@ from karat._data import containers
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
 from karat.models import misfit
-from karat.models.base import Learner, as_distributions, dense, solve_small, spherical_log_density, view_checks
+from karat.models.base import (
+    Learner,
+    as_distributions,
+    dense,
+    solve_small,
+    spherical_log_density,
+    view_checks,
+)
 from karat.models.misfit import Check
 from karat.problems import latent
 from karat.problems.latent.base import Maps
@@ -20,7 +27,8 @@ from karat.problems.latent.sample import Sample, read
 
 
 class MultiView(Learner):
-    """A mixture in three views (X is a tuple of three tables) that are independent given the component, learned by moments.
+    """A mixture in three views (X is a tuple of three tables) that are independent given the
+    component, learned by moments.
 
     Parameters
     ----------
@@ -47,15 +55,26 @@ class MultiView(Learner):
         self.n_components = n_components
 
     def _validated(self, X: Any, reset: bool) -> Any:
-        """Three tables; the names of their columns are learned, or compared with those that were."""
+        """Three tables; the names of their columns are learned, or compared with those that
+        were.
+        """
         if not isinstance(X, tuple | list) or len(X) != self.problem_type.input_tables:
-            raise InputError("MultiView takes X as a tuple of three tables, one per view, with the same number of rows.")
-        names = tuple(containers.column_names(view, view.shape[1]) if containers.is_frame(view) else None for view in X)
+            raise InputError(
+                "MultiView takes X as a tuple of three tables, one per view, with the same number"
+                " of rows."
+            )
+        names = tuple(
+            containers.column_names(view, view.shape[1]) if containers.is_frame(view) else None
+            for view in X
+        )
         if reset:
             self.view_names_ = names
         for number, (own, seen) in enumerate(zip(names, self.view_names_, strict=True), 1):
             if own is not None and seen is not None and own != seen:
-                raise InputError(f"View {number} has columns {', '.join(own)}; the model was fitted with {', '.join(seen)}.")
+                raise InputError(
+                    f"View {number} has columns {', '.join(own)}; the model was fitted with"
+                    f" {', '.join(seen)}."
+                )
         return X
 
     def __sklearn_tags__(self) -> Any:
@@ -73,8 +92,12 @@ class MultiView(Learner):
         found = self._mixture(moments["tensor"], maps, problem)
         views = []
         for name, mean in (("cross1", "mean1"), ("cross3", "mean3")):
-            cross = np.vstack([maps[name].T, np.zeros((1, len(maps[name])))])  # M'P2a about the means, with the constant
-            views.append(solve_small(found.small.T, cross, problem.parts) / found.weights[:, None] + maps[mean])
+            # M'P2a about the means, with the constant
+            cross = np.vstack([maps[name].T, np.zeros((1, len(maps[name])))])
+            views.append(
+                solve_small(found.small.T, cross, problem.parts) / found.weights[:, None]
+                + maps[mean]
+            )
         second = found.points + maps["mean2"]
         self.mass_ = found.mass
         self.weights_ = as_distributions(found.weights[None], "The mixing weights")[0]
@@ -87,7 +110,9 @@ class MultiView(Learner):
         return [] if sample is None else view_checks(maps, problem, sample, self._basis)
 
     def _spreads(self, sample: Sample) -> tuple[Array, ...]:
-        """Variance of every column about the nearest mean of a component: the noise that :meth:`predict_proba` assumes."""
+        """Variance of every column about the nearest mean of a component: the noise that
+        :meth:`predict_proba` assumes.
+        """
         index = misfit.probe(sample)
         found = []
         for view, means in zip(sample.views, self.means_, strict=True):
@@ -98,18 +123,24 @@ class MultiView(Learner):
         return tuple(found)
 
     def predict_proba(self, X: Any) -> Array:
-        """Posterior probabilities of the components (n x k), if the noise is Gaussian and the same for all components."""
+        """Posterior probabilities of the components (n x k), if the noise is Gaussian and the same
+        for all components.
+        """
         self._check_fitted()
         if not hasattr(self, "variances_"):
             raise NotExactError(
-                "predict needs the variances of the columns, which a coreset of MultiView does not keep; use fit."
+                "predict needs the variances of the columns, which a coreset of MultiView does not"
+                " keep; use fit."
             )
         self._validated(X, reset=False)
         joint = np.log(self.weights_)
         for view, means, variances in zip(X, self.means_, self.variances_, strict=True):
             table = np.asarray(dense(containers.as_table(view, "X")), dtype=float)
             if table.shape[1] != means.shape[1]:
-                raise InputError(f"A view has {table.shape[1]} columns; the model was fitted with {means.shape[1]}.")
+                raise InputError(
+                    f"A view has {table.shape[1]} columns; the model was fitted with"
+                    f" {means.shape[1]}."
+                )
             if not np.isfinite(table).all():
                 raise InputError("A view holds NaN or infinity; drop or fill such rows first.")
             scale = np.sqrt(variances)

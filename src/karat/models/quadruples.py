@@ -1,21 +1,27 @@
-"""Quadruples of words against the topics that pairs and triples show: a check of the law of a document's proportions.
+"""Quadruples of words against the topics that pairs and triples show: a check of the law of a
+document's proportions.
 
-Pairs and triples of words fix the topics, and leave little to compare: for three topics one number.  Any law of the proportions
-h that has the right second and nearly the right third moments passes.  The fourth moments tell more:
+Pairs and triples of words fix the topics, and leave little to compare: for three topics one number.
+Any law of the proportions h that has the right second and nearly the right third moments passes.
+The fourth moments tell more:
 
-    single topic:      h is a unit vector,     E[h_i^3 h_j] = E[h_i^2 h_j^2] = 0 for i != j;
-    latent Dirichlet:  h ~ Dirichlet(alpha),   E[h_i^3 h_j] = alpha_i (alpha_i+1) (alpha_i+2) alpha_j / (a (a+1) (a+2) (a+3)),
-                                               E[h_i^2 h_j^2] = alpha_i (alpha_i+1) alpha_j (alpha_j+1) / (the same).
+    single topic:      h is a unit vector,    E[h_i^3 h_j] = E[h_i^2 h_j^2] = 0 for i != j;
+    latent Dirichlet:  h ~ Dirichlet(alpha),  E[h_i^3 h_j] = alpha_i (alpha_i+1) (alpha_i+2) alpha_j
+    / (a (a+1) (a+2) (a+3)),
+                                              E[h_i^2 h_j^2] = alpha_i (alpha_i+1) alpha_j
+                                              (alpha_j+1) / (the same).
 
-A word w of a document has E[M[w] | h] = sum_j h_j mu_j with mu_j the whitened topics, so E[h (x) h (x) h (x) h] is the mean
-over quadruples of distinct words of the four M[w], in the dual basis of the mu_j.  It is made of sums of powers of the words,
-as are the second and third moments (Newton's identities: p_1 = sum_w c_w M[w], p_2 = sum_w c_w M[w] (x) M[w], ..):
+A word w of a document has E[M[w] | h] = sum_j h_j mu_j with mu_j the whitened topics, so E[h (x) h
+(x) h (x) h] is the mean over quadruples of distinct words of the four M[w], in the dual basis of
+the mu_j.  It is made of sums of powers of the words, as are the second and third moments (Newton's
+identities: p_1 = sum_w c_w M[w], p_2 = sum_w c_w M[w] (x) M[w], ..):
 
     pairs        p1 p1 - p2       triples      p1 p1 p1 - 3 p2 p1 + 2 p3    (symmetric parts)
     quadruples   p1 p1 p1 p1 - 6 p2 p1 p1 + 3 p2 p2 + 8 p3 p1 - 6 p4.
 
-The deviation depends on the moments also through the topics that they give.  Both kinds of noise are measured by the jackknife:
-blocks of documents are left out in turn, and topics and deviation are found again, in the whitened space.
+The deviation depends on the moments also through the topics that they give.  Both kinds of noise
+are measured by the jackknife: blocks of documents are left out in turn, and topics and deviation
+are found again, in the whitened space.
 """
 
 from __future__ import annotations
@@ -48,11 +54,15 @@ class WordTensors(NamedTuple):
 
     def without(self, block: WordTensors, blocks: int) -> WordTensors:
         """These moments without one of so many equal blocks."""
-        return WordTensors(*((blocks * all_ - one) / (blocks - 1) for all_, one in zip(self, block, strict=True)))
+        return WordTensors(
+            *((blocks * all_ - one) / (blocks - 1) for all_, one in zip(self, block, strict=True))
+        )
 
 
 def word_moments(counts: csr_array, words: Array, blocks: int = 1) -> list[WordTensors]:
-    """Moments of distinct words, for equal blocks of documents of at least four words; ``words`` are places (d x k)."""
+    """Moments of distinct words, for equal blocks of documents of at least four words; ``words``
+    are places (d x k).
+    """
     (n, d), k = counts.shape, words.shape[1]
     squares = (words[:, :, None] * words[:, None, :]).reshape(d, -1)
     p1, p2 = counts @ words, counts @ squares
@@ -63,7 +73,9 @@ def word_moments(counts: csr_array, words: Array, blocks: int = 1) -> list[WordT
     for order in (1, 2, 3):
         tuples.append(tuples[-1] / (length - order))
     edges = np.arange(blocks + 1) * size
-    by_word = csr_array((tuples[3][: edges[-1]], np.arange(edges[-1]), edges), shape=(blocks, n)) @ counts
+    by_word = (
+        csr_array((tuples[3][: edges[-1]], np.arange(edges[-1]), edges), shape=(blocks, n)) @ counts
+    )
     found = []
     for start, stop, word in zip(edges[:-1], edges[1:], by_word.toarray(), strict=True):
         here = slice(start, stop)
@@ -72,9 +84,18 @@ def word_moments(counts: csr_array, words: Array, blocks: int = 1) -> list[WordT
         pairs = (two[:, None] * x).T @ x - (two @ y).reshape(k, k)
         triples = ((three[:, None] * (xx - 3 * y)).T @ x).ravel() + 2 * (three @ z)
         weighted = four[:, None] * y
-        fourth = (four[:, None] * xx - 6 * weighted).T @ xx + 3 * weighted.T @ y - 6 * squares.T @ (word[:, None] * squares)
+        fourth = (
+            (four[:, None] * xx - 6 * weighted).T @ xx
+            + 3 * weighted.T @ y
+            - 6 * squares.T @ (word[:, None] * squares)
+        )
         fourth = fourth.ravel() + 8 * (z.T @ (four[:, None] * x)).ravel()
-        tensors = one @ x, pairs, symmetric(triples.reshape(k, k, k)), symmetric(fourth.reshape((k,) * 4))
+        tensors = (
+            one @ x,
+            pairs,
+            symmetric(triples.reshape(k, k, k)),
+            symmetric(fourth.reshape((k,) * 4)),
+        )
         found.append(WordTensors(*(tensor / size for tensor in tensors)))
     return found
 
@@ -86,7 +107,8 @@ def symmetric(tensor: Array) -> Array:
 
 
 def deviation(moments: WordTensors, V: Array, a: float) -> Array:
-    """Sums over i != j of E[h_i^3 h_j] and of E[h_i^2 h_j^2], less those of the model with the topics of these moments.
+    """Sums over i != j of E[h_i^3 h_j] and of E[h_i^2 h_j^2], less those of the model with the
+    topics of these moments.
 
     ``V``: about the components of the whitened tensor (rows); ``a``: alpha_0, 0 for single topics.
     """
@@ -110,10 +132,13 @@ def deviation(moments: WordTensors, V: Array, a: float) -> Array:
     return np.array([three_one[off].sum(), two_two[off].sum()])
 
 
-def fourth_moment_p_value(counts: csr_array, words: Array, V: Array, values: Sequence[float]) -> float:
+def fourth_moment_p_value(
+    counts: csr_array, words: Array, V: Array, values: Sequence[float]
+) -> float:
     """Of "the fourth moments of the proportions are those of the model"; 1 if it cannot be told.
 
-    ``values`` of alpha_0: the largest p-value counts.  One that was chosen by the data has noise of its own.
+    ``values`` of alpha_0: the largest p-value counts.  One that was chosen by the data has noise of
+    its own.
     """
     k = words.shape[1]
     long = counts[np.flatnonzero(np.asarray(counts.sum(axis=1)).ravel() >= 4)]

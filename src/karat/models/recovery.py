@@ -9,10 +9,12 @@ from typing import Any
 
 from karat.models.misfit import Check
 
-SLANTED = 0.2  # |cosine| of whitened components beyond which the data are not of the model, or too few
+# |cosine| of whitened components beyond which the data are not of the model, or too few
+SLANTED = 0.2
 NOISE = 5.0  # what sampling noise adds to that, times the square root of the number of samples
 FLAT = 0.7  # ratio of neighbours in the spectrum above which no gap is seen
-STRETCHED = 1e4  # ratio of eigenvalues beyond which the components are hardly seen in some direction
+# ratio of eigenvalues beyond which the components are hardly seen in some direction
+STRETCHED = 1e4
 
 
 class RecoveryWarning(UserWarning):
@@ -34,13 +36,15 @@ class Recovery:
     Attributes
     ----------
     spectrum : tuple of float
-        The largest eigenvalues of the second-moment matrix (for chains and views, singular values of E x1 x3'), and the next.
+        The largest eigenvalues of the second-moment matrix (for chains and views, singular values
+        of E x1 x3'), and the next.
     eigen_gap : float
         ``(e_k - e_(k+1)) / e_1``: how clearly the second moments show k components.
     whitening_condition : float
         ``e_1 / e_k``.
     effective_rank : float
-        ``(sum e)^2 / sum e^2`` of the k eigenvalues: k if they are equal, less if few of them dominate.
+        ``(sum e)^2 / sum e^2`` of the k eigenvalues: k if they are equal, less if few of them
+        dominate.
     tensor_residual : float
         ``|T - sum_j lambda_j v_j (x) .. (x) v_j| / |T|``: 0 for an exact model.
     off_diagonal : float
@@ -60,7 +64,8 @@ class Recovery:
     samples : float
         Number of samples.
     checks : tuple of Check
-        Comparisons of the data with the model (``karat.models.misfit``); fewer from a coreset, whose rows are no sample.
+        Comparisons of the data with the model (``karat.models.misfit``); fewer from a coreset,
+        whose rows are no sample.
     """
 
     spectrum: tuple[float, ...]
@@ -81,7 +86,9 @@ class Recovery:
     @property
     def condition(self) -> float:
         """By how much the parameters magnify a relative error of the moments."""
-        return self.tensor_condition * max(self.whitening_condition, 1.0 / max(self.eigen_gap, 1e-12))
+        return self.tensor_condition * max(
+            self.whitening_condition, 1.0 / max(self.eigen_gap, 1e-12)
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """All fields, and ``condition``, for JSON."""
@@ -99,27 +106,36 @@ class Recovery:
         tested = any(check.name == "rank" for check in self.checks)
         if not tested and 0 < last < len(e) and e[last] > FLAT * e[last - 1]:
             found.append(
-                f"the second moments do not show {k} {parts}: eigenvalue {last} is {e[last - 1]:.3g}, the next {e[last]:.3g}"
+                f"the second moments do not show {k} {parts}: eigenvalue {last} is"
+                f" {e[last - 1]:.3g}, the next {e[last]:.3g}"
             )
         if self.order == 3 and self.whitening_condition > STRETCHED:
             found.append(
-                f"the {parts} are {self.whitening_condition:.1e} times more spread in one direction than in another "
-                f"(effective rank {self.effective_rank:.2g} of {last}); if the columns have different units, standardise them"
+                f"the {parts} are {self.whitening_condition:.1e} times more spread in one direction"
+                f" than in another (effective rank {self.effective_rank:.2g} of {last}); if the"
+                " columns have different units, standardise them"
             )
         if self.tensor_residual > 0.5:
-            found.append(f"{self.tensor_residual:.0%} of the tensor is not explained by {k} {parts}")
+            found.append(
+                f"{self.tensor_residual:.0%} of the tensor is not explained by {k} {parts}"
+            )
         elif self.off_diagonal > SLANTED + NOISE / max(self.samples, 1.0) ** 0.5:
-            found.append(f"the whitened {parts} are not at right angles (cosine {self.off_diagonal:.2g}), as a model's are")
+            found.append(
+                f"the whitened {parts} are not at right angles (cosine {self.off_diagonal:.2g}), as"
+                " a model's are"
+            )
         elif not self.refined and self.tensor_residual > SLANTED:
             found.append(
-                f"the {parts} found one by one are not stable on the whole tensor (residual {self.tensor_residual:.2g})"
+                f"the {parts} found one by one are not stable on the whole tensor (residual"
+                f" {self.tensor_residual:.2g})"
             )
         return found + [str(check) for check in self.checks if not check.ok]
 
     def __str__(self) -> str:
         return (
-            f"eigen-gap {self.eigen_gap:.2g}, whitening condition {self.whitening_condition:.2g}, effective rank "
-            f"{self.effective_rank:.3g}, tensor residual {self.tensor_residual:.2g}, off-diagonal {self.off_diagonal:.2g}, "
-            f"condition {self.condition:.2g}, {'converged' if self.converged else 'NOT converged'}"
+            f"eigen-gap {self.eigen_gap:.2g}, whitening condition {self.whitening_condition:.2g},"
+            f" effective rank {self.effective_rank:.3g}, tensor residual"
+            f" {self.tensor_residual:.2g}, off-diagonal {self.off_diagonal:.2g}, condition"
+            f" {self.condition:.2g}, {'converged' if self.converged else 'NOT converged'}"
             + "".join(f"; {check.name}: p = {check.p_value:.1e}" for check in self.checks)
         )

@@ -1,12 +1,18 @@
-"""EM from the moments: scikit-learn's and hmmlearn's own iterations, from a start that they can use.
+"""EM from the moments: scikit-learn's and hmmlearn's own iterations, from a start that they can
+use.
 
-The method of moments does not depend on a start (its power method draws random ones and keeps the best), but its error is
-larger than that of the maximum of the likelihood.  EM has the smaller error, if it starts near enough.  So:
+The method of moments does not depend on a start (its power method draws random ones and keeps the
+best), but its error is larger than that of the maximum of the likelihood.  EM has the smaller
+error, if it starts near enough.  So:
 
-    1.  the moments give a start; zeros and tiny variances, which EM cannot leave, are smoothed (:data:`SMOOTH`, :data:`FLOOR`);
-    2.  on a part of the data, EM runs from such a start and, in case the model does not fit, from the library's own;
-    3.  rows that were held out say whether EM improved on the moments of that part; if not, the moments are kept.  If the data
-        fit the model, EM is the better estimate, and a difference within one standard error does not speak against it;
+    1. the moments give a start; zeros and tiny variances, which EM cannot leave, are smoothed
+       (:data:`SMOOTH`, :data:`FLOOR`);
+    2. on a part of the data, EM runs from such a start and, in case the model does not fit, from
+       the library's own;
+    3. rows that were held out say whether EM improved on the moments of that part; if not, the
+       moments are kept.  If the data
+        fit the model, EM is the better estimate, and a difference within one standard error does
+        not speak against it;
     4.  otherwise EM goes on with all rows from there.
 """
 
@@ -28,9 +34,11 @@ from karat.errors import InputError
 SMOOTH = 0.01  # share of the uniform law that is mixed into probabilities
 POSSIBLE = 1e-6  # the same after EM
 FLOOR = 0.01  # smallest variance, relative to the mean one
-PART, HELD = 20_000, 0.2  # rows on which starts are compared, and the share of them that is held out
+# rows on which starts are compared, and the share of them that is held out
+PART, HELD = 20_000, 0.2
 SMALL, STARTS = 2_000, 3  # rows up to which several of the library's own starts are tried as well
-TOLERANCE = 1e-5  # gain of log-likelihood per row at which EM of a mixture stops; near the end steps are cheap
+# gain of log-likelihood per row at which EM of a mixture stops; near the end steps are cheap
+TOLERANCE = 1e-5
 KINDS = ("spherical", "diag", "tied", "full")
 
 
@@ -43,7 +51,8 @@ class Refinement:
     before, after : float
         Log-likelihood per held-out row of the moments and of EM.
     kept : bool
-        Whether EM was better, or as good up to noise; otherwise the parameters are those of the moments.
+        Whether EM was better, or as good up to noise; otherwise the parameters are those of the
+        moments.
     iterations : int
         On all rows.
     start : str
@@ -72,13 +81,17 @@ def floored(variances: Array) -> Array:
 
 def check_kind(refine: Any) -> None:
     if refine is not None and (not isinstance(refine, str) or refine not in KINDS):
-        raise InputError(f"refine must be None or one of {', '.join(map(repr, KINDS))}, not {refine!r}.", argument="refine")
+        raise InputError(
+            f"refine must be None or one of {', '.join(map(repr, KINDS))}, not {refine!r}.",
+            argument="refine",
+        )
 
 
 def improve(
-    start: Any, start_of: Callable[[Array], Any], rows: Array, parts: tuple[Array, Array], own: list[Callable[[], Any]],
-    run: Callable[[Any, Array], Any], score: Callable[[Any, Array], float],
-    noise: Callable[[Any, Any, Array], float] = lambda one, two, rows: 0.0,
+    start: Any, start_of: Callable[[Array], Any], rows: Array, parts: tuple[Array, Array],
+    own: list[Callable[[], Any]], run: Callable[[Any, Array], Any],
+    score: Callable[[Any, Array], float], noise: Callable[[Any, Any, Array], float] = lambda one,
+    two, rows: 0.0,
 ) -> tuple[Any, Refinement]:  # fmt: skip
     """The better of the moments and EM.
 
@@ -105,7 +118,9 @@ def improve(
     with no_convergence_warnings():
         first = start_of(train)
         before = score(first, held)
-        found = _best([("moments", first), *(("library", make()) for make in own)], train, run, score)
+        found = _best(
+            [("moments", first), *(("library", make()) for make in own)], train, run, score
+        )
         after = -np.inf if found is None else score(found[1], held)
         if found is None or not after >= before - noise(first, found[1], held):
             return start, Refinement(before, after, False, 0, "moments")
@@ -115,7 +130,10 @@ def improve(
 
 
 def _best(
-    starts: list[tuple[str, Any]], rows: Array, run: Callable[[Any, Array], Any], score: Callable[[Any, Array], float]
+    starts: list[tuple[str, Any]],
+    rows: Array,
+    run: Callable[[Any, Array], Any],
+    score: Callable[[Any, Array], float],
 ) -> tuple[str, Any] | None:
     """The most likely result of EM from several starts, and the name of the start."""
     ends = [(name, *_run_and_score(run, score, model, rows)) for name, model in starts]
@@ -157,7 +175,9 @@ def mixture_start(weights: Array, means: Array, variances: Array, kind: str, see
 
 
 def shaped(own: Array, common: float, d: int, kind: str) -> Array:
-    """Variances or precisions of spherical components (k,), and one for all, in the shape of a kind of covariances."""
+    """Variances or precisions of spherical components (k,), and one for all, in the shape of a kind
+    of covariances.
+    """
     shapes = {
         "spherical": own,
         "diag": np.repeat(own[:, None], d, axis=1),
@@ -169,7 +189,9 @@ def shaped(own: Array, common: float, d: int, kind: str) -> Array:
 
 def free_covariances(kind: str, k: int, d: int) -> int:
     """The number of free parameters of the covariances."""
-    return {"spherical": k, "diag": k * d, "tied": d * (d + 1) // 2, "full": k * d * (d + 1) // 2}[kind]
+    return {"spherical": k, "diag": k * d, "tied": d * (d + 1) // 2, "full": k * d * (d + 1) // 2}[
+        kind
+    ]
 
 
 def fitted_mixture(weights: Array, means: Array, precisions: Array, kind: str, seed: int) -> Any:
@@ -177,28 +199,46 @@ def fitted_mixture(weights: Array, means: Array, precisions: Array, kind: str, s
     from sklearn.mixture import GaussianMixture as Peer
 
     peer = Peer(
-        len(means), covariance_type=kind, weights_init=weights, means_init=means, precisions_init=precisions, random_state=seed
+        len(means),
+        covariance_type=kind,
+        weights_init=weights,
+        means_init=means,
+        precisions_init=precisions,
+        random_state=seed,
     )
     matrices = kind in ("full", "tied")
     peer.weights_, peer.means_, peer.precisions_ = weights, means, precisions
     peer.covariances_ = np.linalg.inv(precisions) if matrices else 1.0 / precisions
     peer.precisions_cholesky_ = np.linalg.cholesky(precisions) if matrices else np.sqrt(precisions)
-    peer.converged_, peer.n_iter_, peer.lower_bound_, peer.n_features_in_ = True, 0, -np.inf, means.shape[1]
+    peer.converged_, peer.n_iter_, peer.lower_bound_, peer.n_features_in_ = (
+        True,
+        0,
+        -np.inf,
+        means.shape[1],
+    )
     return peer
 
 
-def refine_mixture(start: Any, start_of: Callable[[Array], Any], X: Array, seed: int, fits: bool) -> tuple[Any, Refinement]:
+def refine_mixture(
+    start: Any, start_of: Callable[[Array], Any], X: Array, seed: int, fits: bool
+) -> tuple[Any, Refinement]:
     """EM of scikit-learn on all rows, from a mixture with parameters."""
     from sklearn.base import clone
 
     def run(model: Any, rows: Array) -> Any:
         again = clone(model).set_params(tol=TOLERANCE)
         if hasattr(model, "means_"):
-            again.set_params(weights_init=model.weights_, means_init=model.means_, precisions_init=model.precisions_)
+            again.set_params(
+                weights_init=model.weights_,
+                means_init=model.means_,
+                precisions_init=model.precisions_,
+            )
         return again.fit(rows)
 
     def own(seed: int) -> Callable[[], Any]:
-        return lambda: clone(start).set_params(weights_init=None, means_init=None, precisions_init=None, random_state=seed)
+        return lambda: clone(start).set_params(
+            weights_init=None, means_init=None, precisions_init=None, random_state=seed
+        )
 
     order = np.random.default_rng(seed).permutation(len(X))[:PART]
     edge = int(len(order) * (1 - HELD))
@@ -206,13 +246,23 @@ def refine_mixture(start: Any, start_of: Callable[[Array], Any], X: Array, seed:
     parts = X[order[:edge]], X[order[edge:]]
 
     def noise(one: Any, two: Any, rows: Array) -> float:
-        return float(np.std(one.score_samples(rows) - two.score_samples(rows)) / np.sqrt(len(rows))) if fits else 0.0
+        return (
+            float(np.std(one.score_samples(rows) - two.score_samples(rows)) / np.sqrt(len(rows)))
+            if fits
+            else 0.0
+        )
 
-    return improve(start, start_of, X, parts, starts, run, lambda model, rows: float(model.score(rows)), noise)
+    return improve(
+        start, start_of, X, parts, starts, run, lambda model, rows: float(model.score(rows)), noise
+    )
 
 
 def refine_chain(
-    start: Any, start_of: Callable[[Array, Array], Any], X: Array, lengths: Array, own: list[Callable[[], Any]]
+    start: Any,
+    start_of: Callable[[Array, Array], Any],
+    X: Array,
+    lengths: Array,
+    own: list[Callable[[], Any]],
 ) -> tuple[Any, Refinement]:
     """EM of hmmlearn on all sequences, from a model with parameters."""
     edges = np.cumsum(lengths)
@@ -229,7 +279,8 @@ def refine_chain(
 
     def run(model: Any, rows: Array) -> Any:
         fitted = deepcopy(model).fit(rows, cut(rows))
-        if hasattr(fitted, "emissionprob_"):  # a symbol that these rows do not hold is not impossible in others
+        # a symbol that these rows do not hold is not impossible in others
+        if hasattr(fitted, "emissionprob_"):
             fitted.emissionprob_ = smoothed(fitted.emissionprob_, POSSIBLE)
         fitted.init_params = ""
         fitted.n_iter_ = fitted.monitor_.iter

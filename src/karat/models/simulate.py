@@ -1,11 +1,13 @@
-"""Sampling noise as the learned model predicts it: for coresets, whose rows are no sample of the data.
+"""Sampling noise as the learned model predicts it: for coresets, whose rows are no sample of the
+data.
 
 A coreset keeps the whitened tensor of all rows, so what a diagonal tensor does not have is known
-(:func:`karat.models.misfit.off_diagonal`).  Its noise is not: it is a moment of twice the order.  But the model says what it
-is.  Draws of the model, in the few dimensions of the whitened space, give the covariance of that noise, and the deviation is
-compared with it.
+(:func:`karat.models.misfit.off_diagonal`).  Its noise is not: it is a moment of twice the order.
+But the model says what it is.  Draws of the model, in the few dimensions of the whitened space,
+give the covariance of that noise, and the deviation is compared with it.
 
-Views of unknown noise, words of documents of unknown length and sources of unknown laws cannot be drawn.
+Views of unknown noise, words of documents of unknown length and sources of unknown laws cannot be
+drawn.
 """
 
 from __future__ import annotations
@@ -22,19 +24,30 @@ SEED = 0
 
 
 def p_value(tensor: Array, V: Array, draws: Array, ell: Array, n: float) -> float:
-    """Of "the tensor, a mean of n samples, is diagonal in the basis V (rows)"; samples (or means of a few) vary as draws do."""
+    """Of "the tensor, a mean of n samples, is diagonal in the basis V (rows)"; samples (or means of
+    a few) vary as draws do.
+    """
     tensor = turned(tensor, V.T)
-    mean = misfit.off_diagonal(lambda i, j, m: tensor[i, j, m : m + 1], lambda i, j: np.zeros(1), ell)[0]
+    mean = misfit.off_diagonal(
+        lambda i, j, m: tensor[i, j, m : m + 1], lambda i, j: np.zeros(1), ell
+    )[0]
     distance, m = misfit.squared_distance(mean, np.atleast_2d(np.cov(draws.T)))
     return misfit.hotelling(n * distance, m, len(draws)) if m and len(draws) >= ENOUGH * m else 1.0
 
 
-def mixture(weights: Array, points: Array, variances: Array, metric: Array, free: int) -> tuple[Array, Array]:
-    """Draws of z and q of a mixture: z given j ~ N(points_j, variances_j metric), q its mean square in ``free`` others."""
+def mixture(
+    weights: Array, points: Array, variances: Array, metric: Array, free: int
+) -> tuple[Array, Array]:
+    """Draws of z and q of a mixture: z given j ~ N(points_j, variances_j metric), q its mean square
+    in ``free`` others.
+    """
     rng = np.random.default_rng(SEED)
     h = rng.choice(len(weights), DRAWS, p=weights)
     noise = rng.standard_normal(points[h].shape) @ _root(metric)
-    return points[h] + np.sqrt(variances[h])[:, None] * noise, variances[h] * rng.chisquare(free, DRAWS) / free
+    return (
+        points[h] + np.sqrt(variances[h])[:, None] * noise,
+        variances[h] * rng.chisquare(free, DRAWS) / free,
+    )
 
 
 def states(transitions: Array) -> Indices:
@@ -57,7 +70,9 @@ def symbols(hidden: Indices, emissions: Array, maps: list[Array]) -> list[Array]
 
 
 def emitted(emissions: Array, hidden: Indices, uniform: Array) -> Indices:
-    """Symbols of states by inversion, from uniform numbers; the symbols may be many, so no law is copied for a step."""
+    """Symbols of states by inversion, from uniform numbers; the symbols may be many, so no law is
+    copied for a step.
+    """
     found = np.empty(hidden.shape, dtype=np.intp)
     for state, law in enumerate(emissions.cumsum(axis=1)):
         here = hidden == state
@@ -65,11 +80,17 @@ def emitted(emissions: Array, hidden: Indices, uniform: Array) -> Indices:
     return np.asarray(np.minimum(found, emissions.shape[1] - 1))
 
 
-def gaussians(hidden: Indices, means: list[Array], variances: Array, maps: list[Array]) -> list[Array]:
-    """The same of Gaussian emissions; ``means`` are those of the states in each view, whitened, ``maps`` without a constant."""
+def gaussians(
+    hidden: Indices, means: list[Array], variances: Array, maps: list[Array]
+) -> list[Array]:
+    """The same of Gaussian emissions; ``means`` are those of the states in each view, whitened,
+    ``maps`` without a constant.
+    """
     k = maps[0].shape[1]
     together = np.hstack(maps)
-    noise = np.random.default_rng(SEED + 1).standard_normal((*hidden.shape, 3 * k)) @ _root(together.T @ together)
+    noise = np.random.default_rng(SEED + 1).standard_normal((*hidden.shape, 3 * k)) @ _root(
+        together.T @ together
+    )
     noise *= np.sqrt(variances)[hidden][:, :, None]
     views = []
     for a, mean in enumerate(means):

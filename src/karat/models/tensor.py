@@ -1,18 +1,20 @@
 """Robust symmetric tensor power method (Anandkumar et al. 2014, Algorithm 1), for orders 3 and 4.
 
-    T = sum_j lambda_j v_j (x) .. (x) v_j,   v_j orthonormal:    theta <- T(I, theta, .., theta) / norm
+    T = sum_j lambda_j v_j (x) .. (x) v_j,  v_j orthonormal:  theta <- T(I, theta, .., theta) / norm
 
-converges quadratically to one of the v_j.  The best of many starts is taken, followed until it no longer moves, and
-*deflated*, k times. On an estimated tensor the deflated vectors depend, a little, on the order in which they were found.  So
-all of them are followed once more on T itself, where each is a fixed point of its own, and the answer does not depend on the
-order; should two of them run into one, the tensor is too noisy for that and the deflated vectors are kept (``refined`` is
+converges quadratically to one of the v_j.  The best of many starts is taken, followed until it no
+longer moves, and *deflated*, k times. On an estimated tensor the deflated vectors depend, a little,
+on the order in which they were found.  So all of them are followed once more on T itself, where
+each is a fixed point of its own, and the answer does not depend on the order; should two of them
+run into one, the tensor is too noisy for that and the deflated vectors are kept (``refined`` is
 False).
 
-Order 3: signs are such that lambda_j > 0.  Order 4: lambda_j may have either sign, and v_j has its largest entry positive.
-The components come in decreasing |lambda_j|.
+Order 3: signs are such that lambda_j > 0.  Order 4: lambda_j may have either sign, and v_j has its
+largest entry positive. The components come in decreasing |lambda_j|.
 
-Conditioning: a change dT moves v_j by ``(lambda_j I - (p-1) T(I, I, v_j, ..))^-1 dT(I, v_j, ..)`` across v_j, so the largest
-inverse of that matrix, times |T|, is the condition of the decomposition; that of the whitening multiplies it.
+Conditioning: a change dT moves v_j by ``(lambda_j I - (p-1) T(I, I, v_j, ..))^-1 dT(I, v_j, ..)``
+across v_j, so the largest inverse of that matrix, times |T|, is the condition of the decomposition;
+that of the whitening multiplies it.
 """
 
 from __future__ import annotations
@@ -26,10 +28,13 @@ STARTS = 30
 SETTLED = 1e-15  # squared movement of a unit vector that counts as none
 PATIENCE, STEPS = 100, 2000  # plain and shifted power steps
 CLOSE = 1e-4  # how far Newton's method may move a vector that has converged
-SMALL_STEP = 1e-10  # a step of Newton's method after which the next would be rounding: it converges quadratically
+# a step of Newton's method after which the next would be rounding: it converges quadratically
+SMALL_STEP = 1e-10
 SCREEN = 20  # plain steps, then shifted ones, before the best start is chosen
 EQUAL = 1e-6  # relative difference of eigenvalues that are tied: their order is that of the vectors
-TIED = 1e-8  # relative difference of eigenvalues below which the first start wins, so that rounding does not decide
+# relative difference of eigenvalues below which the first start wins, so that rounding does not
+# decide
+TIED = 1e-8
 MERGED = 0.7  # |cosine| beyond which two vectors are one
 
 
@@ -41,11 +46,14 @@ def contract(tensor: Array, vectors: Array, times: int) -> Array:
     return np.asarray(powers @ tensor.reshape(-1, powers.shape[1]).T)
 
 
-def follow(tensor: Array, vectors: Array, steps: int, shift: float = 0.0) -> tuple[Array, bool, int]:
-    """Power steps from every row until none moves; the vectors, whether they converged, and the number of steps.
+def follow(
+    tensor: Array, vectors: Array, steps: int, shift: float = 0.0
+) -> tuple[Array, bool, int]:
+    """Power steps from every row until none moves; the vectors, whether they converged, and the
+    number of steps.
 
-    With a shift of at least (p-1) |T| the value never falls (Kolda and Mayo 2011), so that a noisy tensor cannot lead in
-    circles.
+    With a shift of at least (p-1) |T| the value never falls (Kolda and Mayo 2011), so that a noisy
+    tensor cannot lead in circles.
     """
     moved = np.inf
     for step in range(1, steps + 1):
@@ -59,13 +67,16 @@ def follow(tensor: Array, vectors: Array, steps: int, shift: float = 0.0) -> tup
         apart = fresh - vectors
         last, moved = moved, float((apart * apart).sum(axis=1).max())
         vectors = fresh
-        if moved == 0.0 or (moved < SETTLED and not moved < 0.25 * last):  # converged, up to rounding
+        # converged, up to rounding
+        if moved == 0.0 or (moved < SETTLED and not moved < 0.25 * last):
             return vectors, True, step
     return vectors, moved < SETTLED, steps
 
 
 def fixed_point(tensor: Array, start: Array, shift: float) -> tuple[Array, bool, int]:
-    """The fixed point that one start leads to: plain steps, shifted ones if these do not converge, then Newton's method."""
+    """The fixed point that one start leads to: plain steps, shifted ones if these do not converge,
+    then Newton's method.
+    """
     vector, calm, taken = follow(tensor, start, PATIENCE)
     if not calm:
         vector, calm, more = follow(tensor, start, STEPS, shift)
@@ -74,7 +85,9 @@ def fixed_point(tensor: Array, start: Array, shift: float) -> tuple[Array, bool,
 
 
 def refine_eigenvectors(tensor: Array, vectors: Array) -> Array:
-    """Newton's method on ``T(I, v, .., v) = lambda v``, ``|v| = 1``, for every row; kept where it stays close."""
+    """Newton's method on ``T(I, v, .., v) = lambda v``, ``|v| = 1``, for every row; kept where it
+    stays close.
+    """
     k, order = len(tensor), tensor.ndim
     result = vectors.copy()
     for row, v in enumerate(vectors):
@@ -82,7 +95,9 @@ def refine_eigenvectors(tensor: Array, vectors: Array) -> Array:
         for _ in range(3):
             image = contract(tensor, fresh[None], order - 1)[0]
             value = float(image @ fresh)
-            jacobian = (order - 1) * contract(tensor, fresh[None], order - 2)[0].reshape(k, k) - value * np.eye(k)
+            jacobian = (order - 1) * contract(tensor, fresh[None], order - 2)[0].reshape(
+                k, k
+            ) - value * np.eye(k)
             bordered = np.block([[jacobian, -fresh[:, None]], [fresh[None], np.zeros((1, 1))]])
             right = np.append(value * fresh - image, 0.0)
             step = np.linalg.lstsq(bordered, right, rcond=1e-12)[0][:k]
@@ -113,14 +128,17 @@ def rank_one(value: float, vector: Array, order: int) -> Array:
     return result
 
 
-def decompose(tensor: Array, spectrum: Array, lifted: bool = False) -> tuple[Array, Array, Recovery]:
+def decompose(
+    tensor: Array, spectrum: Array, lifted: bool = False
+) -> tuple[Array, Array, Recovery]:
     """Eigenvalues (k,), eigenvectors (k, k; rows) and the recovery report of a whitened tensor.
 
     Parameters
     ----------
     tensor : array (k, k, k) or (k, k, k, k), symmetric
     spectrum : array
-        Eigenvalues of the second-moment matrix it was whitened by: the k largest, and the next if there is one.
+        Eigenvalues of the second-moment matrix it was whitened by: the k largest, and the next if
+        there is one.
     lifted : bool
         Whether the last coordinate is a constant, so that k components have k - 1 eigenvalues.
     """
@@ -142,14 +160,19 @@ def decompose(tensor: Array, spectrum: Array, lifted: bool = False) -> tuple[Arr
         taken, still = taken + steps + more + last, still and calm
         found.append(vector[0])
         rest = rest - rank_one(float(tensor_eigenvalues(rest, vector)[0]), vector[0], order)
-        if order == 4:  # a source of no kurtosis leaves nothing to follow: it is what the others are orthogonal to
+        # a source of no kurtosis leaves nothing to follow: it is what the others are orthogonal to
+        if order == 4:
             rest = turned(rest, np.eye(k) - np.outer(vector[0], vector[0]))
     vectors = np.array(found)
     better, calm, more = follow(tensor, vectors, STEPS)
     better = refine_eigenvectors(tensor, better) if calm else better
     apart = np.abs(better @ better.T)
     np.fill_diagonal(apart, 0.0)
-    refined = bool(calm and apart.max(initial=0.0) < MERGED and (np.abs(np.sum(better * vectors, axis=1)) > MERGED).all())
+    refined = bool(
+        calm
+        and apart.max(initial=0.0) < MERGED
+        and (np.abs(np.sum(better * vectors, axis=1)) > MERGED).all()
+    )
     vectors = better if refined else vectors
     values = tensor_eigenvalues(tensor, vectors)
     if order == 4:
@@ -162,28 +185,45 @@ def decompose(tensor: Array, spectrum: Array, lifted: bool = False) -> tuple[Arr
 
 
 def canonical_order(sizes: Array, vectors: Array) -> list[int]:
-    """Decreasing sizes; vectors whose sizes are tied up to rounding by their entries, so that rounding does not decide."""
+    """Decreasing sizes; vectors whose sizes are tied up to rounding by their entries, so that
+    rounding does not decide.
+    """
     order = np.argsort(-sizes, kind="stable")
     groups = np.cumsum(np.diff(sizes[order], prepend=sizes[order[0]]) < -EQUAL * sizes.max())
-    keys = [(int(group), *np.round(-vectors[row], 4)) for group, row in zip(groups, order, strict=True)]
+    keys = [
+        (int(group), *np.round(-vectors[row], 4)) for group, row in zip(groups, order, strict=True)
+    ]
     return [int(order[i]) for i in sorted(range(len(order)), key=keys.__getitem__)]
 
 
 def _report(
-    tensor: Array, values: Array, vectors: Array, spectrum: Array, leading: int, still: bool, refined: bool, iterations: int
+    tensor: Array,
+    values: Array,
+    vectors: Array,
+    spectrum: Array,
+    leading: int,
+    still: bool,
+    refined: bool,
+    iterations: int,
 ) -> Recovery:
     k, order = len(tensor), tensor.ndim
     size = max(float(np.linalg.norm(tensor)), 1e-300)
     model = sum(rank_one(float(x), v, order) for x, v in zip(values, vectors, strict=True))
     worst = 1.0
     for value, v in zip(values, vectors, strict=True):
-        jacobian = value * np.eye(k) - (order - 1) * contract(tensor, v[None], order - 2)[0].reshape(k, k)
+        jacobian = value * np.eye(k) - (order - 1) * contract(tensor, v[None], order - 2)[
+            0
+        ].reshape(k, k)
         across = jacobian - np.outer(jacobian @ v, v)
-        across = across - np.outer(v, v @ across) + size * np.outer(v, v)  # |T| along v, so that only the rest counts
-        worst = max(worst, size / max(float(np.linalg.svd(across, compute_uv=False)[-1]), 1e-300 * size))
+        # |T| along v, so that only the rest counts
+        across = across - np.outer(v, v @ across) + size * np.outer(v, v)
+        worst = max(
+            worst, size / max(float(np.linalg.svd(across, compute_uv=False)[-1]), 1e-300 * size)
+        )
     overlap = np.abs(vectors @ vectors.T)
     np.fill_diagonal(overlap, 0.0)
-    e = spectrum[:leading] if leading else np.ones(1)  # one component has no second moments about its mean
+    # one component has no second moments about its mean
+    e = spectrum[:leading] if leading else np.ones(1)
     following = float(spectrum[leading]) if 0 < leading < len(spectrum) else 0.0
     return Recovery(
         spectrum=tuple(float(x) for x in spectrum),

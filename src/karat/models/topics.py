@@ -1,7 +1,8 @@
 """Topics from moments (see :mod:`karat.problems.latent.topics`).
 
-Single topic:       g_j = 1 / ell_j^2,                        mu_j = ell_j B v_j.
-Latent Dirichlet:   alpha_j = 4 a (a+1) / ((a+2)^2 ell_j^2),  mu_j = (a+2)/2 ell_j B v_j,     a = alpha_0.
+Single topic:      g_j = 1 / ell_j^2,                        mu_j = ell_j B v_j.
+Latent Dirichlet:  alpha_j = 4 a (a+1) / ((a+2)^2 ell_j^2),  mu_j = (a+2)/2 ell_j B v_j,  a =
+alpha_0.
 """
 
 from __future__ import annotations
@@ -33,9 +34,11 @@ from karat.problems.latent.sample import Sample, read
 from karat.problems.latent.topics import checked_counts
 
 FEW = 20  # long documents per topic below which the answer is mostly noise
-GRID = (0.03, 0.06, 0.12, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # values of alpha_0 that are tried first
+# values of alpha_0 that are tried first
+GRID = (0.03, 0.06, 0.12, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 ENOUGH = 1000  # words of a topic for every word of the vocabulary, at least, in the peer's counts
-SMOOTH = 1e-3  # share of the uniform distribution mixed in where a likelihood is taken: no word is impossible
+# share of the uniform distribution mixed in where a likelihood is taken: no word is impossible
+SMOOTH = 1e-3
 ROUNDS, STILL = 200, 1e-6  # of the fixed-point iteration for a document's proportions
 CHOSEN = (0.5, 0.7, 0.85, 1.0, 1.2, 1.4, 2.0)  # alpha_0 that was chosen may be off by such factors
 CHUNK = 2**20  # non-zero counts handled at a time
@@ -60,11 +63,13 @@ class _TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
         documents, a = int(maps["n"]), problem.concentration
         if documents < FEW * problem.k:
             warn_recovery(
-                f"Only {documents} documents of at least 3 words for {problem.k} topics; the result is mostly noise below "
-                f"{FEW * problem.k}."
+                f"Only {documents} documents of at least 3 words for {problem.k} topics; the result"
+                f" is mostly noise below {FEW * problem.k}."
             )
         # one topic is the law of all words, whether the model fits or not
-        rows = maps["m1"][None] if problem.k == 1 else (a + 2) / 2 * ell[:, None] * (V @ maps["B"].T)
+        rows = (
+            maps["m1"][None] if problem.k == 1 else (a + 2) / 2 * ell[:, None] * (V @ maps["B"].T)
+        )
         self.topics_ = as_distributions(rows, "The word distributions of the topics", documents)
         self.n_words_ = 3.0 * float(maps["total"])  # a document counts by its triples
         self._weigh(ell)
@@ -79,14 +84,26 @@ class _TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
             return []
         counts = csr_array(read(sample.views[0], misfit.probe(sample)))
         rank = misfit.word_remainder(counts, maps["B"])
-        checks = [Check("rank", misfit.beyond(rank), f"words occur together more often than {problem.k} topics explain")]
+        checks = [
+            Check(
+                "rank",
+                misfit.beyond(rank),
+                f"words occur together more often than {problem.k} topics explain",
+            )
+        ]
         if problem.k > 1:
             seen = misfit.word_remainder(counts, maps["B"][:, :-1])
             if seen < SEEN:
-                checks.append(Check("too many", 0.0, f"pairs of words do not clearly show {problem.k} topics"))
+                checks.append(
+                    Check("too many", 0.0, f"pairs of words do not clearly show {problem.k} topics")
+                )
             ell, V = self._basis
-            values = misfit.off_diagonal(*topic_parts(counts, maps, problem, misfit.orthonormal(V)), ell)
-            model = "are not those of this model" + (" and this alpha0" if hasattr(self, "alpha0_") else "")
+            values = misfit.off_diagonal(
+                *topic_parts(counts, maps, problem, misfit.orthonormal(V)), ell
+            )
+            model = "are not those of this model" + (
+                " and this alpha0" if hasattr(self, "alpha0_") else ""
+            )
             checks.append(Check("tensor", misfit.wald(values), f"triples of words {model}"))
             fourth = quadruples.fourth_moment_p_value(counts, maps["M"], V, self._alpha0_values())
             checks.append(Check("quadruples", fourth, f"quadruples of words {model}"))
@@ -96,11 +113,16 @@ class _TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
         """The values of alpha_0 that the data must not contradict all together."""
         return [0.0]
 
-    def top_words(self, vocabulary: Sequence[str] | None = None, n_words: int = 10) -> list[list[Any]]:
+    def top_words(
+        self, vocabulary: Sequence[str] | None = None, n_words: int = 10
+    ) -> list[list[Any]]:
         """The most frequent words of each topic: their names, or numbers without a vocabulary."""
         self._check_fitted()
         if vocabulary is not None and len(vocabulary) != self.n_features_in_:
-            raise InputError(f"The vocabulary has {len(vocabulary)} words; the model was fitted with {self.n_features_in_}.")
+            raise InputError(
+                f"The vocabulary has {len(vocabulary)} words; the model was fitted with"
+                f" {self.n_features_in_}."
+            )
         best = np.argsort(-self.topics_, axis=1, kind="stable")[:, :n_words]
         return [[int(w) if vocabulary is None else vocabulary[w] for w in row] for row in best]
 
@@ -108,7 +130,9 @@ class _TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
         self._check_fitted()
         counts = checked_counts(containers.as_table(self._validated(X, reset=False), "X"))
         if counts.shape[1] != self.n_features_in_:
-            raise InputError(f"X has {counts.shape[1]} words; the model was fitted with {self.n_features_in_}.")
+            raise InputError(
+                f"X has {counts.shape[1]} words; the model was fitted with {self.n_features_in_}."
+            )
         return counts
 
     def _log_words(self) -> Array:
@@ -122,17 +146,29 @@ class _TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
     def to_sklearn(self) -> Any:
         """A fitted ``sklearn.decomposition.LatentDirichletAllocation`` with these topics.
 
-        Its ``partial_fit`` continues from them by variational Bayes: a separate step, which needs the full data.
+        Its ``partial_fit`` continues from them by variational Bayes: a separate step, which needs
+        the full data.
         """
         from sklearn.decomposition import LatentDirichletAllocation as Peer
 
         self._check_fitted()
         k, d = self.topics_.shape
         prior = float(np.mean(getattr(self, "alpha_", 1.0 / k)))
-        peer = Peer(k, doc_topic_prior=prior, topic_word_prior=1.0 / k, learning_method="batch", random_state=0)
-        words = np.maximum(self.n_words_ * self.weights_, ENOUGH * d)  # with few words the peer's prior would blur the topics
-        peer.components_ = (1 - SMOOTH) * words[:, None] * self.topics_ + SMOOTH * words[:, None] / d
-        peer.exp_dirichlet_component_ = np.exp(digamma(peer.components_) - digamma(peer.components_.sum(axis=1, keepdims=True)))
+        peer = Peer(
+            k,
+            doc_topic_prior=prior,
+            topic_word_prior=1.0 / k,
+            learning_method="batch",
+            random_state=0,
+        )
+        # with few words the peer's prior would blur the topics
+        words = np.maximum(self.n_words_ * self.weights_, ENOUGH * d)
+        peer.components_ = (1 - SMOOTH) * words[:, None] * self.topics_ + SMOOTH * words[
+            :, None
+        ] / d
+        peer.exp_dirichlet_component_ = np.exp(
+            digamma(peer.components_) - digamma(peer.components_.sum(axis=1, keepdims=True))
+        )
         peer.doc_topic_prior_, peer.topic_word_prior_ = prior, 1.0 / k
         peer.n_batch_iter_, peer.n_iter_, peer.bound_, peer.n_features_in_ = 1, 0, np.inf, d
         peer.random_state_ = np.random.RandomState(0)
@@ -140,10 +176,12 @@ class _TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
 
 
 def topic_parts(counts: csr_array, maps: Maps, problem: Any, V: Array) -> tuple[Any, Any]:
-    """Every document's part in the entries of the tensor and of the whitened pairs, with the error of the mean taken off.
+    """Every document's part in the entries of the tensor and of the whitened pairs, with the error
+    of the mean taken off.
 
-    With a = alpha_0 and delta = t1 - m1 of a document, M3 = E t3 - a/(a+2) [m1 | E t2] + c m1 (x) m1 (x) m1 changes by
-    ``-a/(a+2) [delta | E t2] + c (delta, m1, m1 in every order)``, and M2 by ``-a/(a+1) (delta m1' + m1 delta')``.
+    With a = alpha_0 and delta = t1 - m1 of a document, M3 = E t3 - a/(a+2) [m1 | E t2] + c m1 (x)
+    m1 (x) m1 changes by ``-a/(a+2) [delta | E t2] + c (delta, m1, m1 in every order)``, and M2 by
+    ``-a/(a+1) (delta m1' + m1 delta')``.
     """
     a = problem.concentration
     M = maps["M"] @ V.T
@@ -159,19 +197,23 @@ def topic_parts(counts: csr_array, maps: Maps, problem: Any, V: Array) -> tuple[
     def entry(i: int, j: int, m: int) -> Array:
         at = place[tuple(sorted((i, j, m)))]
         moved = sum(
-            apart[:, x] * (more * mean[y] * mean[w] - less * pairs[y, w]) for x, y, w in ((i, j, m), (j, i, m), (m, i, j))
+            apart[:, x] * (more * mean[y] * mean[w] - less * pairs[y, w])
+            for x, y, w in ((i, j, m), (j, i, m), (m, i, j))
         )
         return np.asarray(triples[:, at] / np.sqrt(table.multinomials[at]) + (moved if a else 0.0))
 
     def pair(i: int, j: int) -> Array:
         own = (z[:, i] * z[:, j] - counts @ (M[:, i] * M[:, j])) / (length * (length - 1))
-        return np.asarray(own - a / (a + 1) * (apart[:, i] * mean[j] + apart[:, j] * mean[i] + mean[i] * mean[j]))
+        return np.asarray(
+            own - a / (a + 1) * (apart[:, i] * mean[j] + apart[:, j] * mean[i] + mean[i] * mean[j])
+        )
 
     return entry, pair
 
 
 class SingleTopic(_TopicLearner):
-    """Documents (word counts, dense or sparse) of one topic each, learned by moments of word pairs and triples.
+    """Documents (word counts, dense or sparse) of one topic each, learned by moments of word pairs
+    and triples.
 
     Parameters
     ----------
@@ -223,7 +265,9 @@ class SingleTopic(_TopicLearner):
         return self.fit(X, sample_weight=sample_weight).predict(X)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Log-likelihood of the words per document, without the number of their orders; y is there for searches only."""
+        """Log-likelihood of the words per document, without the number of their orders; y is there
+        for searches only.
+        """
         return float(logsumexp(self._log_joint(X), axis=1).mean())
 
     def bic(self, X: Any) -> float:
@@ -233,7 +277,8 @@ class SingleTopic(_TopicLearner):
 
 
 def alpha0_curve(X: Any, n_topics: int, sample_weight: Any = None) -> tuple[Array, Array]:
-    """Values of alpha_0 and the share of the tensor that topics do not explain at each; the smallest marks the best alpha_0.
+    """Values of alpha_0 and the share of the tensor that topics do not explain at each; the
+    smallest marks the best alpha_0.
 
     A grid of GRID values first, then golden-section search between the neighbours of the best.
     """
@@ -247,7 +292,9 @@ def alpha0_curve(X: Any, n_topics: int, sample_weight: Any = None) -> tuple[Arra
         one = latent.LatentDirichlet(n_topics, value)
         try:
             maps = one.maps_of(sums)
-            known[value] = decompose(one.statistics(sample, maps)["tensor"], maps["spectrum"])[2].tensor_residual
+            known[value] = decompose(one.statistics(sample, maps)["tensor"], maps["spectrum"])[
+                2
+            ].tensor_residual
         except InputError:  # the data hold fewer topics at this value
             known[value] = 1.0
         return known[value]
@@ -257,21 +304,31 @@ def alpha0_curve(X: Any, n_topics: int, sample_weight: Any = None) -> tuple[Arra
     best = int(found.argmin())
     inside = 0 < best < len(grid) - 1
     if inside:
-        minimize_scalar(residual, bracket=grid[best - 1 : best + 2].tolist(), method="golden", options={"maxiter": 12})
+        minimize_scalar(
+            residual,
+            bracket=grid[best - 1 : best + 2].tolist(),
+            method="golden",
+            options={"maxiter": 12},
+        )
     else:
-        warn_recovery(f"alpha0 = {GRID[best]:g} is the end of the values that were tried; the moments do not determine alpha0.")
+        warn_recovery(
+            f"alpha0 = {GRID[best]:g} is the end of the values that were tried; the moments do not"
+            " determine alpha0."
+        )
     values = np.array(sorted(known))
     return values, np.array([known[x] for x in values])
 
 
 class LatentDirichlet(_TopicLearner):
-    """Latent Dirichlet allocation of word counts (dense or sparse), learned by moments of word pairs and triples.
+    """Latent Dirichlet allocation of word counts (dense or sparse), learned by moments of word
+    pairs and triples.
 
     Parameters
     ----------
     n_topics : int
     alpha0 : float or "auto"
-        Sum of the Dirichlet parameters; "auto" takes that for which the tensor is most nearly that of topics.
+        Sum of the Dirichlet parameters; "auto" takes that for which the tensor is most nearly that
+        of topics.
 
     Attributes
     ----------
@@ -280,7 +337,8 @@ class LatentDirichlet(_TopicLearner):
     alpha0_ : float
         The sum that was used.
     alpha0_curve_ : (array, array) or None
-        Values tried by "auto" and the tensor residual at each, for :class:`karat.report.Alpha0Display`.
+        Values tried by "auto" and the tensor residual at each, for
+        :class:`karat.report.Alpha0Display`.
     alpha_ : array (k,)
         Dirichlet parameters, as recovered; they add up to about alpha0 if the model fits.
     weights_ : array (k,)
@@ -301,7 +359,10 @@ class LatentDirichlet(_TopicLearner):
             self.alpha0_, self.alpha0_curve_ = float(self.alpha0), None
             return latent.LatentDirichlet(self.n_topics, self.alpha0)
         if X is None:
-            raise InputError('alpha0="auto" needs data; a coreset was built for one alpha0, give that one.', argument="alpha0")
+            raise InputError(
+                'alpha0="auto" needs data; a coreset was built for one alpha0, give that one.',
+                argument="alpha0",
+            )
         self.alpha0_curve_ = alpha0_curve(X, self.n_topics, sample_weight)
         self.alpha0_ = float(self.alpha0_curve_[0][self.alpha0_curve_[1].argmin()])
         return latent.LatentDirichlet(self.n_topics, self.alpha0_)
@@ -312,7 +373,9 @@ class LatentDirichlet(_TopicLearner):
     def _matching(self, core: Any) -> latent.Latent:
         if self.alpha0 == "auto" and isinstance(core.problem, latent.LatentDirichlet):
             if core.problem.n_topics != self.n_topics:
-                raise NotExactError(f"The coreset is of {core.problem.n_topics} topics, not {self.n_topics}.")
+                raise NotExactError(
+                    f"The coreset is of {core.problem.n_topics} topics, not {self.n_topics}."
+                )
             self.alpha0_, self.alpha0_curve_ = float(core.problem.alpha0), None
             return core.problem
         return super()._matching(core)
@@ -323,7 +386,9 @@ class LatentDirichlet(_TopicLearner):
         self.weights_ = self.alpha_ / self.alpha_.sum()
 
     def transform(self, X: Any) -> Array:
-        """Expected proportions of the topics in each document (n x k), by the variational fixed point (Blei et al. 2003)."""
+        """Expected proportions of the topics in each document (n x k), by the variational fixed
+        point (Blei et al. 2003).
+        """
         counts = self._counts(X)
         words = np.exp(self._log_words())
         result = np.empty((counts.shape[0], len(self.alpha_)))
@@ -335,9 +400,13 @@ class LatentDirichlet(_TopicLearner):
     def _proportions(self, counts: csr_array, words: Array) -> Array:
         document = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
         likely = words[counts.indices]
-        gather = csr_array((np.ones(counts.nnz), np.arange(counts.nnz), counts.indptr), shape=(counts.shape[0], counts.nnz))
+        gather = csr_array(
+            (np.ones(counts.nnz), np.arange(counts.nnz), counts.indptr),
+            shape=(counts.shape[0], counts.nnz),
+        )
         gamma = self.alpha_ + np.asarray(counts.sum(axis=1)).reshape(-1, 1) / len(self.alpha_)
-        moving = np.ones((len(gamma), 1), dtype=bool)  # every document stops by itself, whatever the others do
+        # every document stops by itself, whatever the others do
+        moving = np.ones((len(gamma), 1), dtype=bool)
         for _ in range(ROUNDS):
             theta = np.exp(digamma(gamma) - digamma(gamma.sum(axis=1, keepdims=True)))
             share = theta[document] * likely

@@ -3,7 +3,14 @@
 from karat.problems.base import Problem
 from karat.problems.custom import Kernel
 from karat.problems.grouped import GroupedLogistic
-from karat.problems.latent import ICA, GaussianMixture, HiddenMarkov, LatentDirichlet, MultiView, SingleTopic
+from karat.problems.latent import (
+    ICA,
+    GaussianMixture,
+    HiddenMarkov,
+    LatentDirichlet,
+    MultiView,
+    SingleTopic,
+)
 from karat.problems.moments import Mean, Moments, TensorContraction
 from karat.problems.regression import LeastSquares, LpRegression, Ridge
 from karat.problems.transformed import Transformed

@@ -1,7 +1,8 @@
 """The base class of problems: a problem says what must not change.
 
-A problem names a loss ``f(row, query)`` with a kernelization, ``f = <phi(row), h(query)>`` for every row and query (the paper's
-Algorithm 1).  It hands the engine its kernel, evaluates its loss, and says in words what a coreset for it keeps and what not.
+A problem names a loss ``f(row, query)`` with a kernelization, ``f = <phi(row), h(query)>`` for
+every row and query (the paper's Algorithm 1).  It hands the engine its kernel, evaluates its loss,
+and says in words what a coreset for it keeps and what not.
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ from karat.engine.rows import Progress, Rows
 from karat.errors import InputError
 from karat.problems.absorb.correction import Correction
 
-NEVER_KEPT = ("medians and absolute errors", "leave-one-out scores", "privacy (kept rows are real records)")
+NEVER_KEPT = (
+    "medians and absolute errors",
+    "leave-one-out scores",
+    "privacy (kept rows are real records)",
+)
 LIKELIHOODS = "likelihoods other than of exponential families whose statistics are kept"
 
 
@@ -53,17 +58,21 @@ class Problem(ABC):
 
     keeps: ClassVar[str]  # what a coreset keeps, in words
     excludes: ClassVar[tuple[str, ...]] = (LIKELIHOODS, *NEVER_KEPT)
-    takes: ClassVar[frozenset[str]] = frozenset({"y", "groups"})  # arguments of karat.coreset; "lengths" is the third
+    # arguments of karat.coreset; "lengths" is the third
+    takes: ClassVar[frozenset[str]] = frozenset({"y", "groups"})
     needs_target: ClassVar[bool] = False
-    mergeable: ClassVar[bool] = True  # the features of a row depend on that row only; else a pass over all rows comes first
+    # the features of a row depend on that row only; else a pass over all rows comes first
+    mergeable: ClassVar[bool] = True
     needs_sums: ClassVar[bool] = False  # of a first pass over all rows, before it can be lowered
     rows_per_sample: ClassVar[int] = 1  # rows of the input side by side in a kept row
     input_tables: ClassVar[int] = 1  # tables that X consists of
     tables: ClassVar[int] = 1  # tables of as many columns that are stored of a sample
     storable: ClassVar[bool] = True  # the parameters can be written to a file
-    has_view: ClassVar[bool] = False  # the kernel reads something else than the stored rows (:meth:`view`)
+    # the kernel reads something else than the stored rows (:meth:`view`)
+    has_view: ClassVar[bool] = False
     stored_maps: dict[str, Array] | None = None  # what a coreset stores of the sums of a first pass
-    transform: Callable[[Any], Any] | None = None  # row-wise map to the columns that the kernel reads
+    # row-wise map to the columns that the kernel reads
+    transform: Callable[[Any], Any] | None = None
     absorb: str | None = None  # how a regulariser carries a part of the data, if it does
     total_weight: bool | None  # whether the total weight was asked for
 
@@ -74,11 +83,15 @@ class Problem(ABC):
 
     @property
     def shifts(self) -> bool:
-        """Whether shifted columns have the same losses at other queries (:meth:`shifted`), which needs first moments."""
+        """Whether shifted columns have the same losses at other queries (:meth:`shifted`), which
+        needs first moments.
+        """
         return False
 
     def shifted(self, query: Any, X: Sequence[int], y: Sequence[int]) -> Any:
-        """The query that has the loss of ``query`` on columns from which whole numbers were subtracted."""
+        """The query that has the loss of ``query`` on columns from which whole numbers were
+        subtracted.
+        """
         raise NotImplementedError
 
     @property
@@ -93,8 +106,13 @@ class Problem(ABC):
 
     @property
     def needs_real_rows(self) -> str:
-        """Why made rows, which keep second moments, do not serve the problem, and what to do; empty if they do."""
-        return f"{self.describe()} needs more than the second moments of the columns: take rows='real'."
+        """Why made rows, which keep second moments, do not serve the problem, and what to do; empty
+        if they do.
+        """
+        return (
+            f"{self.describe()} needs more than the second moments of the columns: take"
+            " rows='real'."
+        )
 
     @abstractmethod
     def kernel(self, columns: int, targets: int) -> Kernel:
@@ -112,14 +130,18 @@ class Problem(ABC):
         return self.loss(X, y, core.weights, query)
 
     def absorb_rows(
-        self, rows: Rows, exact: Reduction, seed: int, progress: Progress | None, missing: Correction | None = None,
-        unit: float = 1.0, inherited: Claim | None = None,
+        self, rows: Rows, exact: Reduction, seed: int, progress: Progress | None,
+        missing: Correction | None = None, unit: float = 1.0, inherited: Claim | None = None,
     ) -> tuple[Reduction, Correction]:  # fmt: skip
         """Replace an exact reduction by fewer rows and a correction, if ``absorb`` is not None."""
         raise NotImplementedError
 
-    def absorbed_error(self, rows: Rows, fitted: FittedMoments, kept: Rows, correction: Correction, unit: float) -> float:
-        """Worst relative loss error of kept rows and a correction against all rows; if ``absorb`` is not None."""
+    def absorbed_error(
+        self, rows: Rows, fitted: FittedMoments, kept: Rows, correction: Correction, unit: float
+    ) -> float:
+        """Worst relative loss error of kept rows and a correction against all rows; if ``absorb``
+        is not None.
+        """
         raise NotImplementedError
 
     def view(self, rows: Rows) -> Rows:
@@ -127,7 +149,8 @@ class Problem(ABC):
         return rows
 
     def lower(self, sums: Any, widths: tuple[int, ...] | None = None) -> Problem:
-        """The problem with a kernel: this one, unless it needs the ``sums`` of a first pass over all rows.
+        """The problem with a kernel: this one, unless it needs the ``sums`` of a first pass over
+        all rows.
 
         ``widths`` are the columns of each table, where a row has several.
         """
@@ -137,8 +160,12 @@ class Problem(ABC):
         """The column blocks of a coreset, where they are not those of X and y."""
         return None
 
-    def changed_maps(self, stored: dict[str, Array] | None, fresh: dict[str, Array] | None) -> list[str]:
-        """How the stored maps of a coreset differ from those of the data; empty if they do not, or there are none."""
+    def changed_maps(
+        self, stored: dict[str, Array] | None, fresh: dict[str, Array] | None
+    ) -> list[str]:
+        """How the stored maps of a coreset differ from those of the data; empty if they do not, or
+        there are none.
+        """
         return []
 
     def sums_size(self, columns: int) -> int:
@@ -146,8 +173,12 @@ class Problem(ABC):
         return 0
 
     def fold_memory(self, columns: int, targets: int) -> tuple[int, int]:
-        """Bytes of a fold that do not depend on its rows, and bytes per row: rows read ahead, waiting, and summed."""
-        return int(8 * 24 * self.kernel(columns, targets).width ** 2), 8 * (8 * (columns + targets) + 4)
+        """Bytes of a fold that do not depend on its rows, and bytes per row: rows read ahead,
+        waiting, and summed.
+        """
+        return int(8 * 24 * self.kernel(columns, targets).width ** 2), 8 * (
+            8 * (columns + targets) + 4
+        )
 
     def width(self, columns: int, targets: int = 1) -> int:
         """Number of kernel features, which bounds the number of rows a coreset needs."""
@@ -172,17 +203,20 @@ class Problem(ABC):
         return f"{type(self).__name__}({', '.join(changed)})"
 
 
-def query_matrix(query: Any, columns: int, intercept: bool, targets: int | None = None) -> tuple[Array, Array]:
+def query_matrix(
+    query: Any, columns: int, intercept: bool, targets: int | None = None
+) -> tuple[Array, Array]:
     """Coefficients (d, T) and intercepts (T,) of a linear query.
 
-    A query is a coefficient array, with the intercept as its last entry if the problem has one and the array is that long, or
-    a pair ``(coefficients, intercept)``.
+    A query is a coefficient array, with the intercept as its last entry if the problem has one and
+    the array is that long, or a pair ``(coefficients, intercept)``.
     """
     offset: npt.ArrayLike = 0.0
     if isinstance(query, tuple):
         if len(query) != 2:
             raise InputError(
-                f"A query is a coefficient array or a pair (coefficients, intercept), not a tuple of {len(query)}."
+                "A query is a coefficient array or a pair (coefficients, intercept), not a tuple"
+                f" of {len(query)}."
             )
         query, offset = query
     coefficients = np.asarray(query, dtype=float)
@@ -190,10 +224,18 @@ def query_matrix(query: Any, columns: int, intercept: bool, targets: int | None 
         coefficients, offset = coefficients[:-1], coefficients[-1]
     if coefficients.ndim > 2 or coefficients.shape[0] != columns:
         longer = f" (or {columns + 1}, the intercept last)" if intercept else ""
-        raise InputError(f"The query has {coefficients.shape[0]} coefficients, but the data has {columns} columns{longer}.")
+        raise InputError(
+            f"The query has {coefficients.shape[0]} coefficients, but the data has {columns}"
+            f" columns{longer}."
+        )
     if not intercept and np.any(offset):
-        raise InputError("The query has an intercept, but the problem was made with fit_intercept=False.")
+        raise InputError(
+            "The query has an intercept, but the problem was made with fit_intercept=False."
+        )
     coefficients = coefficients.reshape(columns, -1)
     if targets is not None and coefficients.shape[1] not in (1, targets):
-        raise InputError(f"The query has {coefficients.shape[1]} columns of coefficients, but there are {targets} targets.")
+        raise InputError(
+            f"The query has {coefficients.shape[1]} columns of coefficients, but there are"
+            f" {targets} targets."
+        )
     return coefficients, np.broadcast_to(np.asarray(offset, dtype=float), (coefficients.shape[1],))

@@ -22,8 +22,8 @@ class Kernel(Problem):
     Parameters
     ----------
     function : callable
-        ``function(X)``, or ``function(X, y)`` if the coreset is built with y, for a block of rows: an array with one row
-        each and a fixed number of columns, the features.
+        ``function(X)``, or ``function(X, y)`` if the coreset is built with y, for a block of rows:
+        an array with one row each and a fixed number of columns, the features.
     lift : callable, optional
         ``lift(query)``: as many numbers, the same for every row.  Needed only by ``core.loss``.
     total_weight : bool, default True
@@ -52,11 +52,17 @@ class Kernel(Problem):
         return FunctionKernel(self.function, columns, targets, self.total_weight)
 
     def width(self, columns: int, targets: int = 1) -> int:
-        raise InputError("The width of a Kernel is known once it has seen data: build a coreset and read certificate.bound.")
+        raise InputError(
+            "The width of a Kernel is known once it has seen data: build a coreset and read"
+            " certificate.bound."
+        )
 
     def loss(self, X: Array, y: Array | None, weights: Array, query: Any) -> float:
         if self.lift is None:
-            raise InputError("core.loss needs Kernel(function, lift): lift(query) gives the coefficients of the features.")
+            raise InputError(
+                "core.loss needs Kernel(function, lift): lift(query) gives the coefficients of the"
+                " features."
+            )
         features = np.asarray(self.function(X) if y is None else self.function(X, y), dtype=float)
         return float(weights @ features @ np.asarray(self.lift(query), dtype=float))
 

@@ -1,9 +1,11 @@
 """Logistic regression on rows that share their inputs.
 
-The logistic loss of a row (x, y), y = 0 or 1, is ``log(1 + exp(x . w + b)) - y (x . w + b)``.  Losses of rows with different x
-are linearly independent (without an intercept: different up to sign; docs/theorems.md, A), so a coreset has a row at each x
-that occurs.  But where n rows have only N different x, the first term depends on how often each occurs and the second is linear
-in y (x, 1): N + rank X rows are enough, X with a column of ones if there is an intercept.  Merging equal rows leaves up to 2 N.
+The logistic loss of a row (x, y), y = 0 or 1, is ``log(1 + exp(x . w + b)) - y (x . w + b)``.
+Losses of rows with different x are linearly independent (without an intercept: different up to
+sign; docs/theorems.md, A), so a coreset has a row at each x that occurs.  But where n rows have
+only N different x, the first term depends on how often each occurs and the second is linear in y
+(x, 1): N + rank X rows are enough, X with a column of ones if there is an intercept.  Merging equal
+rows leaves up to 2 N.
 """
 
 from __future__ import annotations
@@ -23,14 +25,18 @@ from karat.problems.base import LIKELIHOODS, NEVER_KEPT, Problem, query_matrix
 @final
 @dataclass(frozen=True)
 class GroupedLogistic(Problem):
-    """The logistic loss of every linear model, for rows that share their inputs: N points, many rows at each.
+    """The logistic loss of every linear model, for rows that share their inputs:
 
-    The loss is ``sum_i u_i log(1 + exp(-s_i (x_i . w + b)))``, s = 1 where y = 1 and -1 where y = 0.
+    N points, many rows at each.
+
+    The loss is ``sum_i u_i log(1 + exp(-s_i (x_i . w + b)))``, s = 1 where y = 1 and -1 where y =
+    0.
 
     Parameters
     ----------
     points : array (N, d)
-        The different inputs that occur; repeated ones count once.  ``GroupedLogistic.of(X)`` reads them off a table.
+        The different inputs that occur; repeated ones count once.  ``GroupedLogistic.of(X)`` reads
+        them off a table.
     fit_intercept : bool, default True
         Whether the models have an intercept.
     total_weight : bool, default True
@@ -55,7 +61,9 @@ class GroupedLogistic(Problem):
     fit_intercept: bool = True
     total_weight: bool = True
     needs_target: ClassVar[bool] = True
-    keeps: ClassVar[str] = "the logistic loss of every linear model, at every penalty, for rows at the given points"
+    keeps: ClassVar[str] = (
+        "the logistic loss of every linear model, at every penalty, for rows at the given points"
+    )
     excludes: ClassVar[tuple[str, ...]] = ("rows at other points", LIKELIHOODS, *NEVER_KEPT)
 
     def __post_init__(self) -> None:
@@ -65,10 +73,14 @@ class GroupedLogistic(Problem):
             points = np.zeros(0)
         if points.ndim != 2 or not points.size or not np.isfinite(points).all():
             raise InputError(
-                "GroupedLogistic needs its points as a table of finite numbers, one row each: GroupedLogistic.of(X)."
+                "GroupedLogistic needs its points as a table of finite numbers, one row each:"
+                " GroupedLogistic.of(X)."
             )
         if not self.total_weight:
-            raise InputError("GroupedLogistic keeps the total weight in any case: it counts the rows at every point.")
+            raise InputError(
+                "GroupedLogistic keeps the total weight in any case: it counts the rows at every"
+                " point."
+            )
         distinct = np.unique(points + 0.0, axis=0)
         object.__setattr__(self, "points", tuple(map(tuple, distinct.tolist())))
 
@@ -79,7 +91,10 @@ class GroupedLogistic(Problem):
 
     def kernel(self, columns: int, targets: int) -> Kernel:
         if columns != len(self.points[0]):
-            raise InputError(f"X has {columns} columns, but the points of GroupedLogistic have {len(self.points[0])}.")
+            raise InputError(
+                f"X has {columns} columns, but the points of GroupedLogistic have"
+                f" {len(self.points[0])}."
+            )
         if targets != 1:
             raise InputError(f"GroupedLogistic takes one target, y has {targets}.")
         return GroupedKernel(np.array(self.points), self.fit_intercept)
@@ -88,7 +103,9 @@ class GroupedLogistic(Problem):
         return len(self.points) + len(self.points[0]) + int(self.fit_intercept)
 
     def loss(self, X: Array, y: Array | None, weights: Array, query: Any) -> float:
-        """The loss at coefficients (d,), (d + 1,) with the intercept last, or a pair (coefficients, intercept)."""
+        """The loss at coefficients (d,), (d + 1,) with the intercept last, or a pair (coefficients,
+        intercept).
+        """
         assert y is not None
         coefficients, offset = query_matrix(query, X.shape[1], self.fit_intercept, 1)
         signed = (2.0 * y.reshape(-1) - 1.0) * (X @ coefficients + offset)[:, 0]

@@ -1,11 +1,12 @@
-"""Problems about the distribution of the rows themselves: mean, tensor contractions, all moments up to a degree.
+"""Problems about the distribution of the rows themselves: mean, tensor contractions, all moments up
+to a degree.
 
-    Mean                  sum_i u_i |x_i - q|^2     features 1, x, |x|^2           d + 2
-    TensorContraction(p)  sum_i u_i (x_i . q)^p     degree p exactly (Corollary)   binom(d+p-1, p) (+1)
-    Moments(p)            sum_i u_i P(x_i)          any P of degree <= p           binom(d+p, p)
+    Mean                  sum_i u_i |x_i - q|^2   features 1, x, |x|^2          d + 2
+    TensorContraction(p)  sum_i u_i (x_i . q)^p   degree p exactly (Corollary)  binom(d+p-1, p) (+1)
+    Moments(p)            sum_i u_i P(x_i)        any P of degree <= p          binom(d+p, p)
 
-Corollary: preserving T(q,..,q) for all q preserves every contraction T(q_1,..,q_p) by polarisation.  The paper's proof counts
-binom(d+p+1, p) features there; it is binom(d+p-1, p).
+Corollary: preserving T(q,..,q) for all q preserves every contraction T(q_1,..,q_p) by polarisation.
+The paper's proof counts binom(d+p+1, p) features there; it is binom(d+p-1, p).
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ from karat.problems.base import Problem
 def _direction(query: Any, columns: int) -> Array:
     vector = np.asarray(query, dtype=float)
     if vector.shape[-1:] != (columns,):
-        raise InputError(f"The query has shape {vector.shape}; its last dimension must be {columns}, the number of columns.")
+        raise InputError(
+            f"The query has shape {vector.shape}; its last dimension must be {columns}, the number"
+            " of columns."
+        )
     return vector
 
 
@@ -49,14 +53,17 @@ class Mean(Problem):
 
     def __post_init__(self) -> None:
         if not self.total_weight:
-            raise InputError("Mean keeps the total weight in any case; total_weight=False would change nothing.")
+            raise InputError(
+                "Mean keeps the total weight in any case; total_weight=False would change nothing."
+            )
 
     @property
     def needs_real_rows(self) -> str:
         return ""
 
     def kernel(self, columns: int, targets: int) -> Kernel:
-        return MeanKernel(columns, targets)  # y travels with the rows, but a centre has no coordinate for it
+        # y travels with the rows, but a centre has no coordinate for it
+        return MeanKernel(columns, targets)
 
     @property
     def shifts(self) -> bool:
@@ -64,7 +71,10 @@ class Mean(Problem):
 
     def shifted(self, query: Any, X: Sequence[int], y: Sequence[int]) -> Any:
         return np.array(
-            [exact_combination(q, [-1.0], [offset]) for q, offset in zip(_direction(query, len(X)), X, strict=True)]
+            [
+                exact_combination(q, [-1.0], [offset])
+                for q, offset in zip(_direction(query, len(X)), X, strict=True)
+            ]
         )
 
     def loss(self, X: Array, y: Array | None, weights: Array, query: Any) -> float:
@@ -87,7 +97,8 @@ class TensorContraction(Problem):
 
     Notes
     -----
-    A query is a vector q, or p vectors (p x d) for the mixed contraction ``sum_i u_i prod_j (x_i . q_j)``.
+    A query is a vector q, or p vectors (p x d) for the mixed contraction ``sum_i u_i prod_j (x_i .
+    q_j)``.
     """
 
     p: int
@@ -109,14 +120,18 @@ class TensorContraction(Problem):
         single = Polynomials(columns + targets, self.p, affine=False, total=self.total_weight)
         if self.p == 1:
             return single
-        return Powers(columns + targets, self.p, affine=False, total=self.total_weight, single=single)
+        return Powers(
+            columns + targets, self.p, affine=False, total=self.total_weight, single=single
+        )
 
     def loss(self, X: Array, y: Array | None, weights: Array, query: Any) -> float:
         vectors = _direction(query, X.shape[1])
         if vectors.ndim == 1:
             return float(weights @ (X @ vectors) ** self.p)
         if vectors.shape[0] != self.p:
-            raise InputError(f"A mixed contraction takes p = {self.p} vectors, not {vectors.shape[0]}.")
+            raise InputError(
+                f"A mixed contraction takes p = {self.p} vectors, not {vectors.shape[0]}."
+            )
         return float(weights @ np.prod(X @ vectors.T, axis=1))
 
 
@@ -134,8 +149,8 @@ class Moments(Problem):
 
     Notes
     -----
-    A query is an affine form, d + 1 numbers ``(q_0, q)``; its loss is ``sum_i u_i (q_0 + x_i . q)^degree``.  Such powers
-    span all polynomials of the degree.
+    A query is an affine form, d + 1 numbers ``(q_0, q)``; its loss is ``sum_i u_i (q_0 + x_i .
+    q)^degree``.  Such powers span all polynomials of the degree.
     """
 
     degree: int = 2
@@ -145,7 +160,9 @@ class Moments(Problem):
     def __post_init__(self) -> None:
         check_whole("The degree of Moments", self.degree)
         if not self.total_weight:
-            raise InputError("Moments keeps the total weight in any case: it is the moment of degree 0.")
+            raise InputError(
+                "Moments keeps the total weight in any case: it is the moment of degree 0."
+            )
 
     @property
     def needs_real_rows(self) -> str:

@@ -1,25 +1,29 @@
 """Linear regression with squared or even-power loss, with or without a ridge or l_p regulariser.
 
-With rows d_i = (x_i, y_i) and the query z = (w, -1), or d_i = (x_i, 1, y_i) and z = (w, b, -1) with an intercept,
+With rows d_i = (x_i, y_i) and the query z = (w, -1), or d_i = (x_i, 1, y_i) and z = (w, b, -1) with
+an intercept,
 
     LeastSquares      sum_i u_i (d_i . z)^2
     Ridge             sum_i u_i (d_i . z)^2 + alpha |w|_2^2
     LpRegression      sum_i u_i (d_i . z)^p + alpha |w|_p^p,      p even,
 
-whose kernelization is the monomials of degree p in d_i: binom(d+p, p) of them, d+1 in place of d with an intercept.
+whose kernelization is the monomials of degree p in d_i: binom(d+p, p) of them, d+1 in place of d
+with an intercept.
 
-The regulariser may take a part of the data's moments upon itself (``absorb``; the paper's Algorithms 2 and 3, corrected).
-What the kept rows do not carry is stored as a *correction*, the difference of moments, and added back when the loss is
-evaluated or minimised:
+The regulariser may take a part of the data's moments upon itself (``absorb``; the paper's
+Algorithms 2 and 3, corrected). What the kept rows do not carry is stored as a *correction*, the
+difference of moments, and added back when the loss is evaluated or minimised:
 
     absorb=None        the rows carry everything, and serve every alpha;
-    absorb="diagonal"  d regulariser rows e_a with weights W_a = 1 + (S_aa - S_c,aa) / alpha >= 0 (the paper's experiments);
-    absorb="box"       every cross moment may be off by alpha, |S_ab - S_c,ab| <= alpha, S_c,aa <= S_aa + alpha, y^2 exact: what
-                       the sign matrix T of the paper's Lemma amounts to.  A linear programme looks for few rows; it minimises
-                       the sum of their weights, so nothing is claimed about their number.
+    absorb="diagonal"  d regulariser rows e_a with weights W_a = 1 + (S_aa - S_c,aa) / alpha >= 0
+    (the paper's experiments);
+    absorb="box"       every cross moment may be off by alpha, |S_ab - S_c,ab| <= alpha, S_c,aa <=
+                       S_aa + alpha, y^2 exact: what the sign matrix T of the paper's Lemma amounts
+                       to.  A linear programme looks for few rows; it minimises the sum of their
+                       weights, so nothing is claimed about their number.
 
-The paper solves ``(Xc'Xc + alpha I_c)^-1 Xc'yc``; that misses the label term.  With G = X'X - Xc'Xc and b = X'y - Xc'yc it is
-``(Xc'Xc + G + alpha I)^-1 (Xc'yc + b)``.
+The paper solves ``(Xc'Xc + alpha I_c)^-1 Xc'yc``; that misses the label term.  With G = X'X - Xc'Xc
+and b = X'y - Xc'yc it is ``(Xc'Xc + G + alpha I)^-1 (Xc'yc + b)``.
 """
 
 from __future__ import annotations
@@ -78,15 +82,25 @@ class _Regression(Problem):
         return self.power == 2 or self.fit_intercept  # degree <= p in (x, y) includes the squares
 
     def kernel(self, columns: int, targets: int) -> Kernel:
-        total = self.fit_intercept or self.keeps_total  # with an intercept the constant is a feature anyway
-        return Powers(columns + targets, self.power, affine=self.fit_intercept, total=total, separate_targets=targets)
+        # with an intercept the constant is a feature anyway
+        total = self.fit_intercept or self.keeps_total
+        return Powers(
+            columns + targets,
+            self.power,
+            affine=self.fit_intercept,
+            total=total,
+            separate_targets=targets,
+        )
 
     @property
     def needs_real_rows(self) -> str:
         if self.absorb is not None:
             return "A regulariser absorbs real rows: leave out absorb=, or take rows='real'."
         if self.power > 2:
-            return f"Losses of degree {self.power} need moments of degree {self.power}: take rows='real'."
+            return (
+                f"Losses of degree {self.power} need moments of degree {self.power}: take"
+                " rows='real'."
+            )
         return ""
 
     @property
@@ -96,12 +110,19 @@ class _Regression(Problem):
     def shifted(self, query: Any, X: Sequence[int], y: Sequence[int]) -> Any:
         coefficients, offset = query_matrix(query, len(X), self.fit_intercept, len(y))
         count = max(coefficients.shape[1], len(y))
-        coefficients, offset = (np.broadcast_to(a, (*a.shape[:-1], count)) for a in (coefficients, offset))
-        moved = [exact_combination(b, [*w, -1.0], [*X, t]) for b, w, t in zip(offset, coefficients.T, y, strict=True)]
+        coefficients, offset = (
+            np.broadcast_to(a, (*a.shape[:-1], count)) for a in (coefficients, offset)
+        )
+        moved = [
+            exact_combination(b, [*w, -1.0], [*X, t])
+            for b, w, t in zip(offset, coefficients.T, y, strict=True)
+        ]
         return coefficients, np.array(moved)
 
     def loss(self, X: Array, y: Array | None, weights: Array, query: Any) -> float:
-        """The loss at coefficients (d,), (d + 1,) with the intercept last, or a pair (coefficients, intercept)."""
+        """The loss at coefficients (d,), (d + 1,) with the intercept last, or a pair (coefficients,
+        intercept).
+        """
         assert y is not None
         targets = y.reshape(len(y), -1)
         coefficients, offset = query_matrix(query, X.shape[1], self.fit_intercept, targets.shape[1])
@@ -120,20 +141,25 @@ class _Regression(Problem):
         return value + core.absorbed.value(coefficients[:, 0])
 
     def regulariser_weights(self, core: CoresetLike) -> Array:
-        """Weights W_a >= 0 of the regulariser's rows e_a, for ``absorb="diagonal"``; all 1 if nothing was absorbed.
+        """Weights W_a >= 0 of the regulariser's rows e_a, for ``absorb="diagonal"``; all 1 if
+        nothing was absorbed.
 
-        Together with the kept rows they are the paper's coreset: ``sum_i w_i (d_i . z)^p + alpha sum_a W_a |w_a|^p`` is the
-        loss of the full data.  A weight of zero means that the row is not needed.
+        Together with the kept rows they are the paper's coreset: ``sum_i w_i (d_i . z)^p + alpha
+        sum_a W_a |w_a|^p`` is the loss of the full data.  A weight of zero means that the row is
+        not needed.
         """
         if core.absorbed is None:
             return np.ones(core.arrays()[0].shape[1])
         if self.absorb != "diagonal":
-            raise InputError("absorb='box' stores a correction of every moment; only 'diagonal' amounts to regulariser rows.")
+            raise InputError(
+                "absorb='box' stores a correction of every moment; only 'diagonal' amounts to"
+                " regulariser rows."
+            )
         weights = 1.0 + core.absorbed.pure() / self.penalty
         if (weights < -REGULARISER_ZERO).any():
             raise InputError(
-                "A row of the regulariser would have a negative weight, which happens after merging; problem.solve(core) and "
-                "core.loss are exact nevertheless."
+                "A row of the regulariser would have a negative weight, which happens after"
+                " merging; problem.solve(core) and core.loss are exact nevertheless."
             )
         return np.where(weights > REGULARISER_ZERO, weights, 0.0)
 
@@ -143,15 +169,20 @@ class _Regression(Problem):
         Returns
         -------
         Solution
-            ``coef`` and ``intercept``, of shape (d,) and scalar for one target, (d, T) and (T,) for several.
+            ``coef`` and ``intercept``, of shape (d,) and scalar for one target, (d, T) and (T,) for
+            several.
         """
         X, y, away = core.lowered()
         assert y is not None
-        found = minimise_power(X, y, core.weights, self.power, self.penalty, self.fit_intercept, core.absorbed)
+        found = minimise_power(
+            X, y, core.weights, self.power, self.penalty, self.fit_intercept, core.absorbed
+        )
         if not any(away):
             return found
         # The intercept for the columns as they are, which `shifted` would turn into the one found.
-        _, offset = self.shifted(found, [-a for a in away[: X.shape[1]]], [-a for a in away[X.shape[1] :]])
+        _, offset = self.shifted(
+            found, [-a for a in away[: X.shape[1]]], [-a for a in away[X.shape[1] :]]
+        )
         return Solution(found.coef, offset if y.ndim == 2 else float(offset[0]))
 
 
@@ -163,56 +194,82 @@ class _Penalised(_Regression):
 
     def __post_init__(self) -> None:
         alpha, absorb = self.alpha, self.absorb
-        if not isinstance(alpha, int | float | np.number) or not isfinite(float(alpha)) or float(alpha) < 0:
+        if (
+            not isinstance(alpha, int | float | np.number)
+            or not isfinite(float(alpha))
+            or float(alpha) < 0
+        ):
             raise InputError(f"alpha must be a finite number of at least 0, not {alpha!r}.")
         if absorb not in (None, "diagonal", "box"):
             raise InputError(f"absorb must be None, 'diagonal' or 'box', not {absorb!r}.")
         if absorb is not None and not alpha > 0:
-            raise InputError(f"absorb={absorb!r} needs a regulariser to absorb into: alpha must be positive.")
+            raise InputError(
+                f"absorb={absorb!r} needs a regulariser to absorb into: alpha must be positive."
+            )
 
     @property
     def penalty(self) -> float:
         return float(self.alpha)
 
     def absorb_rows(
-        self, rows: Rows, exact: Reduction, seed: int, progress: Progress | None, missing: Correction | None = None,
-        unit: float = 1.0, inherited: Claim | None = None,
+        self, rows: Rows, exact: Reduction, seed: int, progress: Progress | None,
+        missing: Correction | None = None, unit: float = 1.0, inherited: Claim | None = None,
     ) -> tuple[Reduction, Correction]:  # fmt: skip
-        """The reduction and the correction of an absorbed coreset; the exact reduction and zero if nothing can be absorbed.
+        """The reduction and the correction of an absorbed coreset; the exact reduction and zero if
+        nothing can be absorbed.
 
-        ``missing`` is what the rows miss already, if they are those of absorbed coresets.  ``inherited`` is their claim, by
-        default that of the exact reduction.  Weights of rows are in units of ``unit``; corrections are not.
+        ``missing`` is what the rows miss already, if they are those of absorbed coresets.
+        ``inherited`` is their claim, by default that of the exact reduction.  Weights of rows are
+        in units of ``unit``; corrections are not.
         """
         with one_blas_thread():
             found = absorb(
-                rows, exact, self.power, self.fit_intercept, self.penalty / float(unit), self.absorb == "box",
-                self.keeps_total, None if missing is None else missing.over(unit), seed, progress, unit,
+                rows, exact, self.power, self.fit_intercept, self.penalty / float(unit),
+                self.absorb == "box", self.keeps_total,
+                None if missing is None else missing.over(unit), seed, progress, unit,
             )  # fmt: skip
         passes = exact.passes + found.passes
         if not found.correction:
             return replace(exact, passes=passes), found.correction
         reduction = replace(
-            exact, positions=found.positions, weights=found.weights, inherited=inherited or exact.inherited,
+            exact, positions=found.positions, weights=found.weights,
+            inherited=inherited or exact.inherited,
             proof=replace(exact.proof, loss_error=found.loss_error, moment_error=found.loss_error),
-            method=f"{exact.method}, then {self.absorb}", passes=passes, peeled=np.zeros(0, dtype=bool),
+            method=f"{exact.method}, then {self.absorb}", passes=passes,
+            peeled=np.zeros(0, dtype=bool),
         )  # fmt: skip
         return reduction, found.correction.times(unit)
 
-    def absorbed_error(self, rows: Rows, fitted: FittedMoments, kept: Rows, correction: Correction, unit: float) -> float:
-        return measure_absorbed(rows, fitted, self.power, self.fit_intercept, self.penalty / unit, kept, correction.over(unit))
+    def absorbed_error(
+        self, rows: Rows, fitted: FittedMoments, kept: Rows, correction: Correction, unit: float
+    ) -> float:
+        return measure_absorbed(
+            rows,
+            fitted,
+            self.power,
+            self.fit_intercept,
+            self.penalty / unit,
+            kept,
+            correction.over(unit),
+        )
 
     @property
     def keeps(self) -> str:  # type: ignore[override]
         loss = "ridge loss" if self.power == 2 else f"l_{self.power} loss"
         if self.absorb:
-            return f"the {loss} at alpha = {self.alpha:g}, at every query, together with the stored correction"
+            return (
+                f"the {loss} at alpha = {self.alpha:g}, at every query, together with the stored"
+                " correction"
+            )
         return f"the {loss} of every linear model, for every alpha"
 
     @property
     def excludes(self) -> tuple[str, ...]:  # type: ignore[override]
         lost: tuple[str, ...] = ()
         if self.absorb is not None:
-            lost += (ONE_ALPHA,) if self.keeps_total or self.fit_intercept else (ONE_ALPHA, NO_TOTAL)
+            lost += (
+                (ONE_ALPHA,) if self.keeps_total or self.fit_intercept else (ONE_ALPHA, NO_TOTAL)
+            )
         if self.power > 2 and not self.fit_intercept:
             lost += (LOWER_POWERS,)
         return (*lost, LIKELIHOODS, *NEVER_KEPT)
@@ -223,7 +280,8 @@ class _Penalised(_Regression):
 class LeastSquares(_Regression):
     """The sum of squared residuals of every linear model, for any number of targets.
 
-    Only the products that are needed are kept: X'X, X'Y and each target's own square, not the products of different targets.
+    Only the products that are needed are kept: X'X, X'Y and each target's own square, not the
+    products of different targets.
 
     Parameters
     ----------
@@ -236,8 +294,8 @@ class LeastSquares(_Regression):
     fit_intercept: bool = True
     total_weight: bool = True
     keeps: ClassVar[str] = (
-        "the squared loss of every linear model, so also ridge, lasso and elastic net at every penalty, R2, standard errors, "
-        "GCV and the Gaussian likelihood"
+        "the squared loss of every linear model, so also ridge, lasso and elastic net at every"
+        " penalty, R2, standard errors, GCV and the Gaussian likelihood"
     )
 
 
@@ -253,9 +311,9 @@ class Ridge(_Penalised):
     alpha : float, default 1.0
     fit_intercept : bool, default True
     absorb : None, "diagonal" or "box"
-        Whether the regulariser may carry a part of the data: the squares only, or every product.  An absorbed coreset has
-        fewer rows as a rule (not more, and not the fewest possible), serves one alpha only, and needs ``problem.solve`` or its
-        ``correction``.
+        Whether the regulariser may carry a part of the data: the squares only, or every product.
+        An absorbed coreset has fewer rows as a rule (not more, and not the fewest possible), serves
+        one alpha only, and needs ``problem.solve`` or its ``correction``.
     total_weight : bool, optional
         Also keep the total weight; by default yes, but not with ``absorb``.
     """
@@ -276,7 +334,8 @@ class LpRegression(_Penalised):
     Parameters
     ----------
     p : int
-        An even power, at least 2.  (The paper's sign tensor needs a power of two; nothing here does.)
+        An even power, at least 2.  (The paper's sign tensor needs a power of two; nothing here
+        does.)
     alpha : float, default 0
     fit_intercept : bool, default True
     absorb : None, "diagonal" or "box"
@@ -292,10 +351,16 @@ class LpRegression(_Penalised):
     total_weight: bool | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.p, int | np.integer) or isinstance(self.p, bool) or self.p < 2 or self.p % 2:
+        if (
+            not isinstance(self.p, int | np.integer)
+            or isinstance(self.p, bool)
+            or self.p < 2
+            or self.p % 2
+        ):
             raise InputError(
-                f"LpRegression needs an even p of at least 2, not {self.p!r}: for odd p the loss |r|^p is not a polynomial "
-                "of the data: it has a kink at another place for every row, and no finite kernelization exists."
+                f"LpRegression needs an even p of at least 2, not {self.p!r}: for odd p the loss"
+                " |r|^p is not a polynomial of the data: it has a kink at another place for every"
+                " row, and no finite kernelization exists."
             )
         super().__post_init__()
 

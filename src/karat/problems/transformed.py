@@ -1,7 +1,8 @@
 """A problem about transformed columns, whose coreset keeps raw rows.
 
-If every row is mapped by itself, ``z_i = t(x_i)``, then weights that keep the moments of the z_i keep them whichever
-way the row is stored.  So the engine looks at the z_i, and the coreset keeps the x_i: strings, dates and all.
+If every row is mapped by itself, ``z_i = t(x_i)``, then weights that keep the moments of the z_i
+keep them whichever way the row is stored.  So the engine looks at the z_i, and the coreset keeps
+the x_i: strings, dates and all.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ class Transformed(Problem):
     problem : Problem
         What must be kept of the transformed columns.
     transform : callable
-        Maps a block of raw rows to a numeric array (or CSR matrix), one row each; a row's image must not depend on other rows.
+        Maps a block of raw rows to a numeric array (or CSR matrix), one row each; a row's image
+        must not depend on other rows.
     """
 
     problem: Problem
@@ -40,8 +42,8 @@ class Transformed(Problem):
     @property
     def needs_real_rows(self) -> str:
         return (
-            "A transformation cannot be applied to made rows: transform all rows first, and make rows of the columns that it "
-            "gives; or take rows='real'."
+            "A transformation cannot be applied to made rows: transform all rows first, and make"
+            " rows of the columns that it gives; or take rows='real'."
         )
 
     @property

@@ -44,7 +44,10 @@ class Scale:
         values = (_decades if self.logarithmic else _steps)(self.low, self.high, most)
         if self.whole:
             values = [value for value in values if value == int(value)]
-        return [{"at": float(self(value)), "label": number(value, 4, TICK).removeprefix(f"1 {TIMES} ")} for value in values]
+        return [
+            {"at": float(self(value)), "label": number(value, 4, TICK).removeprefix(f"1 {TIMES} ")}
+            for value in values
+        ]
 
 
 def _steps(low: float, high: float, most: int) -> list[float]:
@@ -67,8 +70,9 @@ def _decades(low: float, high: float, most: int) -> list[float]:
 
 def _axes(x: Scale, y: Scale, x_label: str, y_label: str, height: int = HEIGHT) -> dict[str, Any]:
     return {
-        "width": WIDTH, "height": height, "left": LEFT, "right": WIDTH - RIGHT, "top": TOP, "bottom": height - BOTTOM,
-        "x_ticks": x.ticks(), "y_ticks": y.ticks(), "x_label": x_label, "y_label": y_label,
+        "width": WIDTH, "height": height, "left": LEFT, "right": WIDTH - RIGHT, "top": TOP,
+        "bottom": height - BOTTOM, "x_ticks": x.ticks(), "y_ticks": y.ticks(), "x_label": x_label,
+        "y_label": y_label,
     }  # fmt: skip
 
 
@@ -94,23 +98,32 @@ def _dots(x: np.ndarray, y: np.ndarray) -> str:
 def weights_chart(edges: list[float], counts: list[int]) -> dict[str, Any]:
     """Bars of a histogram on a logarithmic axis."""
     height = 240
-    x, y = _horizontal_scale(edges[0], edges[-1], True), Scale(0, 1.05 * max(counts), height - BOTTOM, TOP, whole=True)
+    x, y = (
+        _horizontal_scale(edges[0], edges[-1], True),
+        Scale(0, 1.05 * max(counts), height - BOTTOM, TOP, whole=True),
+    )
     lefts, tops = x(edges), y(counts)
     bars = [
         {
-            "x": float(left), "width": round(max(float(right - left) - 1, 0.5), 1), "y": float(top),
+            "x": float(left),
+            "width": round(max(float(right - left) - 1, 0.5), 1),
+            "y": float(top),
             "height": round(height - BOTTOM - float(top), 1),
             "title": f"{PAGE.several(n, 'row')} of weight {number(a)} to {number(b)}",
         }
-        for left, right, top, n, a, b in zip(lefts[:-1], lefts[1:], tops, counts, edges[:-1], edges[1:], strict=True)
+        for left, right, top, n, a, b in zip(
+            lefts[:-1], lefts[1:], tops, counts, edges[:-1], edges[1:], strict=True
+        )
         if n
-    ]  # fmt: skip
+    ]
     return _axes(x, y, "weight of a kept row", "rows", height) | {"bars": bars}
 
 
 def projection_chart(projection: dict[str, Any], weights: np.ndarray) -> dict[str, Any]:
     """Dots for the data, and circles for the kept rows, with areas proportional to the weights."""
-    kept, background = (np.array(projection[name] or []).reshape(-1, 2) for name in ("kept", "background"))
+    kept, background = (
+        np.array(projection[name] or []).reshape(-1, 2) for name in ("kept", "background")
+    )
     every = np.concatenate([kept, background])
     x, y = _horizontal_scale(*_padded_range(every[:, 0])), _up(*_padded_range(every[:, 1]))
     radii = np.round(np.sqrt(6 + 60 * weights / weights.max()), 1)
@@ -123,7 +136,10 @@ def projection_chart(projection: dict[str, Any], weights: np.ndarray) -> dict[st
         f"{part} principal component, {share:.0%} of the variance"
         for part, share in zip(("first", "second"), projection["share"], strict=True)
     )
-    return _axes(x, y, first, second) | {"circles": circles, "dots": _dots(x(background[:, 0]), y(background[:, 1]))}
+    return _axes(x, y, first, second) | {
+        "circles": circles,
+        "dots": _dots(x(background[:, 0]), y(background[:, 1])),
+    }
 
 
 def moments_chart(moments: dict[str, Any]) -> dict[str, Any]:
@@ -133,7 +149,10 @@ def moments_chart(moments: dict[str, Any]) -> dict[str, Any]:
     low, high = _padded_range(np.concatenate([full, kept]))
     x, y = _horizontal_scale(low, high), _up(low, high)
     line = {"x1": float(x(low)), "y1": float(y(low)), "x2": float(x(high)), "y2": float(y(high))}
-    return _axes(x, y, "moment of the full data", "moment of the coreset") | {"dots": _dots(x(full), y(kept)), "line": line}
+    return _axes(x, y, "moment of the full data", "moment of the coreset") | {
+        "dots": _dots(x(full), y(kept)),
+        "line": line,
+    }
 
 
 def differences_chart(moments: dict[str, Any], tolerance: float) -> dict[str, Any]:
@@ -144,4 +163,8 @@ def differences_chart(moments: dict[str, Any], tolerance: float) -> dict[str, An
     dots = _dots(x(full), y(np.maximum(difference, 2 * FLOOR)))
     level = float(y(tolerance))
     line = {"x1": LEFT, "y1": level, "x2": WIDTH - RIGHT, "y2": level}
-    return _axes(x, y, "moment of the full data", "difference") | {"dots": dots, "line": line, "level": level}
+    return _axes(x, y, "moment of the full data", "difference") | {
+        "dots": dots,
+        "line": line,
+        "level": level,
+    }

@@ -1,8 +1,10 @@
-"""The full data beside its coreset, for pictures: a uniform sample of rows, the kept moments, every column's mean and spread.
+"""The full data beside its coreset, for pictures: a uniform sample of rows, the kept moments, every
+column's mean and spread.
 
-A *row* here is what the problem looks at: the features (after a pipeline, if the problem has one), then the targets; for
-latent-variable models the views side by side.  :func:`open_data` gives one of two readers that answer the same questions,
-for data in memory and for data in files, which is read in batches and never held.
+A *row* here is what the problem looks at: the features (after a pipeline, if the problem has one),
+then the targets; for latent-variable models the views side by side.  :func:`open_data` gives one of
+two readers that answer the same questions, for data in memory and for data in files, which is read
+in batches and never held.
 """
 
 from __future__ import annotations
@@ -20,7 +22,15 @@ from karat.engine.linalg import Array
 from karat.engine.rows import Progress, Rows, column_sums, sample
 from karat.errors import InputError
 from karat.problems.latent import Latent
-from karat.report.moments import ColumnMatch, Data, MomentMatch, match_columns, match_in_memory, measured_facts, shows_moments
+from karat.report.moments import (
+    ColumnMatch,
+    Data,
+    MomentMatch,
+    match_columns,
+    match_in_memory,
+    measured_facts,
+    shows_moments,
+)
 
 SAMPLE = 2000  # rows of the data that a picture shows
 
@@ -36,26 +46,50 @@ def open_data(
     size: int = SAMPLE,
     seed: int = 0,
 ) -> Data:
-    """A reader for ``(X, y)``, for a table X alone, or for files and queries, of which it samples ``size`` rows."""
+    """A reader for ``(X, y)``, for a table X alone, or for files and queries, of which it samples
+    ``size`` rows.
+    """
     if are_paths(data) or is_source(data):
         if any(value is not None for value in (sample_weight, groups, lengths)):
-            raise InputError("sample_weight, groups and lengths are for data in memory; the coreset knows them of files.")
+            raise InputError(
+                "sample_weight, groups and lengths are for data in memory; the coreset knows them"
+                " of files."
+            )
         from karat.report.files import FileData
 
         return FileData(core, list(data) if isinstance(data, tuple) else data, size, seed, progress)
     X, y = data if isinstance(data, tuple) and len(data) == 2 else (data, None)
-    return MemoryData(core, containers.collected(X), containers.collected(y), sample_weight, groups, lengths, size, seed)
+    return MemoryData(
+        core,
+        containers.collected(X),
+        containers.collected(y),
+        sample_weight,
+        groups,
+        lengths,
+        size,
+        seed,
+    )
 
 
 def are_paths(data: Any) -> bool:
     """Whether data is named rather than given."""
     several = isinstance(data, list | tuple) and len(data) > 0
-    return isinstance(data, str | Path) or (several and all(isinstance(one, str | Path) for one in data))
+    return isinstance(data, str | Path) or (
+        several and all(isinstance(one, str | Path) for one in data)
+    )
 
 
 def is_source(data: Any) -> bool:
-    """Whether rows come in batches: of an open source, a query, a cursor or a reader (:mod:`karat.io.find`)."""
-    known = ("read_schema", "read_next_batch", "to_arrow_reader", "fetch_arrow_reader", "fetch_record_batch")
+    """Whether rows come in batches: of an open source, a query, a cursor or a reader
+    (:mod:`karat.io.find`).
+    """
+    known = (
+        "read_schema",
+        "read_next_batch",
+        "to_arrow_reader",
+        "fetch_arrow_reader",
+        "fetch_record_batch",
+    )
     return any(hasattr(data, name) for name in known)
 
 
@@ -63,7 +97,15 @@ class MemoryData(Data):
     """Data in memory; tables are read in blocks and not copied."""
 
     def __init__(
-        self, core: Coreset, X: Any, y: Any, sample_weight: Any, groups: Any, lengths: Any, size: int, seed: int
+        self,
+        core: Coreset,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        groups: Any,
+        lengths: Any,
+        size: int,
+        seed: int,
     ) -> None:
         self.core, self.given = core, (X, y, sample_weight, groups, lengths)
         self.size, self.seed = size, seed
@@ -80,7 +122,9 @@ class MemoryData(Data):
     def columns(self) -> ColumnMatch:
         kept = Rows([kept_block(self.core)], self.core.weights)
         shift = np.average(kept.parts[0], axis=0, weights=kept.weights)
-        return match_columns(column_sums(self.rows, shift - self.table.origin), column_sums(kept, shift), shift)
+        return match_columns(
+            column_sums(self.rows, shift - self.table.origin), column_sums(kept, shift), shift
+        )
 
     def verify(self) -> dict[str, Any]:
         X, y, sample_weight, groups, lengths = self.given
@@ -98,7 +142,9 @@ def kept_block(core: Coreset) -> Array:
 
 
 def row_names(core: Coreset) -> list[str]:
-    """Names of the columns of :func:`kept_block`; features that a pipeline or a model made are numbered."""
+    """Names of the columns of :func:`kept_block`; features that a pipeline or a model made are
+    numbered.
+    """
     width = kept_block(core).shape[1]
     columns = kept_columns(core)
     targets = [column.name for column in columns if column.role == "target"]

@@ -1,7 +1,7 @@
 """The base class of the displays, with axes and colours that colour-blind readers can tell apart.
 
-A display holds numbers; ``plot(ax=None)`` draws them and sets ``ax_`` and ``figure_``.  It does not show the figure and does
-not change global styles, so that it can draw into any figure.
+A display holds numbers; ``plot(ax=None)`` draws them and sets ``ax_`` and ``figure_``.  It does not
+show the figure and does not change global styles, so that it can draw into any figure.
 """
 
 from __future__ import annotations
@@ -63,5 +63,7 @@ def strip_below(ax: Any, share: float = 0.55) -> Any:
 
 
 def above_zero(values: Any) -> Any:
-    """Absolute values for a logarithmic axis: zero is drawn at 2e-17, a tenth of the rounding of a double."""
+    """Absolute values for a logarithmic axis: zero is drawn at 2e-17, a tenth of the rounding of a
+    double.
+    """
     return np.maximum(np.abs(values), 2e-17)

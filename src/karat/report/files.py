@@ -1,6 +1,8 @@
-"""The full data in files, for pictures: one scan that verifies the coreset, and of which a sample and sums are left.
+"""The full data in files, for pictures: one scan that verifies the coreset, and of which a sample
+and sums are left.
 
-A latent-variable problem is lowered first, which takes a scan of its own; its rows are then the views of its samples.
+A latent-variable problem is lowered first, which takes a scan of its own; its rows are then the
+views of its samples.
 """
 
 from __future__ import annotations
@@ -32,10 +34,14 @@ from karat.report.moments import (
 class FileData(Data):
     """Files that a coreset was made from, or others with the same columns."""
 
-    def __init__(self, core: Coreset, source: Any, size: int, seed: int, progress: Progress | None) -> None:
+    def __init__(
+        self, core: Coreset, source: Any, size: int, seed: int, progress: Progress | None
+    ) -> None:
         layout_of(core)  # refused here, if the coreset does not know its columns
         self.core, self.size, self.seed = core, size, seed
-        self.check = FileCheck(core, open_source(source), file_layout(core), progress=progress, beside=self._consumers)
+        self.check = FileCheck(
+            core, open_source(source), file_layout(core), progress=progress, beside=self._consumers
+        )
         self.found = self.check.run()
 
     def _consumers(self, check: FileCheck) -> list[Consumer]:
@@ -49,7 +55,11 @@ class FileData(Data):
         self.sums = ColumnSums(self.shift, lambda batch: viewed(kept, batch))
         if not shows_moments(self.core):
             return [self.drawn, self.sums]
-        if isinstance(check.sums, SumMoments) and kept.groups is None and not check.sums.apart.any():
+        if (
+            isinstance(check.sums, SumMoments)
+            and kept.groups is None
+            and not check.sums.apart.any()
+        ):
             self.all_moments = check.sums
             return [self.drawn, self.sums]
         self.all_moments = SumMoments(kept, check.rows, together=True)
@@ -64,7 +74,9 @@ class FileData(Data):
         return match(self.all_moments.running[None].fitted_moments(), self.check.kept.rows())
 
     def columns(self) -> ColumnMatch:
-        return match_columns(self.sums.sums, column_sums(self.kept, self.shift), self.shift + self.origin)
+        return match_columns(
+            self.sums.sums, column_sums(self.kept, self.shift), self.shift + self.origin
+        )
 
     def verify(self) -> dict[str, Any]:
         found, changed = self.found, [str(block) for block in self.found.changed]
@@ -72,7 +84,9 @@ class FileData(Data):
 
 
 def viewed(kept: Table, batch: Batch, raw: bool = False) -> Rows:
-    """The rows of a batch as a report shows them: with views side by side; ``raw``: large whole numbers are not shifted."""
+    """The rows of a batch as a report shows them: with views side by side; ``raw``: large whole
+    numbers are not shifted.
+    """
     problem = kept.problem
     if not isinstance(problem, KnownMaps):
         return Rows(batch.parts, batch.weights, offsets=None if raw else kept.offsets)

@@ -1,7 +1,8 @@
-"""Pictures of latent-variable models: how many components there are, which alpha_0 fits, and estimated against true components.
+"""Pictures of latent-variable models: how many components there are, which alpha_0 fits, and
+estimated against true components.
 
-The order of components is arbitrary, so estimated ones are matched to the true ones by the assignment with the least sum of
-squared distances.
+The order of components is arbitrary, so estimated ones are matched to the true ones by the
+assignment with the least sum of squared distances.
 """
 
 from __future__ import annotations
@@ -50,13 +51,16 @@ class SpectrumDisplay(Display):
         recovery = getattr(estimator, "recovery_", None)
         if recovery is None:
             raise InputError(
-                "The estimator has no spectrum; fit a latent-variable model of karat.models.", argument="estimator"
+                "The estimator has no spectrum; fit a latent-variable model of karat.models.",
+                argument="estimator",
             )
         return cls(recovery.spectrum, recovery.leading)
 
     @property
     def gap(self) -> int:
-        """The number of eigenvalues before the largest ratio of neighbours; those below 2 % of the largest count as noise."""
+        """The number of eigenvalues before the largest ratio of neighbours; those below 2 % of the
+        largest count as noise.
+        """
         values = np.maximum(self.spectrum, NOISE * max(float(self.spectrum[0]), 1e-300))
         return int((values[:-1] / values[1:]).argmax()) + 1 if len(values) > 1 else len(values)
 
@@ -66,10 +70,24 @@ class SpectrumDisplay(Display):
         place, size = np.arange(1, len(self.spectrum) + 1), above_zero(self.spectrum)
         ax.plot(place, size, color=GUIDE, linewidth=1.0, zorder=1)
         own, rest = slice(0, self.leading), slice(self.leading, None)
-        ax.scatter(place[own], size[own], color=CORE, zorder=2, label=f"{self.leading} of the components")
+        ax.scatter(
+            place[own], size[own], color=CORE, zorder=2, label=f"{self.leading} of the components"
+        )
         if self.leading < len(place):
-            ax.scatter(place[rest], size[rest], facecolor="none", edgecolor=FULL, zorder=2, label="the next")
-        ax.set(yscale="log", xlabel="eigenvalue", ylabel="size", xticks=place[:: max(1, len(place) // 10)])
+            ax.scatter(
+                place[rest],
+                size[rest],
+                facecolor="none",
+                edgecolor=FULL,
+                zorder=2,
+                label="the next",
+            )
+        ax.set(
+            yscale="log",
+            xlabel="eigenvalue",
+            ylabel="size",
+            xticks=place[:: max(1, len(place) // 10)],
+        )
         ax.legend(frameon=False)
         return self
 
@@ -101,7 +119,10 @@ class Alpha0Display(Display):
         """
         curve = getattr(estimator, "alpha0_curve_", None)
         if curve is None:
-            raise InputError('The estimator has no curve; fit LatentDirichlet with alpha0="auto".', argument="estimator")
+            raise InputError(
+                'The estimator has no curve; fit LatentDirichlet with alpha0="auto".',
+                argument="estimator",
+            )
         return cls(*curve)
 
     @property
@@ -114,7 +135,12 @@ class Alpha0Display(Display):
         ax = self._axes(ax)
         ax.plot(self.values, self.residuals, color=FULL, marker="o", markersize=4)
         ax.axvline(self.best, color=CORE, linewidth=1.2, label=f"alpha0 = {self.best:.3g}")
-        ax.set(xscale="log", ylim=(0, None), xlabel="alpha0", ylabel="share of the tensor not explained")
+        ax.set(
+            xscale="log",
+            ylim=(0, None),
+            xlabel="alpha0",
+            ylabel="share of the tensor not explained",
+        )
         ax.legend(frameon=False)
         return self
 
@@ -125,7 +151,8 @@ def matched(true: Array, estimated: Array) -> Array:
 
     if true.shape != estimated.shape:
         raise InputError(
-            f"The true components have shape {true.shape}, the estimated ones {estimated.shape}; they must be equal."
+            f"The true components have shape {true.shape}, the estimated ones {estimated.shape};"
+            " they must be equal."
         )
     distance = np.square(true[:, None, :] - estimated[None, :, :]).sum(axis=2)
     return np.asarray(estimated[linear_sum_assignment(distance)[1]])
@@ -139,7 +166,9 @@ def relative_error(true: Array, estimated: Array) -> float:
 def _components(values: Any, name: str) -> Array:
     array = np.asarray(values, dtype=float)
     if array.ndim != 2 or not len(array):
-        raise InputError(f"{name} has shape {array.shape}; components must be an array with one row each.")
+        raise InputError(
+            f"{name} has shape {array.shape}; components must be an array with one row each."
+        )
     return array
 
 
@@ -166,14 +195,18 @@ class RecoveryDisplay(Display):
         true : array (k, d)
             Means of a mixture, word distributions of topics, rows of an emission matrix...
         estimated : dict of arrays (k, d)
-            By name, such as ``{"full data": a.means_, "coreset": b.means_}``, in any order of the components.
+            By name, such as ``{"full data": a.means_, "coreset": b.means_}``, in any order of the
+            components.
 
         Returns
         -------
         RecoveryDisplay
         """
         known = _components(true, "true")
-        return cls(known, {name: matched(known, _components(values, name)) for name, values in estimated.items()})
+        return cls(
+            known,
+            {name: matched(known, _components(values, name)) for name, values in estimated.items()},
+        )
 
     @property
     def errors(self) -> dict[str, float]:
@@ -187,11 +220,19 @@ class RecoveryDisplay(Display):
         ends = min(v.min() for v in every), max(v.max() for v in every)
         ax.plot(ends, ends, color=GUIDE, linewidth=1.0, zorder=1)
         shown = slice(None, None, -(-self.true.size // SEEN))
-        for (name, values), colour, (mark, size) in zip(self.estimated.items(), (FULL, CORE, *OTHER), MARKS, strict=False):
+        for (name, values), colour, (mark, size) in zip(
+            self.estimated.items(), (FULL, CORE, *OTHER), MARKS, strict=False
+        ):
             look = {"color": colour} if mark == "x" else {"facecolor": "none", "edgecolor": colour}
             label = f"{name}: error {self.errors[name]:.1e}"
             ax.scatter(
-                self.true.ravel()[shown], values.ravel()[shown], marker=mark, s=size, linewidths=1.3, label=label, **look
+                self.true.ravel()[shown],
+                values.ravel()[shown],
+                marker=mark,
+                s=size,
+                linewidths=1.3,
+                label=label,
+                **look,
             )
         k, d = self.true.shape
         ax.set(xlabel="true", ylabel="estimated")
@@ -215,7 +256,9 @@ class RecoveryErrorDisplay(Display):
         self.errors = {name: np.asarray(values, dtype=float) for name, values in errors.items()}
 
     @classmethod
-    def from_components(cls, true: Any, rows: Sequence[int], estimated: dict[str, Sequence[Any]]) -> Self:
+    def from_components(
+        cls, true: Any, rows: Sequence[int], estimated: dict[str, Sequence[Any]]
+    ) -> Self:
         """Match the components estimated from growing data to the true ones.
 
         Parameters
@@ -233,9 +276,12 @@ class RecoveryErrorDisplay(Display):
         known = _components(true, "true")
         for name, values in estimated.items():
             if len(values) != len(rows):
-                raise InputError(f"rows has {len(rows)} entries, but {name!r} has {len(values)} estimates.")
+                raise InputError(
+                    f"rows has {len(rows)} entries, but {name!r} has {len(values)} estimates."
+                )
         errors = {
-            name: [relative_error(known, _components(value, name)) for value in values] for name, values in estimated.items()
+            name: [relative_error(known, _components(value, name)) for value in values]
+            for name, values in estimated.items()
         }
         return cls(rows, errors)
 
@@ -244,12 +290,22 @@ class RecoveryErrorDisplay(Display):
         ax = self._axes(ax)
         first = next(iter(self.errors.values()))
         slope = first[0] * np.sqrt(self.rows[0] / self.rows)
-        ax.plot(self.rows, slope, color=GUIDE, linewidth=1.0, linestyle=(0, (4, 3)), label="proportional to 1 / √n")
-        for (name, values), colour, (mark, size) in zip(self.errors.items(), (FULL, CORE, *OTHER), MARKS, strict=False):
+        ax.plot(
+            self.rows,
+            slope,
+            color=GUIDE,
+            linewidth=1.0,
+            linestyle=(0, (4, 3)),
+            label="proportional to 1 / √n",
+        )
+        for (name, values), colour, (mark, size) in zip(
+            self.errors.items(), (FULL, CORE, *OTHER), MARKS, strict=False
+        ):
             style = "-" if mark == "o" else (0, (2, 2))
             face = {} if mark == "x" else {"markerfacecolor": "none"}
             ax.plot(
-                self.rows, values, color=colour, marker=mark, markersize=1.2 * size**0.5, linestyle=style, label=name, **face
+                self.rows, values, color=colour, marker=mark, markersize=1.2 * size**0.5,
+                linestyle=style, label=name, **face
             )  # fmt: skip
         ax.set(xscale="log", yscale="log", xlabel="rows", ylabel="relative error of the components")
         ax.legend(frameon=False)

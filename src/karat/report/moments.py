@@ -1,7 +1,9 @@
-"""What pictures ask of the full data: moments and column statistics of all rows beside those of the kept rows.
+"""What pictures ask of the full data: moments and column statistics of all rows beside those of the
+kept rows.
 
-Every moment is divided by the total weight and by the root mean square of its feature over the kept rows.  A moment is then
-of order one, and a difference of 1e-15 is rounding, whatever the units of the columns.
+Every moment is divided by the total weight and by the root mean square of its feature over the kept
+rows.  A moment is then of order one, and a difference of 1e-15 is rounding, whatever the units of
+the columns.
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ class Data(ABC):
 
     @abstractmethod
     def moments(self) -> MomentMatch | None:
-        """The moments that the problem keeps, of all rows and of the kept ones; None where the rows alone do not carry them."""
+        """The moments that the problem keeps, of all rows and of the kept ones; None where the rows
+        alone do not carry them.
+        """
 
     @abstractmethod
     def columns(self) -> ColumnMatch:
@@ -70,7 +74,9 @@ class Data(ABC):
 
 
 def shows_moments(core: Coreset) -> bool:
-    """Whether the rows alone carry the moments of the problem, and these are few enough for a picture."""
+    """Whether the rows alone carry the moments of the problem, and these are few enough for a
+    picture.
+    """
     if core.absorbed is not None:
         return False
     if core.rows == SYNTHETIC:
@@ -83,7 +89,10 @@ def shows_moments(core: Coreset) -> bool:
 def measured_facts(
     certificate: Certificate, ok: bool, data: str | None, changed: Sequence[str], columns: int = 0
 ) -> dict[str, Any]:
-    """A fresh certificate, and the verdict: ``ok``, how the ``data`` compares with the hashes stored of its ``columns``."""
+    """A fresh certificate, and the verdict:
+
+    ``ok``, how the ``data`` compares with the hashes stored of its ``columns``.
+    """
     verdict = {"ok": ok, "data": data, "changed": list(changed), "columns": columns}
     return certificate.to_dict() | {"tolerance": certificate.tolerance} | verdict
 

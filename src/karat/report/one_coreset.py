@@ -1,7 +1,9 @@
-"""Pictures of one coreset: its weights, its rows over those of the data, and its moments beside those of the data.
+"""Pictures of one coreset: its weights, its rows over those of the data, and its moments beside
+those of the data.
 
-The plane of the rows is spanned by the first two principal components of the standardised columns: with z = (row - mean) /
-deviation and the singular value decomposition Z = U S V', the coordinates of a row are the first two of z V.
+The plane of the rows is spanned by the first two principal components of the standardised columns:
+with z = (row - mean) / deviation and the singular value decomposition Z = U S V', the coordinates
+of a row are the first two of z V.
 """
 
 from __future__ import annotations
@@ -55,17 +57,31 @@ class WeightsDisplay(Display):
         ax = self._axes(ax, (5.6, 3.4))
         edges, counts = weight_bins(self.weights)
         known = weight_facts(self.weights)
-        ax.bar(edges[:-1], counts, np.diff(edges), align="edge", color=CORE, edgecolor="white", linewidth=0.8)
+        ax.bar(
+            edges[:-1],
+            counts,
+            np.diff(edges),
+            align="edge",
+            color=CORE,
+            edgecolor="white",
+            linewidth=0.8,
+        )
         ax.axvline(known["median"], color=GUIDE, linewidth=1.2, linestyle=(0, (4, 3)))
         ax.annotate(
-            f" median {PAGE.number(known['median'], 3)}", (known["median"], 1.0), xycoords=("data", "axes fraction"), va="top",
-            fontsize="small", color="#666666",
-        )  # fmt: skip
+            f" median {PAGE.number(known['median'], 3)}",
+            (known["median"], 1.0),
+            xycoords=("data", "axes fraction"),
+            va="top",
+            fontsize="small",
+            color="#666666",
+        )
         ax.set(xscale="log", xlabel="weight of a kept row", ylabel="rows")
         ax.set_title(
-            f"{PAGE.count(len(self.weights))} weights, effective sample size {PAGE.number(known['effective'], 3)}",
-            loc="left", fontsize="medium",
-        )  # fmt: skip
+            f"{PAGE.count(len(self.weights))} weights, effective sample size"
+            f" {PAGE.number(known['effective'], 3)}",
+            loc="left",
+            fontsize="medium",
+        )
         ax.yaxis.get_major_locator().set_params(integer=True)
         return self
 
@@ -94,7 +110,9 @@ class Plane:
         mean = np.average(rows, axis=0, weights=weights)
         centred = rows - mean
         deviation = np.sqrt(np.average(np.square(centred), axis=0, weights=weights))
-        constant = deviation <= 1e-12 * np.maximum(np.abs(mean), np.abs(centred).max(axis=0, initial=0.0))
+        constant = deviation <= 1e-12 * np.maximum(
+            np.abs(mean), np.abs(centred).max(axis=0, initial=0.0)
+        )
         scale = np.where(constant, 1.0, deviation)
         scaled = np.where(constant, 0.0, centred / scale)
         root = np.sqrt((np.ones(len(rows)) if weights is None else weights)[:, None])
@@ -102,7 +120,8 @@ class Plane:
         axes, share = np.zeros((rows.shape[1], 2)), np.zeros(2)
         found = min(2, int((s > 1e-12 * max(s[:1], default=0.0)).sum()))
         axes[:, :found] = v[:found].T
-        axes *= np.where(axes.sum(axis=0) < 0, -1.0, 1.0)  # singular vectors have no sign; this choice is stable
+        # singular vectors have no sign; this choice is stable
+        axes *= np.where(axes.sum(axis=0) < 0, -1.0, 1.0)
         share[:found] = s[:found] ** 2 / max(float(np.square(s).sum()), 1e-300)
         return Plane(mean, scale, axes, share)
 
@@ -127,11 +146,20 @@ class ProjectionDisplay(Display):
 
     def __init__(self, background: Any, kept: Any, weights: Any, share: Any) -> None:
         self.background = None if background is None else np.asarray(background, dtype=float)
-        self.kept, self.weights, self.share = (np.asarray(v, dtype=float) for v in (kept, weights, share))
+        self.kept, self.weights, self.share = (
+            np.asarray(v, dtype=float) for v in (kept, weights, share)
+        )
 
     @classmethod
     def from_coreset(
-        cls, core: Coreset, X: Any = None, y: Any = None, *, lengths: Any = None, sample: int = SAMPLE, random_state: int = 0
+        cls,
+        core: Coreset,
+        X: Any = None,
+        y: Any = None,
+        *,
+        lengths: Any = None,
+        sample: int = SAMPLE,
+        random_state: int = 0,
     ) -> Self:
         """Project a coreset and a sample of its data; without X, the kept rows alone.
 
@@ -152,12 +180,18 @@ class ProjectionDisplay(Display):
         ProjectionDisplay
         """
         kept = kept_block(core)
-        rows = None if X is None else open_data(core, (X, y), lengths=lengths, size=sample, seed=random_state).sample()
+        rows = (
+            None
+            if X is None
+            else open_data(core, (X, y), lengths=lengths, size=sample, seed=random_state).sample()
+        )
         plane = Plane.fit(kept, core.weights) if rows is None else Plane.fit(rows)
         return cls(None if rows is None else plane(rows), plane(kept), core.weights, plane.share)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw the sample as dots and the kept rows as rings with areas proportional to the weights."""
+        """Draw the sample as dots and the kept rows as rings with areas proportional to the
+        weights.
+        """
         ax = self._axes(ax, (5.6, 4.6))
         if self.background is not None:
             ax.scatter(
@@ -173,14 +207,24 @@ class ProjectionDisplay(Display):
             linewidths=0.9,
             label=f"{len(self.kept):,} kept rows",
         )
-        for name, set_label, share in zip(("first", "second"), (ax.set_xlabel, ax.set_ylabel), self.share, strict=True):
+        for name, set_label, share in zip(
+            ("first", "second"), (ax.set_xlabel, ax.set_ylabel), self.share, strict=True
+        ):
             set_label(f"{name} principal component ({share:.0%} of the variance)")
-        ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(0, 1.1), ncols=2, borderaxespad=0, handletextpad=0.3)
+        ax.legend(
+            frameon=False,
+            loc="upper left",
+            bbox_to_anchor=(0, 1.1),
+            ncols=2,
+            borderaxespad=0,
+            handletextpad=0.3,
+        )
         return self
 
 
 class CertificateDisplay(Display):
-    """Plot of every moment that the problem keeps, of the coreset against the full data, and of the differences.
+    """Plot of every moment that the problem keeps, of the coreset against the full data, and of the
+    differences.
 
     Parameters
     ----------
@@ -205,7 +249,14 @@ class CertificateDisplay(Display):
 
     @classmethod
     def from_coreset(
-        cls, core: Coreset, X: Any, y: Any = None, *, sample_weight: Any = None, groups: Any = None, lengths: Any = None
+        cls,
+        core: Coreset,
+        X: Any,
+        y: Any = None,
+        *,
+        sample_weight: Any = None,
+        groups: Any = None,
+        lengths: Any = None,
     ) -> Self:
         """Measure a coreset on its full data.
 
@@ -223,8 +274,9 @@ class CertificateDisplay(Display):
         found = data.moments()
         if found is None:
             raise InputError(
-                "The regulariser has absorbed a part of this coreset's data, so its rows alone do not have the moments of the "
-                "data; core.verify measures rows and correction together."
+                "The regulariser has absorbed a part of this coreset's data, so its rows alone do"
+                " not have the moments of the data; core.verify measures rows and correction"
+                " together."
             )
         fresh = data.verify()
         return cls(found.full, found.kept, fresh["loss_error"], fresh["tolerance"])
@@ -243,13 +295,20 @@ class CertificateDisplay(Display):
         below.scatter(full, above_zero(kept - full), **mark)
         below.axhline(self.tolerance, color=GUIDE, linewidth=1.2, linestyle=(0, (4, 3)))
         below.annotate(
-            f"tolerance {PAGE.error(self.tolerance)}", (0.0, self.tolerance), xycoords=("axes fraction", "data"), xytext=(4, 3),
-            textcoords="offset points", fontsize="small", color="#666666",
-        )  # fmt: skip
+            f"tolerance {PAGE.error(self.tolerance)}",
+            (0.0, self.tolerance),
+            xycoords=("axes fraction", "data"),
+            xytext=(4, 3),
+            textcoords="offset points",
+            fontsize="small",
+            color="#666666",
+        )
         below.set(yscale="log", xlabel="moment of the full data", ylabel="difference")
         below.set_ylim(1e-17, max(10 * self.tolerance, 10 * np.abs(kept - full).max()))
         ax.set_title(
-            f"{len(self.full):,} moments; worst loss error over every query {PAGE.error(self.loss_error)}",
-            loc="left", fontsize="medium",
-        )  # fmt: skip
+            f"{len(self.full):,} moments; worst loss error over every query"
+            f" {PAGE.error(self.loss_error)}",
+            loc="left",
+            fontsize="medium",
+        )
         return self

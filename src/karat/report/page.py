@@ -3,9 +3,9 @@
     facts(core, data)                  everything on the page, as plain values
     write_report(core, path, data)     the page of these facts
 
-The template escapes every value.  The table of rows is embedded as JSON with ``<``, ``>`` and ``&`` escaped, and the script
-inserts its values as text, so that a column named ``<script>`` does no harm.  The page's policy allows its own style and script
-by their hashes, and no other.
+The template escapes every value.  The table of rows is embedded as JSON with ``<``, ``>`` and ``&``
+escaped, and the script inserts its values as text, so that a column named ``<script>`` does no
+harm.  The page's policy allows its own style and script by their hashes, and no other.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from karat.report.one_coreset import Plane, weight_bins
 
 MOMENTS = 2000  # moments shown on the page, among them the worst
 STATIC = 200  # rows of the table without scripts and in print
-CELLS = 150_000  # of the table of kept rows at most; of larger ones, the rows with the largest weights are shown
+# of the table of kept rows at most; of larger ones, the rows with the largest weights are shown
+CELLS = 150_000
 LETTERS = 200  # in a cell at most
 MISSING = ("<NA>", "NaT")  # how frames write missing values
 
@@ -54,18 +55,19 @@ def facts(
     ----------
     core : Coreset
     data : (X, y), X, path or list of paths, optional
-        The full data, in memory or in files; files are read in batches.  Without it the report has no comparison with the
-        full data.
+        The full data, in memory or in files; files are read in batches.  Without it the report has
+        no comparison with the full data.
     sample_weight, groups, lengths : arrays, optional
-        As in :meth:`karat.Coreset.verify`, for data in memory; for files the coreset stores the columns.
+        As in :meth:`karat.Coreset.verify`, for data in memory; for files the coreset stores the
+        columns.
     progress : callable, optional
         Called with (bytes done, bytes in all) while files are read.
 
     Returns
     -------
     dict
-        The facts of the coreset, and ``table``, ``histogram``, ``projection``, ``verified``, ``moments``, ``columns`` and
-        ``reproduce``.
+        The facts of the coreset, and ``table``, ``histogram``, ``projection``, ``verified``,
+        ``moments``, ``columns`` and ``reproduce``.
     """
     known = core_facts.coreset_facts(core)
     if data is None and any(value is not None for value in (sample_weight, groups, lengths)):
@@ -113,7 +115,9 @@ def write_report(core: Coreset, path: str | Path, data: Any = None, **options: A
     """
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"A report is saved as .html, not {path.suffix or 'without a suffix'!r}: {path}.")
+        raise InputError(
+            f"A report is saved as .html, not {path.suffix or 'without a suffix'!r}: {path}."
+        )
     write_page(facts(core, data, **options), path)
     return path
 
@@ -126,7 +130,9 @@ def write_page(known: dict[str, Any], path: Path) -> None:
 
 def render(known: dict[str, Any]) -> str:
     """Render the page of a dictionary of facts."""
-    weights = np.array(next(c["values"] for c in known["table"]["columns"] if c["role"] == "weight"))
+    weights = np.array(
+        next(c["values"] for c in known["table"]["columns"] if c["role"] == "weight")
+    )
     charts = {
         "weights": weights_chart(**known["histogram"]),
         "projection": projection_chart(known["projection"], weights),
@@ -137,12 +143,17 @@ def render(known: dict[str, Any]) -> str:
         charts["differences"] = differences_chart(known["moments"], tolerance)
     table = {name: known["table"][name] for name in ("columns", "shown", "rows")}
     places = {"charts": charts, "table_json": as_script_data(table), "static": STATIC}
-    origin = {"provenance": _origin(known["provenance"]), "content": known["provenance"].get("content")}
+    origin = {
+        "provenance": _origin(known["provenance"]),
+        "content": known["provenance"].get("content"),
+    }
     return str(_template().render(known | places | origin))
 
 
 def as_script_data(value: Any) -> str:
-    """Write JSON for a script element; escapes keep it from ending the element or beginning a comment."""
+    """Write JSON for a script element; escapes keep it from ending the element or beginning a
+    comment.
+    """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
@@ -150,11 +161,15 @@ def as_script_data(value: Any) -> str:
 
 
 def policy(style: str, script: str) -> str:
-    """The content security policy: nothing is loaded or sent, and only this style and this script count."""
-    style_hash, script_hash = (b64encode(sha256(text.encode()).digest()).decode() for text in (style, script))
+    """The content security policy: nothing is loaded or sent, and only this style and this script
+    count.
+    """
+    style_hash, script_hash = (
+        b64encode(sha256(text.encode()).digest()).decode() for text in (style, script)
+    )
     return (
-        f"default-src 'none'; style-src 'sha256-{style_hash}'; script-src 'sha256-{script_hash}'; base-uri 'none'; "
-        "form-action 'none'"
+        f"default-src 'none'; style-src 'sha256-{style_hash}'; script-src 'sha256-{script_hash}';"
+        " base-uri 'none'; form-action 'none'"
     )
 
 
@@ -168,17 +183,22 @@ def _template() -> Any:
 
     folder = Path(__file__).parent / "template"
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folder), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
+        loader=jinja2.FileSystemLoader(folder), autoescape=True, undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     page = wording.PAGE
     environment.filters |= {
-        "count": page.count, "number": wording.number, "error": page.error, "duration": page.duration, "several": page.several,
-        "typeset": wording.typeset, "script_data": Markup,
+        "count": page.count, "number": wording.number, "error": page.error,
+        "duration": page.duration, "several": page.several, "typeset": wording.typeset,
+        "script_data": Markup,
     }  # fmt: skip
     assets = {name: (folder / name).read_text(encoding="utf-8") for name in ("page.css", "page.js")}
     own_policy = Markup(policy(assets["page.css"], assets["page.js"]))
-    environment.globals |= {"wording": wording, "asset": lambda name: Markup(assets[name]), "policy": own_policy}
+    environment.globals |= {
+        "wording": wording,
+        "asset": lambda name: Markup(assets[name]),
+        "policy": own_policy,
+    }
     return environment.get_template("page.html")
 
 
@@ -188,8 +208,9 @@ def table_of_kept_rows(core: Coreset, cells: int = CELLS) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``columns``: list of ``{name, role, numeric, values}``, with row number and weight first; ``rows`` and ``shown``: how
-        many rows there are and are shown; ``chosen``: positions of those shown.
+        ``columns``: list of ``{name, role, numeric, values}``, with row number and weight first;
+        ``rows`` and ``shown``: how many rows there are and are shown; ``chosen``: positions of
+        those shown.
     """
     columns = core_facts.kept_columns(core)
     most = max(1, cells // len(columns))
@@ -203,13 +224,23 @@ def table_of_kept_rows(core: Coreset, cells: int = CELLS) -> dict[str, Any]:
 
 
 def _table_column(name: str, role: str, values: np.ndarray) -> dict[str, Any]:
-    return {"name": name, "role": role, "numeric": values.dtype.kind in "fiu", "values": _cells(values)}
+    return {
+        "name": name,
+        "role": role,
+        "numeric": values.dtype.kind in "fiu",
+        "values": _cells(values),
+    }
 
 
 def _cells(values: np.ndarray) -> list[Any]:
-    """Convert values for JSON: missing ones become None, anything but numbers and booleans becomes text."""
+    """Convert values for JSON: missing ones become None, anything but numbers and booleans becomes
+    text.
+    """
     if values.dtype.kind == "f":
-        return [value if finite else None for value, finite in zip(values.tolist(), np.isfinite(values), strict=True)]
+        return [
+            value if finite else None
+            for value, finite in zip(values.tolist(), np.isfinite(values), strict=True)
+        ]
     if values.dtype.kind in "iub":
         return list(values.tolist())
     return [_cell(value) for value in values.tolist()]
@@ -259,33 +290,75 @@ def _column_comparison(core: Coreset, data: Data) -> list[dict[str, Any]] | None
     if not keeps_columns(core):
         return None
     found = data.columns()
-    values = zip(row_names(core), found.mean, found.kept_mean, found.deviation, found.kept_deviation, strict=True)
+    values = zip(
+        row_names(core),
+        found.mean,
+        found.kept_mean,
+        found.deviation,
+        found.kept_deviation,
+        strict=True,
+    )
     return [
-        {"name": name, "mean": float(m), "kept_mean": float(km), "deviation": float(s), "kept_deviation": float(ks)}
+        {
+            "name": name,
+            "mean": float(m),
+            "kept_mean": float(km),
+            "deviation": float(s),
+            "kept_deviation": float(ks),
+        }
         for name, m, km, s, ks in values
     ]
 
 
 def _origin(provenance: dict[str, Any]) -> dict[str, Any]:
-    """Provenance without empty entries, the hashes and the command (the page shows the last two elsewhere)."""
+    """Provenance without empty entries, the hashes and the command (the page shows the last two
+    elsewhere).
+    """
     apart = ("content", "command")
-    known = {name: value for name, value in provenance.items() if name not in apart and value is not None}
-    return {name: value for name, value in known.items() if not isinstance(value, dict) or any(value.values())}
+    known = {
+        name: value for name, value in provenance.items() if name not in apart and value is not None
+    }
+    return {
+        name: value
+        for name, value in known.items()
+        if not isinstance(value, dict) or any(value.values())
+    }
 
 
 def _reproduce(core: Coreset, known: dict[str, Any]) -> dict[str, str | None]:
     """The command line, if it is known, and the Python call that makes the same coreset."""
     origin = known["provenance"]
-    problem = f"karat.problems.{known['problem']}" if core.problem.storable else f"problem  # {type(core.problem).__name__}"
+    problem = (
+        f"karat.problems.{known['problem']}"
+        if core.problem.storable
+        else f"problem  # {type(core.problem).__name__}"
+    )
     if origin.get("source"):
         given = origin["source"]["given"]
-        named = repr(given[0] if len(given) == 1 else given) if given else _named_stream(origin["source"].get("query"))
-        arguments = [named, f"target={origin['target']!r}", f"problem={problem}", f"columns={origin['columns']!r}"]
+        named = (
+            repr(given[0] if len(given) == 1 else given)
+            if given
+            else _named_stream(origin["source"].get("query"))
+        )
+        arguments = [
+            named,
+            f"target={origin['target']!r}",
+            f"problem={problem}",
+            f"columns={origin['columns']!r}",
+        ]
         roles = {"sample_weight": "weight", "groups": "group", "key": "key", "sequence": "sequence"}
-        arguments += [f"{name}={origin['roles'][role]!r}" for name, role in roles.items() if origin["roles"].get(role)]
+        arguments += [
+            f"{name}={origin['roles'][role]!r}"
+            for name, role in roles.items()
+            if origin["roles"].get(role)
+        ]
         encoded = list((origin.get("encoding") or {}).get("levels", {}))
         arguments += [f"one_hot={encoded!r}"] if encoded else []
-        arguments += [f"on_missing={origin['on_missing']!r}"] if origin["on_missing"] in ("drop", "mean") else []
+        arguments += (
+            [f"on_missing={origin['on_missing']!r}"]
+            if origin["on_missing"] in ("drop", "mean")
+            else []
+        )
         arguments += [f"random_state={origin['seed']}"] if origin["seed"] else []
         call = f"core = karat.coreset_files({', '.join(arguments)})"
     elif origin.get("merged"):

@@ -1,7 +1,8 @@
-"""Pictures of many coresets of the same data: rows kept against alpha (the paper's Figure 1), time and error against n.
+"""Pictures of many coresets of the same data: rows kept against alpha (the paper's Figure 1), time
+and error against n.
 
-The stronger the regulariser, the more of the data it can absorb.  The smallest number of rows falls with alpha; the number that
-the linear programme finds does so on the whole, not at every step.
+The stronger the regulariser, the more of the data it can absorb.  The smallest number of rows falls
+with alpha; the number that the linear programme finds does so on the whole, not at every step.
 """
 
 from __future__ import annotations
@@ -81,7 +82,10 @@ class SizeDisplay(Display):
         """
         alphas = [float(alpha) for alpha in alphas]
         if not alphas or min(alphas) <= 0:
-            raise InputError("alphas must be at least one positive number; a regulariser of strength zero absorbs nothing.")
+            raise InputError(
+                "alphas must be at least one positive number; a regulariser of strength zero"
+                " absorbs nothing."
+            )
         unknown = [name for name in absorb if name not in LABELS]
         if unknown:
             raise InputError(f"absorb takes {' and '.join(LABELS)}, not {unknown[0]!r}.")
@@ -103,11 +107,27 @@ class SizeDisplay(Display):
         ax = self._axes(ax)
         ax.axhline(self.exact, color=GUIDE, linewidth=1.2, linestyle=(0, (4, 3)), zorder=1)
         ax.annotate(
-            f"exact for every alpha: {self.exact:,} rows", (1.0, self.exact), xycoords=("axes fraction", "data"), xytext=(0, 4),
-            textcoords="offset points", ha="right", color="#666666", fontsize="small",
-        )  # fmt: skip
-        for (name, sizes), colour, marker in zip(self.sizes.items(), (FULL, CORE, *OTHER), "os^vD", strict=False):
-            ax.plot(self.alphas, sizes, color=colour, marker=marker, markersize=5, linewidth=1.8, label=LABELS.get(name, name))
+            f"exact for every alpha: {self.exact:,} rows",
+            (1.0, self.exact),
+            xycoords=("axes fraction", "data"),
+            xytext=(0, 4),
+            textcoords="offset points",
+            ha="right",
+            color="#666666",
+            fontsize="small",
+        )
+        for (name, sizes), colour, marker in zip(
+            self.sizes.items(), (FULL, CORE, *OTHER), "os^vD", strict=False
+        ):
+            ax.plot(
+                self.alphas,
+                sizes,
+                color=colour,
+                marker=marker,
+                markersize=5,
+                linewidth=1.8,
+                label=LABELS.get(name, name),
+            )
         ax.set(xscale="log", xlabel="alpha", ylabel="rows kept", ylim=(0, 1.12 * self.exact))
         ax.set_title(f"Size against alpha, {self.n_rows:,} rows", loc="left", fontsize="medium")
         ax.legend(frameon=False, loc="lower left")
@@ -127,7 +147,10 @@ class ScalingDisplay(Display):
 
     def __init__(self, rows: Any, seconds: Any, errors: Any, sizes: Any) -> None:
         self.rows, self.sizes = np.asarray(rows), np.asarray(sizes)
-        self.seconds, self.errors = np.asarray(seconds, dtype=float), np.asarray(errors, dtype=float)
+        self.seconds, self.errors = (
+            np.asarray(seconds, dtype=float),
+            np.asarray(errors, dtype=float),
+        )
 
     @classmethod
     def from_data(
@@ -160,13 +183,17 @@ class ScalingDisplay(Display):
             rows = np.unique(np.geomspace(max(count / 100, 1), count, 7).astype(int)).tolist()
         if min(rows) < 1 or max(rows) > count:
             raise InputError(
-                f"rows must be between 1 and {count:,}, the rows of X; {min(rows):,} to {max(rows):,} were asked for."
+                f"rows must be between 1 and {count:,}, the rows of X; {min(rows):,} to"
+                f" {max(rows):,} were asked for."
             )
         check_whole("repeats", repeats)
         seconds, errors, sizes = [], [], []
         for n in rows:
             first = np.arange(n)
-            part = [t[:n] if isinstance(t, np.ndarray) else containers.take_rows(t, first) for t in (X, y)]
+            part = [
+                t[:n] if isinstance(t, np.ndarray) else containers.take_rows(t, first)
+                for t in (X, y)
+            ]
             times = []
             for _ in range(repeats):
                 start = time.perf_counter()
@@ -181,21 +208,52 @@ class ScalingDisplay(Display):
         """Draw the time and a line proportional to n and, below in ``error_ax_``, the error."""
         ax = self._axes(ax, (5.6, 4.8))
         line = self.seconds[-1] * self.rows / self.rows[-1]
-        ax.plot(self.rows, line, color=GUIDE, linewidth=1.0, linestyle=(0, (4, 3)), label="proportional to n")
-        ax.plot(self.rows, self.seconds, color=FULL, marker="o", markersize=5, linewidth=1.8, label="time to build")
-        ax.set(xscale="log", yscale="log", ylabel="seconds", ylim=(0.5 * self.seconds.min(), 2 * self.seconds.max()))
+        ax.plot(
+            self.rows,
+            line,
+            color=GUIDE,
+            linewidth=1.0,
+            linestyle=(0, (4, 3)),
+            label="proportional to n",
+        )
+        ax.plot(
+            self.rows,
+            self.seconds,
+            color=FULL,
+            marker="o",
+            markersize=5,
+            linewidth=1.8,
+            label="time to build",
+        )
+        ax.set(
+            xscale="log",
+            yscale="log",
+            ylabel="seconds",
+            ylim=(0.5 * self.seconds.min(), 2 * self.seconds.max()),
+        )
         ax.legend(frameon=False, loc="upper left")
         below = self.error_ax_ = strip_below(ax, 0.6)
-        below.plot(self.rows, above_zero(self.errors), color=CORE, marker="s", markersize=5, linewidth=1.8)
+        below.plot(
+            self.rows, above_zero(self.errors), color=CORE, marker="s", markersize=5, linewidth=1.8
+        )
         below.axhline(2.0**-52, color=GUIDE, linewidth=1.0, linestyle=(0, (1, 2)))
         below.annotate(
-            "rounding of one number", (1.0, 2.0**-52), xycoords=("axes fraction", "data"), xytext=(0, -3),
-            textcoords="offset points", ha="right", va="top", fontsize="small", color="#666666",
-        )  # fmt: skip
+            "rounding of one number",
+            (1.0, 2.0**-52),
+            xycoords=("axes fraction", "data"),
+            xytext=(0, -3),
+            textcoords="offset points",
+            ha="right",
+            va="top",
+            fontsize="small",
+            color="#666666",
+        )
         below.set(yscale="log", xlabel="rows", ylabel="worst loss error")
         below.set_ylim(1e-17, max(1e-10, 10 * self.errors.max()))
         kept = (
-            f"{self.sizes.min():,}" if self.sizes.min() == self.sizes.max() else f"{self.sizes.min():,} to {self.sizes.max():,}"
+            f"{self.sizes.min():,}"
+            if self.sizes.min() == self.sizes.max()
+            else f"{self.sizes.min():,} to {self.sizes.max():,}"
         )
         ax.set_title(f"Time and error against n; {kept} rows kept", loc="left", fontsize="medium")
         return self

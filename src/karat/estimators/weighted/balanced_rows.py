@@ -17,7 +17,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.linear_model import LinearRegression, OrthogonalMatchingPursuit, lars_path, orthogonal_mp
+from sklearn.linear_model import (
+    LinearRegression,
+    OrthogonalMatchingPursuit,
+    lars_path,
+    orthogonal_mp,
+)
 from sklearn.utils.validation import validate_data
 
 from karat._data import containers
@@ -52,7 +57,9 @@ class BalancedRows:
     scale: float
 
     @classmethod
-    def of(cls, X: Array, y: Array, weights: Array, fit_intercept: bool, reads: str) -> BalancedRows:
+    def of(
+        cls, X: Array, y: Array, weights: Array, fit_intercept: bool, reads: str
+    ) -> BalancedRows:
         """The rows of weighted ones."""
         total = float(weights.sum())
         if not fit_intercept:
@@ -62,8 +69,8 @@ class BalancedRows:
             return cls(_times(root, X), _times(root, y), *nothing, total, scale)
         if reads == VARIANCES and total <= 1:
             raise InputError(
-                f"The weights sum to {total:g}: they are taken as numbers of rows, and variances are "
-                "divided by one less; pass weights that sum to the number of rows.",
+                f"The weights sum to {total:g}: they are taken as numbers of rows, and variances"
+                " are divided by one less; pass weights that sum to the number of rows.",
                 argument="sample_weight",
             )
         count = 2 * len(X)
@@ -94,8 +101,8 @@ def _about_mean(part: Array, weights: Array, root: Array) -> tuple[Array, Array]
 def decided_by_rounding(model: Any, name: str, X: Any, weights: Any) -> str:
     """Why made rows do not serve a model that chooses columns step by step; empty if they do.
 
-    Of columns that are combinations of others, the steps are decided by their last digits, which made
-    rows do not have.
+    Of columns that are combinations of others, the steps are decided by their last digits, which
+    made rows do not have.
     """
     table = np.asarray(containers.as_table(X, "X"), dtype=float)
     own = np.ones(len(table)) if weights is None else np.asarray(weights, dtype=float)
@@ -109,13 +116,15 @@ def decided_by_rounding(model: Any, name: str, X: Any, weights: Any) -> str:
     if rank >= (model.n_components if name == "PLSRegression" else table.shape[1]):
         return ""
     return (
-        f"Columns are combinations of others, or constant, and {type(model).__name__} would choose between "
-        "them by their last digits, which made rows do not keep."
+        f"Columns are combinations of others, or constant, and {type(model).__name__} would choose"
+        " between them by their last digits, which made rows do not keep."
     )
 
 
 def fit_balanced(model: Any, name: str, X: Any, y: Any, weights: Any) -> Any:
-    """Fit a model that takes no sample_weight, in place, as if every row were there so many times."""
+    """Fit a model that takes no sample_weight, in place, as if every row were there so many
+    times.
+    """
     if weights is None:
         return model.fit(X, y)
     check_parameters(model)
@@ -125,7 +134,9 @@ def fit_balanced(model: Any, name: str, X: Any, y: Any, weights: Any) -> Any:
     if name == "OrthogonalMatchingPursuitCV":
         _fit_pursuit_cv(model, table, target, np.asarray(weights, dtype=float))
     else:
-        rows = BalancedRows.of(table, target, np.asarray(weights, dtype=float), intercept, READS[name])
+        rows = BalancedRows.of(
+            table, target, np.asarray(weights, dtype=float), intercept, READS[name]
+        )
         if name == "LassoLarsIC":
             _fit_by_criterion(model, rows)
         else:
@@ -148,8 +159,8 @@ def _fit_by_criterion(model: Any, rows: BalancedRows) -> None:
             argument="noise_variance",
         )
     alphas, _, path, steps = lars_path(
-        rows.X, rows.y, Gram=model.precompute, alpha_min=0.0, method="lasso", max_iter=model.max_iter,
-        eps=model.eps, positive=model.positive, return_n_iter=True,
+        rows.X, rows.y, Gram=model.precompute, alpha_min=0.0, method="lasso",
+        max_iter=model.max_iter, eps=model.eps, positive=model.positive, return_n_iter=True,
     )  # fmt: skip
     squares = np.square(rows.y[:, None] - rows.X @ path).sum(axis=0) / rows.scale
     noise = model.noise_variance
@@ -172,7 +183,9 @@ def _fit_pursuit_cv(model: Any, X: Array, y: Array, weights: Array) -> None:
     errors = []
     for train, test in model.cv:
         rows = BalancedRows.of(X[train], y[train], weights[train], model.fit_intercept, SUMS)
-        path = orthogonal_mp(rows.X, rows.y, n_nonzero_coefs=most, precompute=False, return_path=True)
+        path = orthogonal_mp(
+            rows.X, rows.y, n_nonzero_coefs=most, precompute=False, return_path=True
+        )
         path = path.reshape(X.shape[1], -1)
         misses = (X[test] - rows.x_mean) @ path - (y[test] - rows.y_mean)[:, None]
         errors.append(weights[test] @ np.square(misses) / weights[test].sum())

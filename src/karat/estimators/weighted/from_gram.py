@@ -1,7 +1,9 @@
-"""Regressors that read the Gram matrix only: least angle lasso and orthogonal matching pursuit, with weights.
+"""Regressors that read the Gram matrix only: least angle lasso and orthogonal matching pursuit,
+with weights.
 
-scikit-learn's classes take no ``sample_weight``; its path functions take ``X'X`` and ``X'y``, and those of weighted,
-centred rows are kept by every least-squares coreset.  Weights are frequencies, so the number of samples is their sum.
+scikit-learn's classes take no ``sample_weight``; its path functions take ``X'X`` and ``X'y``, and
+those of weighted, centred rows are kept by every least-squares coreset.  Weights are frequencies,
+so the number of samples is their sum.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ class _GramRegressor(RegressorMixin, BaseEstimator):
         return self
 
     def _rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Array, Array, Array]:
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
+        X, y = validate_data(
+            self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2
+        )
         return X, y, weights_or_ones(sample_weight, len(X))
 
     def _solve(self, gram: Gram) -> Array:
@@ -78,13 +82,22 @@ class OrthogonalMatchingPursuit(MultiOutputMixin, _GramRegressor):
     fit_intercept : bool, default True
     """
 
-    def __init__(self, n_nonzero_coefs: int | None = None, tol: float | None = None, fit_intercept: bool = True) -> None:
+    def __init__(
+        self,
+        n_nonzero_coefs: int | None = None,
+        tol: float | None = None,
+        fit_intercept: bool = True,
+    ) -> None:
         self.n_nonzero_coefs, self.tol, self.fit_intercept = n_nonzero_coefs, tol, fit_intercept
 
     def _solve(self, gram: Gram) -> Array:
         count = None if self.tol is not None else self.n_nonzero_coefs or max(1, len(gram.XX) // 10)
         coef = orthogonal_mp_gram(
-            gram.XX, gram.Xy, n_nonzero_coefs=count, tol=self.tol, norms_squared=None if self.tol is None else gram.yy
+            gram.XX,
+            gram.Xy,
+            n_nonzero_coefs=count,
+            tol=self.tol,
+            norms_squared=None if self.tol is None else gram.yy,
         )
         return np.asarray(coef.reshape(len(gram.XX), -1).T)
 
@@ -100,19 +113,35 @@ class LassoLars(_GramRegressor):
     positive : bool, default False
     """
 
-    def __init__(self, alpha: float = 1.0, *, fit_intercept: bool = True, max_iter: int = 500, positive: bool = False) -> None:
-        self.alpha, self.fit_intercept, self.max_iter, self.positive = alpha, fit_intercept, max_iter, positive
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        *,
+        fit_intercept: bool = True,
+        max_iter: int = 500,
+        positive: bool = False,
+    ) -> None:
+        self.alpha, self.fit_intercept, self.max_iter, self.positive = (
+            alpha,
+            fit_intercept,
+            max_iter,
+            positive,
+        )
 
     def _solve(self, gram: Gram) -> Array:
-        return np.array([self._path(gram, k, self.alpha)[1][:, -1] for k in range(gram.Xy.shape[1])])
+        return np.array(
+            [self._path(gram, k, self.alpha)[1][:, -1] for k in range(gram.Xy.shape[1])]
+        )
 
     def _path(self, gram: Gram, target: int, alpha_min: float) -> tuple[Array, Array]:
         """Alphas, falling, and coefficients (columns) of the path of one target."""
-        count = max(1, round(gram.total))  # it takes whole numbers only, so the moments are brought to one
+        # it takes whole numbers only, so the moments are brought to one
+        count = max(1, round(gram.total))
         scale = count / gram.total
         alphas, _, coefs, self.n_iter_ = lars_path_gram(
-            Xy=gram.Xy[:, target] * scale, Gram=gram.XX * scale, n_samples=count, alpha_min=alpha_min, method="lasso",
-            max_iter=self.max_iter, eps=EPS, positive=self.positive, return_n_iter=True,
+            Xy=gram.Xy[:, target] * scale, Gram=gram.XX * scale, n_samples=count,
+            alpha_min=alpha_min, method="lasso", max_iter=self.max_iter, eps=EPS,
+            positive=self.positive, return_n_iter=True,
         )  # fmt: skip
         return alphas, coefs
 
@@ -123,14 +152,16 @@ class LassoLars(_GramRegressor):
 
 
 class LassoLarsCV(LassoLars):
-    """The lasso by least angles, alpha chosen by cross-validation, as :class:`sklearn.linear_model.LassoLarsCV`.
+    """The lasso by least angles, alpha chosen by cross-validation, as
+    :class:`sklearn.linear_model.LassoLarsCV`.
 
     Parameters
     ----------
     fit_intercept : bool, default True
     max_iter : int, default 500
     cv : int, splitter or iterable, optional
-        Splits of the rows it is given; :class:`karat.CoresetRegressor` sets it to those of the full data.
+        Splits of the rows it is given; :class:`karat.CoresetRegressor` sets it to those of the full
+        data.
     max_n_alphas : int, default 1000
     positive : bool, default False
     """
@@ -153,12 +184,17 @@ class LassoLarsCV(LassoLars):
         X, y, weights = self._rows(X, y, sample_weight)
         y = column_or_1d(y, warn=True)
         splits = list(check_cv(self.cv).split(X, y))
-        grams = [Gram(X[train], y[train, None], weights[train], self.fit_intercept) for train, _ in splits]
+        grams = [
+            Gram(X[train], y[train, None], weights[train], self.fit_intercept)
+            for train, _ in splits
+        ]
         paths = [self._path(gram, 0, 0.0) for gram in grams]
         alphas = np.unique(np.concatenate([path[0] for path in paths]))
         alphas = alphas[:: max(1, len(alphas) // self.max_n_alphas)]
         errors = np.empty((len(alphas), len(splits)))
-        for number, (gram, (knots, coefs), (_, test)) in enumerate(zip(grams, paths, splits, strict=True)):
+        for number, (gram, (knots, coefs), (_, test)) in enumerate(
+            zip(grams, paths, splits, strict=True)
+        ):
             # the path is linear between its knots, and ends where its last knots are
             coef = np.array([np.interp(alphas, knots[::-1], row[::-1]) for row in coefs]).T
             residual = X[test] @ coef.T + gram.intercept(coef) - y[test, None]

@@ -1,9 +1,11 @@
-"""Learners whose answer is a function of total weight, means and covariances, of all rows or of each class.
+"""Learners whose answer is a function of total weight, means and covariances, of all rows or of
+each class.
 
-scikit-learn's PCA, discriminants and GraphicalLasso take no weights, and its naive Bayes smooths by an unweighted
-variance.  These do the same, with weights as frequencies: a weight of 3 is a row written three times, so ``n - 1``
-becomes ``sum(w) - 1``. On a coreset of ``Moments(2)`` (for classifiers with ``groups=labels``) each gives the answer of
-scikit-learn's namesake on the full data.
+scikit-learn's PCA, discriminants and GraphicalLasso take no weights, and its naive Bayes smooths by
+an unweighted variance.  These do the same, with weights as frequencies: a weight of 3 is a row
+written three times, so ``n - 1`` becomes ``sum(w) - 1``. On a coreset of ``Moments(2)`` (for
+classifiers with ``groups=labels``) each gives the answer of scikit-learn's namesake on the full
+data.
 """
 
 from __future__ import annotations
@@ -13,7 +15,12 @@ from typing import Any, Self
 import numpy as np
 from scipy import linalg
 from scipy.special import expit, logsumexp, softmax
-from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
 from sklearn.covariance import graphical_lasso, shrunk_covariance
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -40,7 +47,8 @@ def centred(X: Array, weights: Array) -> tuple[Array, Array]:
 
 
 class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Principal components of weighted rows, as :class:`sklearn.decomposition.PCA` on repeated ones.
+    """Principal components of weighted rows, as :class:`sklearn.decomposition.PCA` on repeated
+    ones.
 
     Parameters
     ----------
@@ -49,7 +57,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
-    components_, explained_variance_, explained_variance_ratio_, singular_values_, mean_, n_components_
+    components_, explained_variance_, explained_variance_ratio_, singular_values_, mean_,
+    n_components_
         As in scikit-learn.
     """
 
@@ -64,9 +73,13 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         rank = max(1, int(np.count_nonzero(singular > max(X.shape) * EPS * singular[0])))
         count = rank if self.n_components is None else self.n_components
         if not isinstance(count, int | np.integer) or not 1 <= count <= len(singular):
-            raise InputError(f"n_components must be a whole number from 1 to {len(singular)}, not {self.n_components!r}.")
+            raise InputError(
+                f"n_components must be a whole number from 1 to {len(singular)}, not"
+                f" {self.n_components!r}."
+            )
         largest = np.abs(axes).argmax(axis=1)
-        axes *= np.sign(axes[np.arange(len(axes)), largest])[:, None]  # scikit-learn's choice of signs
+        # scikit-learn's choice of signs
+        axes *= np.sign(axes[np.arange(len(axes)), largest])[:, None]
         variance = singular**2 / (weights.sum() - 1)
         self.components_ = axes[:count]
         self.explained_variance_ = variance[:count]
@@ -88,7 +101,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
 
 class GraphicalLasso(BaseEstimator):
-    """Sparse inverse covariance of weighted rows; the solver is :func:`sklearn.covariance.graphical_lasso`.
+    """Sparse inverse covariance of weighted rows; the solver is
+    :func:`sklearn.covariance.graphical_lasso`.
 
     Parameters
     ----------
@@ -105,7 +119,9 @@ class GraphicalLasso(BaseEstimator):
         """Estimate ``covariance_`` and ``precision_``; ``location_`` is the mean."""
         X, weights = weighted_rows(self, X, sample_weight)
         if X.shape[1] < 2:
-            raise InputError("GraphicalLasso looks for relations between columns, but X has 1 feature(s).")
+            raise InputError(
+                "GraphicalLasso looks for relations between columns, but X has 1 feature(s)."
+            )
         self.location_, rows = centred(X, weights)
         covariance = rows.T @ rows / weights.sum()
         options = {"max_iter": self.max_iter, "tol": self.tol, "return_n_iter": True}
@@ -113,9 +129,9 @@ class GraphicalLasso(BaseEstimator):
             found = graphical_lasso(covariance, self.alpha, **options)
         except FloatingPointError:
             raise InputError(
-                f"The solver of GraphicalLasso, which is scikit-learn's, breaks down at alpha={self.alpha:g}: the "
-                "covariance is nearly singular, because columns are combinations of others or rows are fewer than "
-                "columns. Choose a larger alpha.",
+                "The solver of GraphicalLasso, which is scikit-learn's, breaks down at"
+                f" alpha={self.alpha:g}: the covariance is nearly singular, because columns are"
+                " combinations of others or rows are fewer than columns. Choose a larger alpha.",
                 argument="alpha",
             ) from None
         self.covariance_, self.precision_, self.n_iter_ = found
@@ -134,7 +150,10 @@ class _GaussianClassifier(ClassifierMixin, BaseEstimator):
         X, y, weights = X[keep], y[keep], weights[keep]
         self.classes_, label = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise InputError(f"{type(self).__name__} needs at least two classes, the data has {len(self.classes_)} class.")
+            raise InputError(
+                f"{type(self).__name__} needs at least two classes, the data has"
+                f" {len(self.classes_)} class."
+            )
         counts = np.bincount(label, weights).astype(float)
         self.priors_ = _priors(getattr(self, "priors", None), counts)
         parts = [centred(X[label == k], weights[label == k]) for k in range(len(counts))]
@@ -184,28 +203,31 @@ def _priors(given: Any, counts: Array) -> Array:
     priors = np.asarray(given, dtype=float)
     if priors.shape != counts.shape or not (priors >= 0).all() or priors.sum() <= 0:
         raise InputError(
-            f"priors={given!r} must be {len(counts)} probabilities, one per class, none below 0.", argument="priors"
+            f"priors={given!r} must be {len(counts)} probabilities, one per class, none below 0.",
+            argument="priors",
         )
     return np.asarray(priors / priors.sum())
 
 
 class LinearDiscriminant(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _GaussianClassifier):
-    """Gaussians of one covariance, as :class:`sklearn.discriminant_analysis.LinearDiscriminantAnalysis`.
+    """Gaussians of one covariance, as
+    :class:`sklearn.discriminant_analysis.LinearDiscriminantAnalysis`.
 
     Parameters
     ----------
     tol : float, default 1e-4
-        Directions in which the rows of the classes, with columns scaled to variance 1, vary less than this are left out; so are
-        directions in which the means of the classes differ less than this part of the largest difference.  For the
-        solver "svd".
+        Directions in which the rows of the classes, with columns scaled to variance 1, vary less
+        than this are left out; so are directions in which the means of the classes differ less than
+        this part of the largest difference.  For the solver "svd".
     solver : "svd", "lsqr" or "eigen", default "svd"
     shrinkage : float, optional
-        From 0 to 1, for "lsqr" and "eigen": covariances are moved this part of the way to a multiple of the
-        identity.  "auto" needs fourth moments, and is refused.
+        From 0 to 1, for "lsqr" and "eigen": covariances are moved this part of the way to a
+        multiple of the identity.  "auto" needs fourth moments, and is refused.
     priors : array, optional
         The probability of each class; by default in proportion to their weights.
     n_components : int, optional
-        How many columns ``transform`` gives; by default as many as there are, one less than classes at most.
+        How many columns ``transform`` gives; by default as many as there are, one less than classes
+        at most.
     """
 
     def __init__(
@@ -229,21 +251,26 @@ class LinearDiscriminant(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Gau
         else:
             coef, intercept = self._by_covariance(X, weights, counts, parts)
         two = len(counts) == 2
-        self.coef_, self.intercept_ = (coef[1:] - coef[:1], intercept[1:] - intercept[:1]) if two else (coef, intercept)
+        self.coef_, self.intercept_ = (
+            (coef[1:] - coef[:1], intercept[1:] - intercept[:1]) if two else (coef, intercept)
+        )
 
     def _check(self, most: int) -> None:
         if self.solver not in ("svd", "lsqr", "eigen"):
-            raise InputError(f"solver={self.solver!r} is none of 'svd', 'lsqr' and 'eigen'.", argument="solver")
+            raise InputError(
+                f"solver={self.solver!r} is none of 'svd', 'lsqr' and 'eigen'.", argument="solver"
+            )
         shrinkage = self.shrinkage
         if isinstance(shrinkage, str):
             raise InputError(
-                f"shrinkage={shrinkage!r} reads fourth moments of the rows, which are not kept; pass a number from 0 to 1.",
+                f"shrinkage={shrinkage!r} reads fourth moments of the rows, which are not kept;"
+                " pass a number from 0 to 1.",
                 argument="shrinkage",
             )
         if shrinkage is not None and (self.solver == "svd" or not 0 <= shrinkage <= 1):
             raise InputError(
-                f"shrinkage={shrinkage!r} must be a number from 0 to 1, and needs solver='lsqr' or 'eigen', "
-                f"not {self.solver!r}.",
+                f"shrinkage={shrinkage!r} must be a number from 0 to 1, and needs solver='lsqr' or"
+                f" 'eigen', not {self.solver!r}.",
                 argument="shrinkage",
             )
         if self.n_components is not None and not 1 <= self.n_components <= most:
@@ -253,9 +280,13 @@ class LinearDiscriminant(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Gau
                 argument="n_components",
             )
 
-    def _by_covariance(self, X: Array, weights: Array, counts: Array, parts: list[Array]) -> tuple[Array, Array]:
+    def _by_covariance(
+        self, X: Array, weights: Array, counts: Array, parts: list[Array]
+    ) -> tuple[Array, Array]:
         """Coefficients and intercepts by the mean covariance of the classes."""
-        own = [self._shrunk(rows.T @ rows / count) for rows, count in zip(parts, counts, strict=True)]
+        own = [
+            self._shrunk(rows.T @ rows / count) for rows, count in zip(parts, counts, strict=True)
+        ]
         self.covariance_ = np.tensordot(self.priors_, np.array(own), axes=1)
         if self.solver == "lsqr":
             coef = linalg.lstsq(self.covariance_, self.means_.T)[0].T
@@ -270,7 +301,11 @@ class LinearDiscriminant(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Gau
         return coef, np.log(self.priors_) - 0.5 * np.sum(self.means_ * coef, axis=1)
 
     def _shrunk(self, covariance: Array) -> Array:
-        return covariance if self.shrinkage is None else np.asarray(shrunk_covariance(covariance, self.shrinkage))
+        return (
+            covariance
+            if self.shrinkage is None
+            else np.asarray(shrunk_covariance(covariance, self.shrinkage))
+        )
 
     def _by_svd(self, counts: Array, parts: list[Array]) -> tuple[Array, Array]:
         """Coefficients and intercepts by directions in which the classes differ."""
@@ -283,7 +318,11 @@ class LinearDiscriminant(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Gau
         _, singular, axes = np.linalg.svd(within / spread, full_matrices=False)
         rank = int(np.count_nonzero(singular > self.tol))
         whiten = (axes[:rank] / spread).T / singular[:rank]
-        shifts = np.sqrt(total * self.priors_ / (len(counts) - 1))[:, None] * (self.means_ - self.xbar_) @ whiten
+        shifts = (
+            np.sqrt(total * self.priors_ / (len(counts) - 1))[:, None]
+            * (self.means_ - self.xbar_)
+            @ whiten
+        )
         _, singular, axes = np.linalg.svd(shifts, full_matrices=False)
         self.explained_variance_ratio_ = (singular**2 / np.sum(singular**2))[: self._n_features_out]
         self.scalings_ = whiten @ axes[: int(np.count_nonzero(singular > self.tol * singular[0]))].T
@@ -295,18 +334,23 @@ class LinearDiscriminant(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Gau
         """Coordinates of rows in which the classes differ most, the largest first."""
         check_is_fitted(self)
         if self.solver == "lsqr":
-            raise InputError("solver='lsqr' finds no directions; choose 'svd' or 'eigen'.", argument="solver")
+            raise InputError(
+                "solver='lsqr' finds no directions; choose 'svd' or 'eigen'.", argument="solver"
+            )
         X = validate_data(self, X, dtype=np.float64, reset=False)
         X = X - self.xbar_ if self.solver == "svd" else X
         return np.asarray((X @ self.scalings_)[:, : self._n_features_out])
 
     def _joint(self, X: Array) -> Array:
         scores = np.asarray(X @ self.coef_.T + self.intercept_)
-        return scores if len(self.classes_) > 2 else np.column_stack([np.zeros(len(scores)), scores])
+        return (
+            scores if len(self.classes_) > 2 else np.column_stack([np.zeros(len(scores)), scores])
+        )
 
 
 class QuadraticDiscriminant(_GaussianClassifier):
-    """Gaussians of their own covariances, as :class:`sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis`.
+    """Gaussians of their own covariances, as
+    :class:`sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis`.
 
     Parameters
     ----------
@@ -325,10 +369,14 @@ class QuadraticDiscriminant(_GaussianClassifier):
             divisor = count if DIVIDES_BY_ROWS else max(count - 1.0, EPS)
             _, singular, axes = np.linalg.svd(rows / np.sqrt(divisor), full_matrices=False)
             singular = np.sqrt((1.0 - self.reg_param) * singular**2 + self.reg_param)
-            if count <= 1 or len(singular) < X.shape[1] or singular[-1] <= max(X.shape) * EPS * singular[0]:
+            if (
+                count <= 1
+                or len(singular) < X.shape[1]
+                or singular[-1] <= max(X.shape) * EPS * singular[0]
+            ):
                 raise InputError(
-                    f"Class {name} has a singular covariance ({len(rows)} rows, {X.shape[1]} columns); drop dependent columns, "
-                    "or use LinearDiscriminant."
+                    f"Class {name} has a singular covariance ({len(rows)} rows, {X.shape[1]}"
+                    " columns); drop dependent columns, or use LinearDiscriminant."
                 )
             self.covariance_.append(axes.T * singular**2 @ axes)
             self._whiten.append(axes.T / singular)
@@ -337,13 +385,16 @@ class QuadraticDiscriminant(_GaussianClassifier):
     def _joint(self, X: Array) -> Array:
         columns = [
             -0.5 * (np.square((X - mean) @ whiten).sum(axis=1) + volume) + np.log(prior)
-            for mean, whiten, volume, prior in zip(self.means_, self._whiten, self._log_volume, self.priors_, strict=True)
+            for mean, whiten, volume, prior in zip(
+                self.means_, self._whiten, self._log_volume, self.priors_, strict=True
+            )
         ]
         return np.column_stack(columns)
 
 
 class GaussianNaiveBayes(_GaussianClassifier):
-    """Gaussians with independent columns, as :class:`sklearn.naive_bayes.GaussianNB`, smoothed by the weighted variance.
+    """Gaussians with independent columns, as :class:`sklearn.naive_bayes.GaussianNB`, smoothed by
+    the weighted variance.
 
     Parameters
     ----------
@@ -358,12 +409,18 @@ class GaussianNaiveBayes(_GaussianClassifier):
 
     def _fit_classes(self, X: Array, weights: Array, counts: Array, parts: list[Array]) -> None:
         _, rows = centred(X, weights)
-        self.epsilon_ = self.var_smoothing * float(np.square(rows).sum(axis=0).max() / weights.sum())
-        self.var_ = np.array([np.square(r).sum(axis=0) / c for r, c in zip(parts, counts, strict=True)]) + self.epsilon_
+        self.epsilon_ = self.var_smoothing * float(
+            np.square(rows).sum(axis=0).max() / weights.sum()
+        )
+        self.var_ = (
+            np.array([np.square(r).sum(axis=0) / c for r, c in zip(parts, counts, strict=True)])
+            + self.epsilon_
+        )
 
     def _joint(self, X: Array) -> Array:
         columns = [
-            np.log(prior) - 0.5 * (np.log(2 * np.pi * var).sum() + (np.square(X - mean) / var).sum(axis=1))
+            np.log(prior)
+            - 0.5 * (np.log(2 * np.pi * var).sum() + (np.square(X - mean) / var).sum(axis=1))
             for mean, var, prior in zip(self.means_, self.var_, self.priors_, strict=True)
         ]
         return np.column_stack(columns)

@@ -1,34 +1,42 @@
-"""Absorb a part of the moments into the regulariser: few rows, by linear programmes with column generation.
+"""Absorb a part of the moments into the regulariser: few rows, by linear programmes with column
+generation.
 
-With the weights of the regulariser's rows eliminated, the paper's Algorithms 2 and 3 ask for data weights w >= 0 with
+With the weights of the regulariser's rows eliminated, the paper's Algorithms 2 and 3 ask for data
+weights w >= 0 with
 
     lower <= sum_i w_i phi_i <= upper      (upper = lower on what must be exact),
 
 phi the raw monomials of degree p, S their moments, and per monomial
 
-                      "diagonal"            "box"
-    x_a^p             S_c <= S + alpha      S_c <= S + alpha       (regulariser weight 1 + (S - S_c)/alpha >= 0)
-    other, without 1  exact                 |S_c - S| <= alpha
-    y^p, or with 1    exact                 exact
+                      "diagonal"        "box"
+    x_a^p             S_c <= S + alpha  S_c <= S + alpha  (regulariser weight 1 + (S - S_c)/alpha >=
+                      0)
+    other, without 1  exact             |S_c - S| <= alpha
+    y^p, or with 1    exact             exact
 
-A vertex of this polyhedron has at most as many rows as constraints are tight.  A linear programme finds one on a few
-candidates.  For "box" each row costs 1, the dual prices all other rows in one pass, and rows of negative reduced cost join
-until none is left.  Then costs reweighted by 1/w are tried for a sparser vertex.  What is minimised is a sum of weights, and
-with an intercept (or ``total``) that sum is fixed: any vertex is an optimum.  Nothing is claimed about the number of rows.  The
-smallest number falls with alpha; the number found need not, and an exhaustive search may find fewer (docs/mathematics.md).
+A vertex of this polyhedron has at most as many rows as constraints are tight.  A linear programme
+finds one on a few candidates.  For "box" each row costs 1, the dual prices all other rows in one
+pass, and rows of negative reduced cost join until none is left.  Then costs reweighted by 1/w are
+tried for a sparser vertex.  What is minimised is a sum of weights, and with an intercept (or
+``total``) that sum is fixed: any vertex is an optimum.  Nothing is claimed about the number of
+rows.  The smallest number falls with alpha; the number found need not, and an exhaustive search may
+find fewer (docs/mathematics.md).
 
-Whatever the kept rows miss becomes the :class:`~karat.problems.absorb.correction.Correction`; only the moments of zero width
-must be met by the rows, and are polished.  The rows, their weights and the correction, all as they will be stored, are then
-measured against the regularised loss of all rows (regularised.py).  The result is accepted if that error is at most
-``LIMIT``; otherwise the exact rows are returned, with a correction of zero.
+Whatever the kept rows miss becomes the :class:`~karat.problems.absorb.correction.Correction`; only
+the moments of zero width must be met by the rows, and are polished.  The rows, their weights and
+the correction, all as they will be stored, are then measured against the regularised loss of all
+rows (regularised.py).  The result is accepted if that error is at most ``LIMIT``; otherwise the
+exact rows are returned, with a correction of zero.
 
 Constants:
 
-    LIMIT       A tenth of the 1e-10 that counts as exact: two parts may then be merged several times, and ``verify``, in other
-                coordinates, agrees.  Rounding alone gives p eps kappa, so kappa may be up to 2e4 for p = 2 and no more.
-    REFUTED     The error at which ``verify`` refutes: the 1e-10 itself, never more.
-    WIDEST      Monomials up to which a programme of 12 times as many candidates is solved within its budget of time.
-    AT_BOUND    A regulariser weight within this many eps (of the moment) of zero is zero.
+    LIMIT     A tenth of the 1e-10 that counts as exact: two parts may then be merged several times,
+              and ``verify``, in other coordinates, agrees.  Rounding alone gives p eps kappa, so
+              kappa may be up to 2e4 for p = 2 and no more.
+    REFUTED   The error at which ``verify`` refutes: the 1e-10 itself, never more.
+    WIDEST    Monomials up to which a programme of 12 times as many candidates is solved within its
+              budget of time.
+    AT_BOUND  A regulariser weight within this many eps (of the moment) of zero is zero.
 """
 
 from __future__ import annotations
@@ -64,7 +72,8 @@ class Absorbed:
     positions: Indices
     weights: Array
     correction: Correction  # zero if nothing was absorbed
-    loss_error: float  # worst relative error of the regularised loss over every query, correction included
+    # worst relative error of the regularised loss over every query, correction included
+    loss_error: float
     passes: int
 
 
@@ -85,9 +94,10 @@ def absorb(
 ) -> Absorbed:
     """Reduce rows ``[X | y]`` as far as a regulariser of strength alpha allows.
 
-    ``exact`` is an exact coreset of them, feasible for every alpha, and returned if nothing better is found.  ``missing`` is
-    what the rows miss already, when absorbed coresets are merged.  Weights of rows, alpha and corrections are in units of
-    ``unit``, a power of two; results are stored without it.  Linear programmes are tried up to ``widest`` monomials.
+    ``exact`` is an exact coreset of them, feasible for every alpha, and returned if nothing better
+    is found.  ``missing`` is what the rows miss already, when absorbed coresets are merged.
+    Weights of rows, alpha and corrections are in units of ``unit``, a power of two; results are
+    stored without it.  Linear programmes are tried up to ``widest`` monomials.
     """
     loss = Regularised(rows, exact.fitted, degree, intercept, alpha, missing, progress)
     passes = 1
@@ -96,14 +106,25 @@ def absorb(
         if kernel.width <= widest:
             budget = budget or Budget()
             for attempt in range(ATTEMPTS):
-                found, more = _vertex(rows, exact, loss, kernel, alpha, box, seed + attempt, unit, budget)
+                found, more = _vertex(
+                    rows, exact, loss, kernel, alpha, box, seed + attempt, unit, budget
+                )
                 passes += more
-                if found is not None and (missing is not None or len(found.positions) < len(exact.positions)):
+                if found is not None and (
+                    missing is not None or len(found.positions) < len(exact.positions)
+                ):
                     return found
     if missing is None:
         sets = monomials(rows.columns, degree).indices
-        return Absorbed(exact.positions, exact.weights, Correction(sets, np.zeros(len(sets))), exact.proof.loss_error, passes)
-    # What is missing is not in the rows: their own reduction is exact, if it is so against the loss with the missing part.
+        return Absorbed(
+            exact.positions,
+            exact.weights,
+            Correction(sets, np.zeros(len(sets))),
+            exact.proof.loss_error,
+            passes,
+        )
+    # What is missing is not in the rows: their own reduction is exact, if it is so against the loss
+    # with the missing part.
     gap = loss.error(rows.take(exact.positions, loss.shift), exact.weights, missing)
     if gap <= LIMIT:
         return Absorbed(exact.positions, exact.weights, missing, gap, passes)
@@ -112,10 +133,12 @@ def absorb(
 
 
 def _vertex(
-    rows: Rows, exact: Reduction, loss: Regularised, kernel: Powers, alpha: float, box: bool, seed: int, unit: float,
-    budget: Budget,
+    rows: Rows, exact: Reduction, loss: Regularised, kernel: Powers, alpha: float, box: bool,
+    seed: int, unit: float, budget: Budget,
 ) -> tuple[Absorbed | None, int]:  # fmt: skip
-    """A vertex of the polyhedron, None if none was found or its error is too large; also the passes it took."""
+    """A vertex of the polyhedron, None if none was found or its error is too large; also the passes
+    it took.
+    """
     kinds = Kinds(kernel, rows.columns)
     moments = scaled_moments(loss, kernel)
     if loss.missing is not None:
@@ -148,23 +171,31 @@ def _vertex(
     pure = kinds.pure[kinds.plain]
     with np.errstate(over="ignore"):
         slack = AT_BOUND * EPS * np.abs(moments[: len(kinds.unit)] / kinds.unit)[kinds.plain]
-        missed = np.where(pure & (missed + alpha <= slack), -alpha, missed)  # no regulariser weight is negative
+        # no regulariser weight is negative
+        missed = np.where(pure & (missed + alpha <= slack), -alpha, missed)
         delta = np.where(kinds.free[kinds.plain], missed, 0.0) * unit / unit
     if not np.isfinite(delta).all():  # no number that could be stored
         return None, passes
     correction = Correction(kinds.sets, delta)
     gap = loss.error(block, weights, correction)
-    return (Absorbed(positions, weights, correction, gap, 1 + passes) if gap <= LIMIT else None), passes
+    return (
+        Absorbed(positions, weights, correction, gap, 1 + passes) if gap <= LIMIT else None
+    ), passes
 
 
-def _polished(features: Array, weights: Array, moments: Array, lower: Array, upper: Array, total: float) -> Array:
-    """Bring a vertex to full accuracy: all its tight constraints, or at least those that must be exact."""
+def _polished(
+    features: Array, weights: Array, moments: Array, lower: Array, upper: Array, total: float
+) -> Array:
+    """Bring a vertex to full accuracy: all its tight constraints, or at least those that must be
+    exact.
+    """
     size = np.sqrt(np.square(features).mean(axis=0))
     size[size == 0] = 1.0
     kept, near = weights @ features, 1e-7 * size * total
     high, low = np.abs(kept - upper) <= near, np.abs(kept - lower) <= near
     tight = (lower == upper) | high | low
-    # A regulariser weight at its bound is zero; a cross moment stays where it is, just inside the box.
+    # A regulariser weight at its bound is zero; a cross moment stays where it is, just inside the
+    # box.
     goal = np.where(lower == upper, moments, np.where(high & np.isinf(lower), upper, kept))
     for held in (tight, lower == upper):
         weights = polish((features / size)[:, held], weights, (goal / size)[held])
@@ -172,9 +203,11 @@ def _polished(features: Array, weights: Array, moments: Array, lower: Array, upp
 
 
 class Kinds:
-    """The monomials, by what the regulariser may do to their moments: those without the constant are ``plain``.
+    """The monomials, by what the regulariser may do to their moments: those without the constant
+    are ``plain``.
 
-    Moments of ``free`` ones may change; those of ``pure`` ones, powers of one input, may fall by any amount and rise by alpha.
+    Moments of ``free`` ones may change; those of ``pure`` ones, powers of one input, may fall by
+    any amount and rise by alpha.
     """
 
     def __init__(self, kernel: Powers, columns: int) -> None:
@@ -182,10 +215,13 @@ class Kinds:
         lead = int(kernel.affine)
         label = columns - 1 + lead
         same = np.all(sets == sets[:, :1], axis=1)
-        self.plain: Flags = ~np.any(sets == 0, axis=1) if kernel.affine else np.ones(len(sets), dtype=bool)
+        self.plain: Flags = (
+            ~np.any(sets == 0, axis=1) if kernel.affine else np.ones(len(sets), dtype=bool)
+        )
         self.pure: Flags = same & (sets[:, 0] >= lead) & (sets[:, 0] < label)
         self.free: Flags = self.plain & ~(same & (sets[:, 0] == label))
-        self.unit = kernel.root * np.prod(np.diag(kernel.basis.map)[sets], axis=1)  # from raw moments to features
+        # from raw moments to features
+        self.unit = kernel.root * np.prod(np.diag(kernel.basis.map)[sets], axis=1)
         self.sets = sets[self.plain] - lead
 
     def bounds(self, moments: Array, alpha: float, box: bool) -> tuple[Array, Array]:
@@ -215,9 +251,17 @@ def scaled_moments(loss: Regularised, kernel: Powers) -> Array:
 
 
 def measure_absorbed(
-    rows: Rows, fitted: FittedMoments, degree: int, intercept: bool, alpha: float, kept: Rows, correction: Correction
+    rows: Rows,
+    fitted: FittedMoments,
+    degree: int,
+    intercept: bool,
+    alpha: float,
+    kept: Rows,
+    correction: Correction,
 ) -> float:
-    """Worst relative loss error of kept rows, with their weights and correction, against all rows."""
+    """Worst relative loss error of kept rows, with their weights and correction, against all
+    rows.
+    """
     loss = Regularised(rows, fitted, degree, intercept, alpha)
     everything = np.arange(len(kept))
     return loss.error(kept.take(everything, loss.shift), own_weights(kept, everything), correction)

@@ -14,10 +14,11 @@ from karat.problems.absorb.forms import union_positions
 
 @dataclass(frozen=True)
 class Correction:
-    """A polynomial in the coefficients w: the difference of loss between all rows and the kept ones.
+    """A polynomial in the coefficients w: the difference of loss between all rows and the kept
+    ones.
 
-    ``value(w) = sum_t c_t delta_t z^t`` with z = (w, -1): delta_t is the moment of monomial t over all rows less that over
-    the kept ones.
+    ``value(w) = sum_t c_t delta_t z^t`` with z = (w, -1): delta_t is the moment of monomial t over
+    all rows less that over the kept ones.
     """
 
     sets: Indices  # (K, p): the monomials: indices 0..d-1 of the inputs, d of the target
@@ -34,7 +35,9 @@ class Correction:
         return bool(self.delta.any())
 
     def times(self, unit: float) -> Correction:
-        """Back from units of the rows' weights, a power of two, so that nothing is rounded short of underflow."""
+        """Back from units of the rows' weights, a power of two, so that nothing is rounded short of
+        underflow.
+        """
         return self if unit == 1.0 else Correction(self.sets, self.delta * unit)
 
     def over(self, unit: float) -> Correction:
@@ -42,7 +45,9 @@ class Correction:
         return self if unit == 1.0 else Correction(self.sets, self.delta / unit)
 
     def form(self, lead: int) -> Array:
-        """The differences as a form on the monomials of degree p/2 in (1, x, y) if ``lead`` is 1, in (x, y) if it is 0."""
+        """The differences as a form on the monomials of degree p/2 in (1, x, y) if ``lead`` is 1,
+        in (x, y) if it is 0.
+        """
         variables, degree = self.columns + 1 + lead, self.sets.shape[1]
         table = monomials(variables, degree)
         moments = np.zeros(len(table))

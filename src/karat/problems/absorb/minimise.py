@@ -2,12 +2,13 @@
 
     F(w, b) = sum_i u_i (x_i . w + b - y_i)^p + alpha sum_a |w_a|^p + correction(w)
 
-F is convex.  Columns are scaled to unit size and, with an intercept, centred first; that changes neither the minimiser
-(scaled back) nor the meaning of the intercept, which is not penalised.
+F is convex.  Columns are scaled to unit size and, with an intercept, centred first; that changes
+neither the minimiser (scaled back) nor the meaning of the intercept, which is not penalised.
 
-Means may be 1e8 times as large as what is left without them.  Then a mean in double precision is itself off by 1e-8 of that,
-so columns are centred twice; and means times coefficients are as large, and cancel against the target, so the intercept is the
-best one for the coefficients *as returned*, rounded once.  No double is closer; what is left is that half ulp.
+Means may be 1e8 times as large as what is left without them.  Then a mean in double precision is
+itself off by 1e-8 of that, so columns are centred twice; and means times coefficients are as large,
+and cancel against the target, so the intercept is the best one for the coefficients *as returned*,
+rounded once.  No double is closer; what is left is that half ulp.
 """
 
 from __future__ import annotations
@@ -44,11 +45,14 @@ def minimise_power(
     intercept: bool,
     correction: Correction | None = None,
 ) -> Solution:
-    """Minimise the loss above over w (and b); several targets (power 2 only) are solved side by side."""
+    """Minimise the loss above over w (and b); several targets (power 2 only) are solved side by
+    side.
+    """
     targets = y.reshape(len(y), -1)
     if not correction:  # zero: nothing was absorbed, and the rows alone are solved more accurately
         correction = None
-    unit = 2.0 ** np.floor(np.log2(weights.max()))  # of the loss: squares of a gradient in units of 1e200 would overflow
+    # of the loss: squares of a gradient in units of 1e200 would overflow
+    unit = 2.0 ** np.floor(np.log2(weights.max()))
     weights, alpha = weights / unit, alpha / unit
     if correction is not None:
         correction = correction.over(unit)
@@ -56,26 +60,36 @@ def minimise_power(
     X, means = _centred(X, weights, intercept)
     targets, middles = _centred(targets, weights, intercept)
     size = linalg.column_norms(np.sqrt(weights / total)[:, None] * X)
-    size = np.maximum(size, (alpha / total) ** (1 / power))  # or the penalty of a small column would drown all others
+    # or the penalty of a small column would drown all others
+    size = np.maximum(size, (alpha / total) ** (1 / power))
     size[size == 0] = 1.0
     if power == 2:
         coef = _ridge(X / size, targets, weights, alpha / size**2, correction, size) / size[:, None]
         shift = np.zeros(targets.shape[1])
     else:
-        columns = [_newton(X / size, t, weights, power, alpha, intercept, correction, size) for t in targets.T]
+        columns = [
+            _newton(X / size, t, weights, power, alpha, intercept, correction, size)
+            for t in targets.T
+        ]
         coef = np.column_stack([c for c, _ in columns]) / size[:, None]
         shift = np.array([b for _, b in columns])
-    offset = np.array([_offset(means, w, [*m, b]) for w, m, b in zip(coef.T, middles.T, shift, strict=True)])
+    offset = np.array(
+        [_offset(means, w, [*m, b]) for w, m, b in zip(coef.T, middles.T, shift, strict=True)]
+    )
     if y.ndim == 1:
         return Solution(coef[:, 0], float(offset[0]) if intercept else 0.0)
     return Solution(coef, offset if intercept else np.zeros(len(offset)))
 
 
 def _centred(columns: Array, weights: Array, intercept: bool) -> tuple[Array, Array]:
-    """Columns without their means, and the means: a first row, and a second with what rounding left of the first."""
+    """Columns without their means, and the means: a first row, and a second with what rounding left
+    of the first.
+    """
     means = np.zeros((2, columns.shape[1]))
     if intercept:  # a constant is its own mean; rounding would leave a column of its own
-        means[0] = np.where(np.ptp(columns, axis=0) == 0, columns[0], weights @ columns / weights.sum())
+        means[0] = np.where(
+            np.ptp(columns, axis=0) == 0, columns[0], weights @ columns / weights.sum()
+        )
         columns = columns - means[0]
         means[1] = weights @ columns / weights.sum()
         columns = columns - means[1]
@@ -87,7 +101,9 @@ def _offset(means: Array, coef: Array, parts: list[float]) -> float:
     return exact_combination(0.0, [*parts, *-coef, *-coef], [*np.ones(len(parts)), *means.ravel()])
 
 
-def _ridge(X: Array, Y: Array, weights: Array, penalty: Array, correction: Correction | None, size: Array) -> Array:
+def _ridge(
+    X: Array, Y: Array, weights: Array, penalty: Array, correction: Correction | None, size: Array
+) -> Array:
     root = np.sqrt(weights)[:, None]
     if correction is None:
         stacked = np.vstack([root * X, np.diag(np.sqrt(penalty))])
@@ -99,7 +115,8 @@ def _ridge(X: Array, Y: Array, weights: Array, penalty: Array, correction: Corre
     right = (root * X).T @ (root * Y) + (b / size)[:, None]
     factor = sla.lu_factor(gram, check_finite=False)
     coef = sla.lu_solve(factor, right, check_finite=False)
-    for _ in range(REFINEMENTS):  # the gradient from the residuals is accurate where that from the Gram matrix is not
+    # the gradient from the residuals is accurate where that from the Gram matrix is not
+    for _ in range(REFINEMENTS):
         gradient = (root * X).T @ (root * (Y - X @ coef)) + (b / size)[:, None] - carried @ coef
         coef = coef + sla.lu_solve(factor, gradient, check_finite=False)
     return np.asarray(coef)
@@ -109,7 +126,9 @@ def _newton(
     X: Array, y: Array, weights: Array, power: int, alpha: float, intercept: bool,
     correction: Correction | None, size: Array,
 ) -> tuple[Array, float]:  # fmt: skip
-    """Damped Newton on the scaled problem; the residuals are measured in units of their size, so nothing overflows."""
+    """Damped Newton on the scaled problem; the residuals are measured in units of their size, so
+    nothing overflows.
+    """
     Z = np.column_stack([X, np.ones(len(X))]) if intercept else X
     d = X.shape[1]
     root = np.sqrt(weights)[:, None]
@@ -141,7 +160,8 @@ def _newton(
     for _ in range(NEWTON_STEPS):
         move = -sla.lstsq(hessian, gradient, cond=1e-15, check_finite=False)[0]
         slope = float(gradient @ move)
-        if -slope <= CONVERGED * abs(f):  # the value is at its rounding: from here on the gradient decides
+        # the value is at its rounding: from here on the gradient decides
+        if -slope <= CONVERGED * abs(f):
             trial = x + move
             better, curvature = derivatives(trial)
             if not np.linalg.norm(better) < 0.5 * np.linalg.norm(gradient):
@@ -155,5 +175,8 @@ def _newton(
         f = value(x)
         gradient, hessian = derivatives(x)
     else:
-        raise NotExactError(f"Newton's method did not converge in {NEWTON_STEPS} steps; scale the columns of X and y.")
+        raise NotExactError(
+            f"Newton's method did not converge in {NEWTON_STEPS} steps; scale the columns of X"
+            " and y."
+        )
     return x[:d] * unit, float(x[d] * unit) if intercept else 0.0

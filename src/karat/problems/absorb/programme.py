@@ -2,14 +2,16 @@
 
     minimise  cost . w    subject to   lower <= sum_i w_i phi_i <= upper,   w >= 0.
 
-A vertex has at most as many rows as constraints are tight.  HiGHS's dual simplex solves it on the candidates; its dual y prices
-every other row at ``1 - phi_i . y`` in one pass, and rows of negative price join until none is left.  Then the candidates hold
-an optimum over all rows (column generation): of the sum of weights, which is not the number of rows.  Where the total weight is
+A vertex has at most as many rows as constraints are tight.  HiGHS's dual simplex solves it on the
+candidates; its dual y prices every other row at ``1 - phi_i . y`` in one pass, and rows of negative
+price join until none is left.  Then the candidates hold an optimum over all rows (column
+generation): of the sum of weights, which is not the number of rows.  Where the total weight is
 among the exact constraints, the sum is constant and every feasible point is an optimum.
 
-Nearly collinear features make the simplex stall for minutes.  All programmes of one coreset share a :class:`Budget`; what was
-found when it ends is used.  The solver does not return to Python before it is done, so it runs on a thread of its own.  The
-calling thread waits, and can be interrupted at any time.
+Nearly collinear features make the simplex stall for minutes.  All programmes of one coreset share a
+:class:`Budget`; what was found when it ends is used.  The solver does not return to Python before
+it is done, so it runs on a thread of its own.  The calling thread waits, and can be interrupted at
+any time.
 """
 
 from __future__ import annotations
@@ -30,14 +32,19 @@ PRICE = 1e-7  # a reduced cost above minus this is zero
 REWEIGHTINGS = 5
 ROUNDS = 30
 ENTERING, TRIM = 4, 3  # candidates entering and kept per round, in units of the number of features
-WIDE = 250  # features for which one programme may take all the time there is; the cost grows with their cube
-LATE = 5.0  # seconds by which HiGHS may overrun its limit (it looks at the clock between steps) before it is abandoned
+# features for which one programme may take all the time there is; the cost grows with their cube
+WIDE = 250
+# seconds by which HiGHS may overrun its limit (it looks at the clock between steps) before it is
+# abandoned
+LATE = 5.0
 TICK = 0.1  # seconds between looks at whether it is done
 
 
 @dataclass
 class Budget:
-    """Wall time that all programmes of one coreset have together; the clock starts when it is made."""
+    """Wall time that all programmes of one coreset have together; the clock starts when it is
+    made.
+    """
 
     seconds: float = 20.0  # for all programmes of one coreset
     patience: float = 2.0  # seconds for one programme of few features
@@ -48,7 +55,9 @@ class Budget:
         return max(0.0, self.seconds - (time.perf_counter() - self.start))
 
     def share(self, width: int) -> float:
-        """Seconds that one programme of so many features may take: one that takes much longer has stalled."""
+        """Seconds that one programme of so many features may take: one that takes much longer has
+        stalled.
+        """
         return min(self.left, self.patience + self.seconds * (width / WIDE) ** 3)
 
 
@@ -86,8 +95,12 @@ def _solved(limit: float, arguments: dict[str, Any]) -> Any:
     return outcome[0]
 
 
-def programme(features: Array, cost: Array, lower: Array, upper: Array, total: float, budget: Budget) -> Vertex | None:
-    """A vertex of the programme on the candidates, and its dual; None if the solver gives up or time is over."""
+def programme(
+    features: Array, cost: Array, lower: Array, upper: Array, total: float, budget: Budget
+) -> Vertex | None:
+    """A vertex of the programme on the candidates, and its dual; None if the solver gives up or
+    time is over.
+    """
     size = np.sqrt(np.square(features).mean(axis=0))
     size[size == 0] = 1.0
     matrix = (features / size).T
@@ -127,7 +140,8 @@ def programme(features: Array, cost: Array, lower: Array, upper: Array, total: f
 def evaluate(rows: Rows, kernel: Powers, direction: Array) -> Array:
     """``features @ direction`` for every row (n,), in one pass."""
     form = np.zeros((kernel.variables, kernel.variables))
-    if kernel.degree == 2:  # a quadratic form, taken back to the columns of the block: one GEMM, and no features
+    # a quadratic form, taken back to the columns of the block: one GEMM, and no features
+    if kernel.degree == 2:
         form[kernel.first, kernel.last] = kernel.root * direction[: len(kernel.root)]
         form = kernel.basis.map @ form @ kernel.basis.map.T
 
@@ -138,11 +152,15 @@ def evaluate(rows: Rows, kernel: Powers, direction: Array) -> Array:
         found = np.einsum("br,br->b", variables @ form, variables)
         return [found + direction[-1] if kernel.total else found]
 
-    return np.concatenate(sweep(rows, kernel.shift, values, lambda a, b: a + b, kernel.product_shape))
+    return np.concatenate(
+        sweep(rows, kernel.shift, values, lambda a, b: a + b, kernel.product_shape)
+    )
 
 
 class Priced(NamedTuple):
-    """Candidates after column generation, with the weights of the last vertex on them (None: there was none)."""
+    """Candidates after column generation, with the weights of the last vertex on them (None: there
+    was none).
+    """
 
     candidates: Indices
     weights: Array | None
@@ -150,8 +168,12 @@ class Priced(NamedTuple):
     passes: int
 
 
-def price_all(rows: Rows, kernel: Powers, candidates: Indices, lower: Array, upper: Array, budget: Budget) -> Priced:
-    """Column generation at cost 1 per row: candidates that hold an optimum over all rows if the reduced cost is zero."""
+def price_all(
+    rows: Rows, kernel: Powers, candidates: Indices, lower: Array, upper: Array, budget: Budget
+) -> Priced:
+    """Column generation at cost 1 per row: candidates that hold an optimum over all rows if the
+    reduced cost is zero.
+    """
     reduced, known = -np.inf, None
     for passes in range(1, ROUNDS + 1):
         features = kernel.features(rows.take(candidates, kernel.shift))
@@ -161,13 +183,18 @@ def price_all(rows: Rows, kernel: Powers, candidates: Indices, lower: Array, upp
         known = candidates[solved.weights > 0], solved.weights[solved.weights > 0]
         prices = 1.0 + evaluate(rows, kernel, -solved.dual)
         reduced = min(float(prices.min()), 0.0)
-        own = np.argsort(prices[candidates])[: TRIM * kernel.width]  # the vertex has price zero and stays
+        # the vertex has price zero and stays
+        own = np.argsort(prices[candidates])[: TRIM * kernel.width]
         candidates = np.union1d(candidates[own], known[0])
         if reduced >= -PRICE:
             break
         entering = np.flatnonzero(prices < -PRICE)
         if len(entering) > ENTERING * kernel.width:
-            entering = entering[np.argpartition(prices[entering], ENTERING * kernel.width)[: ENTERING * kernel.width]]
+            entering = entering[
+                np.argpartition(prices[entering], ENTERING * kernel.width)[
+                    : ENTERING * kernel.width
+                ]
+            ]
         candidates = np.union1d(candidates, entering)
     return Priced(candidates, _weights_on(known, candidates), reduced, passes)
 
@@ -182,9 +209,17 @@ def _weights_on(known: tuple[Indices, Array] | None, candidates: Indices) -> Arr
 
 
 def sparsest(
-    features: Array, lower: Array, upper: Array, total: float, fewest: int, budget: Budget, best: Array | None = None
+    features: Array,
+    lower: Array,
+    upper: Array,
+    total: float,
+    fewest: int,
+    budget: Budget,
+    best: Array | None = None,
 ) -> Array | None:
-    """A vertex at cost 1 per row, then for costs reweighted by 1/w a few times; the sparsest of them and of ``best``."""
+    """A vertex at cost 1 per row, then for costs reweighted by 1/w a few times; the sparsest of
+    them and of ``best``.
+    """
     cost = np.ones(len(features))
     for _ in range(REWEIGHTINGS + 1):
         solved = programme(features, cost, lower, upper, total, budget)

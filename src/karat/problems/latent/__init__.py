@@ -8,4 +8,13 @@ from karat.problems.latent.mixture import GaussianMixture
 from karat.problems.latent.topics import LatentDirichlet, SingleTopic
 from karat.problems.latent.views import MultiView
 
-__all__ = ["ICA", "GaussianMixture", "HiddenMarkov", "KnownMaps", "Latent", "LatentDirichlet", "MultiView", "SingleTopic"]
+__all__ = [
+    "ICA",
+    "GaussianMixture",
+    "HiddenMarkov",
+    "KnownMaps",
+    "Latent",
+    "LatentDirichlet",
+    "MultiView",
+    "SingleTopic",
+]

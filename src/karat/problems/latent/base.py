@@ -1,15 +1,18 @@
 """The base class of latent-variable problems: two passes, three modes, stored maps.
 
-Pass one finds the *maps*: whitening M, its dual B, and what else makes a sample's statistics linear (sigma^2, m1, C1, C3).
-With the maps fixed, pass two keeps sums over samples, of (``keep``)
+Pass one finds the *maps*: whitening M, its dual B, and what else makes a sample's statistics linear
+(sigma^2, m1, C1, C3). With the maps fixed, pass two keeps sums over samples, of (``keep``)
 
-    "tensor"   A   the whitened statistic t~ only, as in the paper: binom(k+2, 3) rows, k more for own variances (ICA: more);
-    "moments"  B   all statistics up to that order in k-space, so that the whitening and the means can be re-checked;
-    "all"      C   also what the maps themselves are made of: the coreset alone is then enough.
+    "tensor"   A  the whitened statistic t~ only, as in the paper: binom(k+2, 3) rows, k more for
+               own variances (ICA: more);
+    "moments"  B  all statistics up to that order in k-space, so that the whitening and the means
+    can be re-checked;
+    "all"      C  also what the maps themselves are made of: the coreset alone is then enough.
 
-Modes A and B need the maps of the full data, which the coreset stores; without them its rows give other parameters.  The maps
-depend on all rows, so these coresets do not merge.  But they are made of sums over samples, so pass one can be taken in parts,
-and once they are known pass two is an ordinary problem (:mod:`karat.problems.latent.known`).
+Modes A and B need the maps of the full data, which the coreset stores; without them its rows give
+other parameters.  The maps depend on all rows, so these coresets do not merge.  But they are made
+of sums over samples, so pass one can be taken in parts, and once they are known pass two is an
+ordinary problem (:mod:`karat.problems.latent.known`).
 """
 
 from __future__ import annotations
@@ -57,12 +60,16 @@ class Latent(Problem):
         centred = params.pop("centred", True)
         found = cls(**params)
         if found.lifted and not centred:
-            raise InputError("Its maps are about the origin, as those of karat 0.1.0 were: build it again.")
+            raise InputError(
+                "Its maps are about the origin, as those of karat 0.1.0 were: build it again."
+            )
         return found
 
     @property
     def lifted(self) -> bool:
-        """Whether the last of the k coordinates is the constant 1: maps about the mean have k - 1 columns."""
+        """Whether the last of the k coordinates is the constant 1: maps about the mean have k - 1
+        columns.
+        """
         return False
 
     @staticmethod
@@ -75,7 +82,8 @@ class Latent(Problem):
         near = bool(np.abs(away).max(initial=0.0) < NEAR)
 
         def whiten_rows(x: Array) -> Array:
-            z = np.empty((width + 1, len(x)))  # columns of z one after the other, as they are multiplied later
+            # columns of z one after the other, as they are multiplied later
+            z = np.empty((width + 1, len(x)))
             if near:
                 np.subtract(np.dot(x, M).T, away, out=z[:width])
             else:
@@ -91,12 +99,18 @@ class Latent(Problem):
         return int(getattr(self, fields(self)[0].name))  # type: ignore[arg-type]
 
     @abstractmethod
-    def sample(self, tables: tuple[Any, ...], weights: Array | None, steps: Indices | None = None) -> Sample:
-        """Checked tables with one row per observation, as samples; ``steps``: the place of every row in its sequence."""
+    def sample(
+        self, tables: tuple[Any, ...], weights: Array | None, steps: Indices | None = None
+    ) -> Sample:
+        """Checked tables with one row per observation, as samples; ``steps``: the place of every
+        row in its sequence.
+        """
 
     @abstractmethod
     def views(self, tables: tuple[Any, ...], maps: Maps | None) -> tuple[Any, ...]:
-        """The views of samples that are stored side by side, as in a coreset; they are computed when they are read."""
+        """The views of samples that are stored side by side, as in a coreset; they are computed
+        when they are read.
+        """
 
     def kept_sample(self, core: CoresetLike) -> Sample:
         """The samples that a coreset keeps."""
@@ -105,11 +119,14 @@ class Latent(Problem):
         return Sample(tuple(view[:] for view in views), core.weights, None, count, count)
 
     def kept_maps(self, core: CoresetLike, kept: Sample) -> Maps:
-        """The stored maps of the full data; in mode C those of the kept rows, which are the same."""
+        """The stored maps of the full data; in mode C those of the kept rows, which are the
+        same.
+        """
         if core.maps is not None:
             return core.maps
         maps, n = self.maps(kept), float(core.n_rows)  # sampling noise is that of all rows
-        if "effective" in maps and np.isclose(float(maps["total"]), n):  # rows of weight 1; of others the noise is not known
+        # rows of weight 1; of others the noise is not known
+        if "effective" in maps and np.isclose(float(maps["total"]), n):
             maps["effective"] = np.array(n)
         return maps | {"n": np.array(n)}
 
@@ -119,11 +136,15 @@ class Latent(Problem):
 
     def notes(self, inputs: int, dropped: int) -> tuple[str, ...]:
         """Notes for the certificate about inputs that could not be used."""
-        return (f"{dropped:,} of {inputs:,} {self.why_dropped} and were left out.",) if dropped else ()
+        return (
+            (f"{dropped:,} of {inputs:,} {self.why_dropped} and were left out.",) if dropped else ()
+        )
 
     @abstractmethod
     def sums(self, sample: Sample, whole: bool = True) -> Sums:
-        """Pass one: the sums that the maps are made of; ``whole`` means that no other samples are added."""
+        """Pass one: the sums that the maps are made of; ``whole`` means that no other samples are
+        added.
+        """
 
     @abstractmethod
     def maps_of(self, sums: Sums) -> Maps:
@@ -141,7 +162,9 @@ class Latent(Problem):
         return (len(maps["M"]),)
 
     def map_rounding(self, maps: Maps) -> float:
-        """Relative rounding of the maps: they are made of second moments, which differ in few digits far from the origin."""
+        """Relative rounding of the maps: they are made of second moments, which differ in few
+        digits far from the origin.
+        """
         return EPS * float(maps["magnify"]) ** 2
 
     def map_notes(self, maps: Maps) -> tuple[str, ...]:
@@ -149,18 +172,27 @@ class Latent(Problem):
         rounding = self.map_rounding(maps)
         if rounding <= EXACT:
             return ()
-        return (f"The maps of all rows are themselves rounded by about {rounding:.0e}: centre the columns.",)
+        return (
+            (
+                f"The maps of all rows are themselves rounded by about {rounding:.0e}: centre the"
+                " columns."
+            ),
+        )
 
     @abstractmethod
     def reader(self, maps: Maps, keep: Keep) -> Reader:
         """The function that computes the coordinates of a block of samples."""
 
     @abstractmethod
-    def terms(self, columns: tuple[int, ...], maps: Maps | None, keep: Keep) -> tuple[list[Term], int]:
+    def terms(
+        self, columns: tuple[int, ...], maps: Maps | None, keep: Keep
+    ) -> tuple[list[Term], int]:
         """The features to keep, and the number of coordinates; without maps, only for counting."""
 
     def kept_terms(self, columns: tuple[int, ...], maps: Maps | None) -> tuple[list[Term], int]:
-        """The features that a coreset keeps: those of :meth:`terms`, or others of the same span that cost less."""
+        """The features that a coreset keeps: those of :meth:`terms`, or others of the same span
+        that cost less.
+        """
         return self.terms(columns, maps, self.keep)
 
     def __post_init__(self) -> None:
@@ -169,24 +201,35 @@ class Latent(Problem):
         check_whole(f"The number of {self.parts}", getattr(self, name))
         vars(self)[name] = self.k  # JSON has no NumPy integers
         if self.keep not in KEEPS:
-            raise InputError(f'keep must be one of "tensor", "moments" and "all", not {self.keep!r}.')
+            raise InputError(
+                f'keep must be one of "tensor", "moments" and "all", not {self.keep!r}.'
+            )
 
     def check_columns(self, columns: int, what: str = "columns", more: int = 0) -> None:
         """Raise if k > d + ``more``."""
         if self.k > columns + more:
             raise InputError(
-                f"{self.k} {self.parts} cannot be told apart in {columns} {what} (n_features={columns}): the method needs k <= "
-                f"{'d + 1' if more else 'd'}. Ask for at most {columns + more}."
+                f"{self.k} {self.parts} cannot be told apart in {columns} {what}"
+                f" (n_features={columns}): the method needs k <= {'d + 1' if more else 'd'}. Ask"
+                f" for at most {columns + more}."
             )
 
     @property
     def keeps(self) -> str:  # type: ignore[override]
         what = "fourth-order" if self.order == 4 else "third-order"
         return {
-            "tensor": f"the whitened {what} tensor (mode A: together with the stored maps of the full data)",
-            "moments": f"all moments up to the {what} in the whitened space (mode B: together with the stored maps of "
-            "the full data)",
-            "all": f"the second moments and the whitened {what} tensor (mode C: the kept rows alone are enough)",
+            "tensor": (
+                f"the whitened {what} tensor (mode A: together with the stored maps of the full"
+                " data)"
+            ),
+            "moments": (
+                f"all moments up to the {what} in the whitened space (mode B: together with the"
+                " stored maps of the full data)"
+            ),
+            "all": (
+                f"the second moments and the whitened {what} tensor (mode C: the kept rows alone"
+                " are enough)"
+            ),
         }[self.keep]
 
     @property
@@ -194,11 +237,14 @@ class Latent(Problem):
         return "likelihoods (so EM and variational fits)", *NEVER_KEPT
 
     def kernel(self, columns: int, targets: int = 0) -> TermKernel:
-        """A kernelization of the right width for planning; its features are known once the maps are."""
+        """A kernelization of the right width for planning; its features are known once the maps
+        are.
+        """
         return self._kernel((columns,), None)
 
     def fold_memory(self, columns: int, targets: int = 0) -> tuple[int, int]:
-        terms = self.kernel(columns)  # coordinates are computed when rows are read; at worst, for the tree, of all at once
+        # coordinates are computed when rows are read; at worst, for the tree, of all at once
+        terms = self.kernel(columns)
         fixed = 8 * (24 * terms.width**2 + 3 * self.sums_size(columns))
         return int(fixed), 8 * (8 * self.tables * columns + terms.columns + 4)
 
@@ -208,9 +254,9 @@ class Latent(Problem):
         limit = min(int(maps["n"]) // 2, WIDEST)
         if self.keep == "all" and kernel.width > limit:
             raise InputError(
-                f'keep="all" needs {kernel.width:,} features for this data, more than {limit:,} (half of the samples, '
-                f"or {WIDEST:,}): "
-                'the coreset would be about as large as the data. Use keep="tensor" or keep="moments", which store the maps.'
+                f'keep="all" needs {kernel.width:,} features for this data, more than {limit:,}'
+                f" (half of the samples, or {WIDEST:,}): the coreset would be about as large as the"
+                ' data. Use keep="tensor" or keep="moments", which store the maps.'
             )
         return kernel
 
@@ -229,7 +275,13 @@ class Latent(Problem):
         kernel = TermKernel(terms, count, sum(sample.columns) * self.k)
         rows = sample.rows(self.reader(maps, "tensor"), count)
         target = kernel.learned(
-            sweep(rows, kernel.shift, lambda b, w, _: kernel.sums(b, w), add_in_place, kernel.product_shape)
+            sweep(
+                rows,
+                kernel.shift,
+                lambda b, w, _: kernel.sums(b, w),
+                add_in_place,
+                kernel.product_shape,
+            )
         )
         if not np.isfinite(target).all():
             raise InputError("The third moments overflow double precision; rescale the columns.")
@@ -237,13 +289,20 @@ class Latent(Problem):
         return values | {"tensor": expand(values["tensor"], self.k, self.order)}
 
     def loss(self, X: Any, y: Any, weights: Array, query: Any) -> float:
-        raise InputError("The loss of a latent-variable problem needs its maps: use core.loss(query).")
+        raise InputError(
+            "The loss of a latent-variable problem needs its maps: use core.loss(query)."
+        )
 
     def loss_on(self, core: CoresetLike, query: Any) -> float:
-        """The contraction of the whitened tensor, ``sum_i w_i t~_i(query, .., query)``, at a vector of k numbers."""
+        """The contraction of the whitened tensor, ``sum_i w_i t~_i(query, .., query)``, at a vector
+        of k numbers.
+        """
         vector = np.asarray(query, dtype=float)
         if vector.shape != (self.k,):
-            raise InputError(f"A query is a vector of {self.k} numbers in the whitened space, not of shape {vector.shape}.")
+            raise InputError(
+                f"A query is a vector of {self.k} numbers in the whitened space, not of shape"
+                f" {vector.shape}."
+            )
         kept = self.kept_sample(core)
         maps = self.kept_maps(core, kept)
         value = self.statistics(kept, maps)["tensor"]

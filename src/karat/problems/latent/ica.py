@@ -1,11 +1,14 @@
-"""Independent components: x = A h + m, the entries of h independent, of unit variance, all but one of excess kurtosis not zero.
+"""Independent components: x = A h + m, the entries of h independent, of unit variance, all but one
+of excess kurtosis not zero.
 
 With cov = E (x-m)(x-m)' whitened, z = M'(x - m), G = E zz' (= I on the full data):
 
-    T4 = E z (x) z (x) z (x) z - (the three pairings of G (x) G)  =  sum_j kappa_j v_j (x) v_j (x) v_j (x) v_j,
+    T4 = E z (x) z (x) z (x) z - (the three pairings of G (x) G)  =  sum_j kappa_j v_j (x) v_j (x)
+    v_j (x) v_j,
 
-kappa_j the excess kurtosis of h_j, which may have either sign; A = B V up to the signs and order of its columns.
-Fourth moments replace the third, so mode A keeps binom(k+3, 4) + binom(k+1, 2) numbers and mode B all moments up to degree 4.
+kappa_j the excess kurtosis of h_j, which may have either sign; A = B V up to the signs and order of
+its columns. Fourth moments replace the third, so mode A keeps binom(k+3, 4) + binom(k+1, 2) numbers
+and mode B all moments up to degree 4.
 """
 
 from __future__ import annotations
@@ -33,7 +36,8 @@ class ICA(PlainRows, Latent):
     Parameters
     ----------
     n_components : int
-        Number k of components, at most the number of columns; with fewer, the k leading principal components are unmixed.
+        Number k of components, at most the number of columns; with fewer, the k leading principal
+        components are unmixed.
     keep : {"tensor", "moments", "all"}
         What the kept rows carry by themselves, see :mod:`karat.problems.latent.base`.
     total_weight : bool, default True
@@ -51,8 +55,9 @@ class ICA(PlainRows, Latent):
         self.check_columns(len(mean))
         white = whiten(cov, self.k, "components")
         maps = {
-            "M": white.M, "B": white.B, "spectrum": white.spectrum, "magnify": np.array(white.magnify), "mean": mean,
-            "total": sums["total"], "n": sums["n"],
+            "M": white.M, "B": white.B, "spectrum": white.spectrum,
+            "magnify": np.array(white.magnify), "mean": mean, "total": sums["total"],
+            "n": sums["n"],
         }  # fmt: skip
         return maps | {"frame": whitening_matrix(cov)} if self.keep == "all" else maps
 
@@ -66,7 +71,9 @@ class ICA(PlainRows, Latent):
 
         return coordinates
 
-    def terms(self, columns: tuple[int, ...], maps: Maps | None, keep: Keep) -> tuple[list[Term], int]:
+    def terms(
+        self, columns: tuple[int, ...], maps: Maps | None, keep: Keep
+    ) -> tuple[list[Term], int]:
         k, (d,) = self.k, columns
         z = slice(0, k)
         terms: list[Term] = [Power("tensor", z, 4)]

@@ -1,6 +1,8 @@
-"""Pass two: with known maps, a latent-variable problem is an ordinary problem, whose coresets merge.
+"""Pass two: with known maps, a latent-variable problem is an ordinary problem, whose coresets
+merge.
 
-Rows are stored as they came, samples that reach over several rows side by side, and become coordinates when they are read.
+Rows are stored as they came, samples that reach over several rows side by side, and become
+coordinates when they are read.
 """
 
 from __future__ import annotations
@@ -41,11 +43,19 @@ class KnownMaps(Problem):
     storable: ClassVar[bool] = False
     has_view: ClassVar[bool] = True
 
-    def __init__(self, problem: Latent, maps: Maps, widths: tuple[int, ...] | None = None, of_views: bool = False) -> None:
+    def __init__(
+        self,
+        problem: Latent,
+        maps: Maps,
+        widths: tuple[int, ...] | None = None,
+        of_views: bool = False,
+    ) -> None:
         self.problem, self.maps, self.widths, self.of_views = problem, maps, widths, of_views
         self.total_weight = problem.total_weight
         self.stored_maps = None if problem.keep == "all" else maps
-        vars(self).update(keeps=problem.keeps, excludes=problem.excludes, rows_per_sample=problem.rows_per_sample)
+        vars(self).update(
+            keeps=problem.keeps, excludes=problem.excludes, rows_per_sample=problem.rows_per_sample
+        )
 
     def __reduce__(self) -> Any:
         return KnownMaps, (self.problem, self.maps, self.widths, self.of_views)
@@ -77,8 +87,16 @@ class KnownMaps(Problem):
         assert fresh is not None
         allowed = min(1e-8, max(EXACT, 100 * self.problem.map_rounding(fresh)))
         compared = {name: value for name, value in (stored or {}).items() if name not in BASIS}
-        apart = [name for name, value in compared.items() if not _same_map(value, fresh.get(name), allowed)]
-        return [f"The stored maps are not those of this data ({', '.join(apart)} differ)."] if apart else []
+        apart = [
+            name
+            for name, value in compared.items()
+            if not _same_map(value, fresh.get(name), allowed)
+        ]
+        return (
+            [f"The stored maps are not those of this data ({', '.join(apart)} differ)."]
+            if apart
+            else []
+        )
 
     def loss(self, X: Any, y: Any, weights: Array, query: Any) -> float:
         return self.problem.loss(X, y, weights, query)
@@ -96,4 +114,7 @@ def tables_of(parts: list[Any], widths: tuple[int, ...] | None) -> tuple[Any, ..
 def _same_map(stored: Array, fresh: Array | None, allowed: float) -> bool:
     if fresh is None or np.shape(stored) != np.shape(fresh):
         return False
-    return bool(np.abs(stored - fresh).max(initial=0.0) <= allowed * max(np.abs(fresh).max(initial=0.0), 1e-300))
+    return bool(
+        np.abs(stored - fresh).max(initial=0.0)
+        <= allowed * max(np.abs(fresh).max(initial=0.0), 1e-300)
+    )

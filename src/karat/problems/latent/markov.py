@@ -1,13 +1,14 @@
-"""Hidden Markov models, by their windows of three steps: three views of the middle state (:mod:`karat.problems.latent.views`).
+"""Hidden Markov models, by their windows of three steps: three views of the middle state
+(:mod:`karat.problems.latent.views`).
 
 With O the emissions (A2 of the views), pi the law of a window's first state and T the transitions,
 
     E[x2 | h2] = O,    E[x3 | h2] = O T,    E[x1 | h2] = O diag(pi) T' diag(g)^-1,    g = T pi;
 
-the joint law of two neighbouring states is J = (M'O)^-1 (M'P12 M) (O'M)^-1.  Gaussian emissions N(mu_h, s_h^2 I) in d
-dimensions are centred, and add E[q z1] = sum_h g_h s_h^2 E[z1 | h], q = |P(x2 - m)|^2 / p with P onto the p = d-k+1 dimensions
-in which the means do not differ: k more features.  (If p = 0, q = |x2 - m|^2, and |mu_h - m|^2 + d s_h^2 takes the place of
-s_h^2.)
+the joint law of two neighbouring states is J = (M'O)^-1 (M'P12 M) (O'M)^-1.  Gaussian emissions
+N(mu_h, s_h^2 I) in d dimensions are centred, and add E[q z1] = sum_h g_h s_h^2 E[z1 | h], q = |P(x2
+- m)|^2 / p with P onto the p = d-k+1 dimensions in which the means do not differ: k more features.
+(If p = 0, q = |x2 - m|^2, and |mu_h - m|^2 + d s_h^2 takes the place of s_h^2.)
 """
 
 from __future__ import annotations
@@ -40,13 +41,15 @@ class HiddenMarkov(ThreeViews):
     keep : {"tensor", "moments", "all"}
         What the kept rows carry by themselves, see :mod:`karat.problems.latent.base`.
     total_weight : bool, default True
-        With ``keep="tensor"``, also keep the total weight (one more row); other modes, and Gaussian emissions, always do.
+        With ``keep="tensor"``, also keep the total weight (one more row); other modes, and Gaussian
+        emissions, always do.
 
     Notes
     -----
-    Sequences come one after another in X, with their ``lengths``; those under three steps are counted and left out.
-    ``sample_weight`` has one entry per row: a window has the weight of its first row.  The ``indices`` of a coreset are first
-    rows of windows; its X holds the three steps of each window side by side.
+    Sequences come one after another in X, with their ``lengths``; those under three steps are
+    counted and left out. ``sample_weight`` has one entry per row: a window has the weight of its
+    first row.  The ``indices`` of a coreset are first rows of windows; its X holds the three steps
+    of each window side by side.
     """
 
     n_states: int
@@ -61,7 +64,9 @@ class HiddenMarkov(ThreeViews):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.emissions not in ("categorical", "gaussian"):
-            raise InputError(f'emissions must be "categorical" or "gaussian", not {self.emissions!r}.')
+            raise InputError(
+                f'emissions must be "categorical" or "gaussian", not {self.emissions!r}.'
+            )
 
     @property
     def with_variances(self) -> bool:
@@ -71,7 +76,9 @@ class HiddenMarkov(ThreeViews):
     def has_constant(self) -> bool:
         return self.emissions == "categorical"
 
-    def sample(self, tables: tuple[Any, ...], weights: Array | None, steps: Indices | None = None) -> Sample:
+    def sample(
+        self, tables: tuple[Any, ...], weights: Array | None, steps: Indices | None = None
+    ) -> Sample:
         (table,) = tables
         count = int(table.shape[0])
         steps = np.arange(count) if steps is None else steps
@@ -89,10 +96,17 @@ class HiddenMarkov(ThreeViews):
         return Sample(views, own, first, count, sequences, sequences - long, opening)
 
     def empty_message(self, inputs: int, dropped: int) -> str:
-        return "No window of three steps has a positive weight: every sequence is shorter than 3, or has weight 0."
+        return (
+            "No window of three steps has a positive weight: every sequence is shorter than 3, or"
+            " has weight 0."
+        )
 
-    def _observations(self, table: Any, symbols: int | None = None, used: Indices | None = None) -> Any:
-        """One-hot rows of the symbols, or the table itself; symbols outside the windows ``used`` do not count."""
+    def _observations(
+        self, table: Any, symbols: int | None = None, used: Indices | None = None
+    ) -> Any:
+        """One-hot rows of the symbols, or the table itself; symbols outside the windows ``used`` do
+        not count.
+        """
         if self.emissions == "gaussian":
             return table.toarray() if sparse.issparse(table) else table
         codes = symbols_of(np.asarray(table.toarray() if sparse.issparse(table) else table[:]))
@@ -101,16 +115,28 @@ class HiddenMarkov(ThreeViews):
             inside[(used[:, None] + np.arange(3)).ravel()] = True
             codes = np.where(inside, codes, 0)
         width = int(codes.max(initial=-1)) + 1 if symbols is None else symbols
-        return sparse.csr_array((np.ones(len(codes)), codes, np.arange(len(codes) + 1)), shape=(len(codes), width))
+        return sparse.csr_array(
+            (np.ones(len(codes)), codes, np.arange(len(codes) + 1)), shape=(len(codes), width)
+        )
 
     def views(self, tables: tuple[Any, ...], maps: Maps | None) -> tuple[Any, ...]:
         (table,) = tables
         d = int(table.shape[1]) // 3
-        symbols = d if self.emissions == "gaussian" else int(table[:].max()) + 1 if maps is None else len(maps["M"])
+        symbols = (
+            d
+            if self.emissions == "gaussian"
+            else int(table[:].max()) + 1
+            if maps is None
+            else len(maps["M"])
+        )
 
         def step(a: int) -> Computed:
             own = slice(a * d, (a + 1) * d)
-            return Computed(lambda block: self._observations(np.asarray(block)[:, own], symbols), table, columns=symbols)
+            return Computed(
+                lambda block: self._observations(np.asarray(block)[:, own], symbols),
+                table,
+                columns=symbols,
+            )
 
         return step(0), step(1), step(2)
 
@@ -118,10 +144,15 @@ class HiddenMarkov(ThreeViews):
 def symbols_of(table: np.ndarray) -> np.ndarray:
     """Symbols 0, 1, .. of one column, checked."""
     if table.shape[1] != 1:
-        raise InputError(f"Categorical emissions are symbols 0, 1, .. in one column; X has {table.shape[1]} columns.")
+        raise InputError(
+            f"Categorical emissions are symbols 0, 1, .. in one column; X has {table.shape[1]}"
+            " columns."
+        )
     values = table[:, 0]
     bad = ~np.isfinite(values) | (values < 0) | (values != np.floor(values))
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
-        raise InputError(f"Symbols must be whole numbers of at least 0; row {row} of X holds {values[row]:g}.")
+        raise InputError(
+            f"Symbols must be whole numbers of at least 0; row {row} of X holds {values[row]:g}."
+        )
     return values.astype(np.int64)

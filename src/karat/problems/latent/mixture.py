@@ -1,16 +1,19 @@
-"""Mixtures of k spherical Gaussians in d >= k dimensions (the paper's Algorithm 4; Hsu and Kakade 2013), about their mean.
+"""Mixtures of k spherical Gaussians in d >= k dimensions (the paper's Algorithm 4; Hsu and Kakade
+2013), about their mean.
 
 x given component j ~ N(mu_j, s_j^2 I), with probability g_j.  With m = E x and cov = E (x-m)(x-m)':
 
-    sigma^2  mean of the d-k+1 smallest eigenvalues of cov  (each estimates sum_j g_j s_j^2; their mean best)
-    between  = cov - sigma^2 I  = sum_j g_j (mu_j - m)(mu_j - m)',  of rank k - 1, whitened by M (d x (k-1))
+    sigma^2  mean of the d-k+1 smallest eigenvalues of cov  (each estimates sum_j g_j s_j^2; their
+    mean best) between  = cov - sigma^2 I  = sum_j g_j (mu_j - m)(mu_j - m)',  of rank k - 1,
+    whitened by M (d x (k-1))
     z        = (M'(x - m), 1):    E zz' - sigma^2 G = I_k,    G = M'M and zeros for the constant
     q(x)     = |P(x - m)|^2 / (d-k+1),  P onto the eigenspace of the smallest:  E[q | j] = s_j^2
     t~(x)    = z (x) z (x) z - q(x) [z | G];    shared variances: q = sigma^2 for every x.
 
-The centred means add up to zero, so they depend on each other.  The constant coordinate makes them independent again, wherever
-the origin is, and t~ keeps the total weight.  It is linear in the sample once M, sigma^2, m and P are fixed.
-The s_j^2 solve ``sum_j (g_j nu_j) s_j^2 = E[q z]``, nu_j = E[z | j]: k more features.
+The centred means add up to zero, so they depend on each other.  The constant coordinate makes them
+independent again, wherever the origin is, and t~ keeps the total weight.  It is linear in the
+sample once M, sigma^2, m and P are fixed. The s_j^2 solve ``sum_j (g_j nu_j) s_j^2 = E[q z]``, nu_j
+= E[z | j]: k more features.
 """
 
 from __future__ import annotations
@@ -80,13 +83,24 @@ class GaussianMixture(PlainRows, Latent):
         d, k = len(mean), self.k
         values, vectors = largest_eigenpairs(cov, min(d, k + SHOWN))
         sigma2 = max(float(np.trace(cov) - values[: k - 1].sum()) / (d - k + 1), 0.0)
-        maps = {"sigma2": np.array(sigma2), "mean": mean, "top": vectors[:, : k - 1], "total": sums["total"], "n": sums["n"]}
+        maps = {
+            "sigma2": np.array(sigma2),
+            "mean": mean,
+            "top": vectors[:, : k - 1],
+            "total": sums["total"],
+            "n": sums["n"],
+        }
         white = whitened(values - sigma2, vectors, k - 1, self.parts, more=1)
         rest = cov - (vectors[:, : k - 1] * values[: k - 1]) @ vectors[:, : k - 1].T
         with np.errstate(over="ignore"):  # rows beyond 1e75
             low = min(float(np.square(rest).sum()), np.finfo(float).max)
         maps |= {"low": np.array(low), "effective": effective(sums)}
-        maps |= {"M": white.M, "B": white.B, "spectrum": white.spectrum, "magnify": np.array(white.magnify)}
+        maps |= {
+            "M": white.M,
+            "B": white.B,
+            "spectrum": white.spectrum,
+            "magnify": np.array(white.magnify),
+        }
         if self.keep != "tensor":
             maps |= {"axes": unit_axes(white.M.T @ cov @ white.M)}
         return maps | {"frame": whitening_matrix(cov)} if self.keep == "all" else maps
@@ -103,8 +117,11 @@ class GaussianMixture(PlainRows, Latent):
             if own:
                 centred = x - mean
                 inside = centred @ top
-                q = (np.einsum("ij,ij->i", centred, centred) - np.einsum("ij,ij->i", inside, inside)) / free
-                # with the lower moments kept as well, q z has the span of (q - sigma^2) z, which is far from that of z
+                q = (
+                    np.einsum("ij,ij->i", centred, centred) - np.einsum("ij,ij->i", inside, inside)
+                ) / free
+                # with the lower moments kept as well, q z has the span of (q - sigma^2) z, which is
+                # far from that of z
                 columns += [(q if keep == "tensor" else q - float(maps["sigma2"]))[:, None]]
             if keep != "tensor":
                 columns += [z[:, : len(axes)] @ axes]
@@ -114,7 +131,9 @@ class GaussianMixture(PlainRows, Latent):
 
         return coordinates
 
-    def terms(self, columns: tuple[int, ...], maps: Maps | None, keep: Keep) -> tuple[list[Term], int]:
+    def terms(
+        self, columns: tuple[int, ...], maps: Maps | None, keep: Keep
+    ) -> tuple[list[Term], int]:
         k, (d,) = self.k, columns
         own = self.variances == "spherical"
         z, free = slice(0, k), k - 1
@@ -139,7 +158,9 @@ class GaussianMixture(PlainRows, Latent):
         return [term for term in terms if term.width], count
 
     def kept_terms(self, columns: tuple[int, ...], maps: Maps | None) -> tuple[list[Term], int]:
-        """With a constant among the z and one q, t~ has the span of z (x) z (x) z, which is summed faster."""
+        """With a constant among the z and one q, t~ has the span of z (x) z (x) z, which is summed
+        faster.
+        """
         terms, count = super().kept_terms(columns, maps)
         if self.keep == "tensor" and self.variances == "shared":
             terms = [Cubes("tensor", slice(0, self.k))]
@@ -154,9 +175,13 @@ def within(M: Array, k: int) -> Array:
 
 
 def whitening_matrix(cov: Array) -> Array:
-    """W (d x d) such that ``(x - m)' W`` has covariance I; columns of zeros where the data do not vary."""
+    """W (d x d) such that ``(x - m)' W`` has covariance I; columns of zeros where the data do not
+    vary.
+    """
     size = np.sqrt(np.diag(cov))
     size = np.where(size > 0, size, 1.0)
     values, vectors = linalg.eigh(cov / np.outer(size, size))
     seen = values > 1e-12 * max(values[0], 1e-300)
-    return np.asarray(np.where(seen, vectors / np.sqrt(np.where(seen, values, 1.0)), 0.0) / size[:, None])
+    return np.asarray(
+        np.where(seen, vectors / np.sqrt(np.where(seen, values, 1.0)), 0.0) / size[:, None]
+    )

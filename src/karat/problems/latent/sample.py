@@ -1,7 +1,7 @@
 """Samples: the weighted observations of a latent-variable model, each with one view or three.
 
-A sample is a row of X, a document, a window of three steps, or a triple of views.  Views are tables read by blocks, so a window
-is never copied: it is three lazy selections of rows of X.
+A sample is a row of X, a document, a window of three steps, or a triple of views.  Views are tables
+read by blocks, so a window is never copied: it is three lazy selections of rows of X.
 """
 
 from __future__ import annotations
@@ -24,26 +24,35 @@ Reader = Callable[..., Array]  # blocks of the views -> coordinates (b x q)
 
 
 def sequence_steps(lengths: Any, count: int) -> Indices:
-    """The place of every row in its sequence, from 0 on, for sequences of given lengths one after another."""
+    """The place of every row in its sequence, from 0 on, for sequences of given lengths one after
+    another.
+    """
     try:
         long = np.asarray(lengths)
     except ValueError:  # rows of unequal length
         long = np.zeros(0)
     if long.ndim != 1 or long.dtype.kind not in "iu" or (long < 1).any():
-        raise InputError("lengths must be a list of whole numbers of at least 1, one per sequence.", argument="lengths")
+        raise InputError(
+            "lengths must be a list of whole numbers of at least 1, one per sequence.",
+            argument="lengths",
+        )
     if int(long.sum()) != count:
         raise InputError(
-            f"lengths add up to {int(long.sum())}, but X has {count} rows; they must be equal.", argument="lengths"
+            f"lengths add up to {int(long.sum())}, but X has {count} rows; they must be equal.",
+            argument="lengths",
         )
     return np.asarray(np.arange(count) - np.repeat(np.cumsum(long) - long, long))
 
 
 def check_wide(columns: int, most: int) -> None:
-    """Raise, before anything of that size is made, if there are too many columns for matrices of second moments."""
+    """Raise, before anything of that size is made, if there are too many columns for matrices of
+    second moments.
+    """
     if columns > most:
         raise InputError(
-            f"X has {columns:,} columns; the second moments would be a matrix of that size, and at most {most:,} are "
-            "supported. Project the rows to fewer columns first, for example by TruncatedSVD(100) of scikit-learn."
+            f"X has {columns:,} columns; the second moments would be a matrix of that size, and at"
+            f" most {most:,} are supported. Project the rows to fewer columns first, for example by"
+            " TruncatedSVD(100) of scikit-learn."
         )
 
 
@@ -72,7 +81,8 @@ class Sample:
     inputs : int
         Rows, documents, or sequences that it holds.
     dropped : int
-        Those of them that could not be used (documents under three words, sequences under three steps).
+        Those of them that could not be used (documents under three words, sequences under three
+        steps).
     opening : (array (d,), float) or None
         Sum of the first observations of all sequences, and their total weight.
     """
@@ -101,10 +111,15 @@ class Sample:
         size = max(256, BLOCK // (8 * sum(self.columns)))
         for start in range(0, len(self), size):
             where = slice(start, min(start + size, len(self)))
-            yield [read(view, where) for view in self.views], None if self.weights is None else self.weights[where]
+            yield (
+                [read(view, where) for view in self.views],
+                None if self.weights is None else self.weights[where],
+            )
 
     def rows(self, reader: Reader, columns: int) -> Rows:
-        """The samples as the engine sees them: rows of coordinates, computed when a block is read."""
+        """The samples as the engine sees them: rows of coordinates, computed when a block is
+        read.
+        """
         return Rows([coordinates(self.views, reader, columns)], self.weights)
 
 
@@ -114,7 +129,9 @@ def plain_sample(tables: tuple[Any, ...], weights: Array | None) -> Sample:
     if weights is None or weights.all():
         return Sample(tables, weights, None, count, count)
     origin = np.flatnonzero(weights)
-    return Sample(tuple(select(table, origin) for table in tables), weights[origin], origin, count, count)
+    return Sample(
+        tuple(select(table, origin) for table in tables), weights[origin], origin, count, count
+    )
 
 
 def read(view: Any, where: Any) -> Any:
@@ -129,4 +146,9 @@ def doubles_or_sparse(block: Any) -> Any:
 def coordinates(views: tuple[Any, ...], reader: Reader, columns: int) -> Computed:
     """The coordinates of samples, computed from their views when they are read."""
     # kernels of latent-variable problems read blocks column by column
-    return Computed(lambda *blocks: reader(*map(doubles_or_sparse, blocks)), *views, columns=columns, by_columns=True)
+    return Computed(
+        lambda *blocks: reader(*map(doubles_or_sparse, blocks)),
+        *views,
+        columns=columns,
+        by_columns=True,
+    )

@@ -1,12 +1,13 @@
 """The sums of pass one, from which the maps are made; sums of batches can be added.
 
-Sums are named arrays, among them the number of samples n and their total weight; they are sent and stored as they are.
-Most add up entry by entry.  The scatter about the mean does not, because batches have means of their own:
+Sums are named arrays, among them the number of samples n and their total weight; they are sent and
+stored as they are. Most add up entry by entry.  The scatter about the mean does not, because
+batches have means of their own:
 
     W = W1 + W2,    m = m1 + (W2 / W) d,    S = S1 + S2 + (W1 W2 / W) dd',    d = m2 - m1,
 
-which, unlike a difference of raw moments, loses no digits when the columns have an offset (Chan, Golub and LeVeque 1979).
-Likewise the scatter S_ab of two views about their means.
+which, unlike a difference of raw moments, loses no digits when the columns have an offset (Chan,
+Golub and LeVeque 1979). Likewise the scatter S_ab of two views about their means.
 """
 
 from __future__ import annotations
@@ -23,14 +24,20 @@ Sums = dict[str, Any]  # arrays; a CSR matrix where most entries are zero
 
 
 def counted(sample: Sample, **parts: Any) -> Sums:
-    """The sums of a sample, with its number and weight; an error if they overflow or the sample holds NaN."""
+    """The sums of a sample, with its number and weight; an error if they overflow or the sample
+    holds NaN.
+    """
     for part in parts.values():
         values = part.data if sparse.issparse(part) else part
         if isinstance(values, np.ndarray | float) and not np.isfinite(values).all():
             raise NonFiniteError
     weights = sample.weights
     squares = float(len(sample)) if weights is None else float(weights @ weights)
-    return {"n": np.array(float(len(sample))), "total": np.array(sample.total), "squares": np.array(squares)} | parts
+    return {
+        "n": np.array(float(len(sample))),
+        "total": np.array(sample.total),
+        "squares": np.array(squares),
+    } | parts
 
 
 def effective(sums: Sums) -> Any:
@@ -46,13 +53,21 @@ MEANS = {mean for pair in SCATTERS.values() for mean in pair}
 
 def add(one: Sums, two: Sums) -> Sums:
     """The sums of both together."""
-    both = {name: _plus(one[name], two[name]) for name in one if name in two and name not in MEANS and name not in SCATTERS}
+    both = {
+        name: _plus(one[name], two[name])
+        for name in one
+        if name in two and name not in MEANS and name not in SCATTERS
+    }
     share = two["total"] / both["total"]
     apart = {name: two[name] - one[name] for name in one if name in MEANS}
     both |= {name: one[name] + share * difference for name, difference in apart.items()}
     for name in one.keys() & SCATTERS.keys():
         left, right = SCATTERS[name]
-        both[name] = one[name] + two[name] + float(one["total"] * share) * np.outer(apart[left], apart[right])
+        both[name] = (
+            one[name]
+            + two[name]
+            + float(one["total"] * share) * np.outer(apart[left], apart[right])
+        )
     return both
 
 
@@ -69,4 +84,6 @@ def _padded(array: Any, shape: tuple[int, ...]) -> Any:
         array = sparse.csr_array(array, copy=True)
         array.resize(shape)
         return array
-    return np.pad(array, [(0, long - short) for short, long in zip(array.shape, shape, strict=True)])
+    return np.pad(
+        array, [(0, long - short) for short, long in zip(array.shape, shape, strict=True)]
+    )

@@ -1,18 +1,18 @@
 """Kernels of latent-variable models: a few *terms* over a few coordinates per sample.
 
-Once the maps of the full data are fixed, a sample is a handful of coordinates (z = M'x, ...), and what must be kept is a sum of
-polynomials of them.  A term knows its features per sample, and how to get their sum from products of blocks (BLAS-3), so that
-the n x k^3 features are never formed:
+Once the maps of the full data are fixed, a sample is a handful of coordinates (z = M'x, ...), and
+what must be kept is a sum of polynomials of them.  A term knows its features per sample, and how to
+get their sum from products of blocks (BLAS-3), so that the n x k^3 features are never formed:
 
-    Power      z^t, |t| = p                                       Gram matrix of lower monomials
-    Cubes      z^t, |t| = 3, the last z the constant 1            (z^s, |s| = 2, of the others) z', and sum z
-    Cubic      z (x) z (x) z - q [z | G]                          the same, and sum q z
-    Symmetric  mean over the orders of a (x) b (x) c              (a (x) b) c'
-    Product    a_i b_j                                            a b'
-    LinearTerm the coordinates themselves                         their sum
+    Power      z^t, |t| = p                              Gram matrix of lower monomials
+    Cubes      z^t, |t| = 3, the last z the constant 1   (z^s, |s| = 2, of the others) z', and sum z
+    Cubic      z (x) z (x) z - q [z | G]                 the same, and sum q z
+    Symmetric  mean over the orders of a (x) b (x) c     (a (x) b) c'
+    Product    a_i b_j                                   a b'
+    LinearTerm the coordinates themselves                their sum
 
-with ``[a | S] = a_i S_jl + a_j S_il + a_l S_ij``.  Symmetric tensors are held by their unique entries times ``sqrt(c_t)``,
-c_t the number of orders of the multiset t, which keeps inner products.
+with ``[a | S] = a_i S_jl + a_j S_il + a_l S_ij``.  Symmetric tensors are held by their unique
+entries times ``sqrt(c_t)``, c_t the number of orders of the multiset t, which keeps inner products.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ def bracket(metric: Array) -> Array:
 
 
 class Term(ABC):
-    """Some features of a sample, polynomials of its coordinates; blocks come as columns, c (q x b)."""
+    """Some features of a sample, polynomials of its coordinates; blocks come as columns, c (q x
+    b).
+    """
 
     name: str
     width: int
@@ -76,7 +78,8 @@ class Term(ABC):
         """The summed features of a block, and the sums of their absolute values."""
         values = self.features(c)
         values = np.ascontiguousarray(_weighted(values, weights))
-        return values.sum(axis=1), np.abs(values, out=values).sum(axis=1)  # along contiguous rows, so pairwise
+        # along contiguous rows, so pairwise
+        return values.sum(axis=1), np.abs(values, out=values).sum(axis=1)
 
 
 def _accurate(left: Array, right: Array) -> Array:
@@ -108,11 +111,15 @@ class LinearTerm(Term):
         return statistic[0]
 
     def sums(self, c: Array, weights: Array | None) -> tuple[Array, Array]:
-        return self.statistic(c, weights)[0], np.abs(_weighted(self.features(c), weights)).sum(axis=1)
+        return self.statistic(c, weights)[0], np.abs(_weighted(self.features(c), weights)).sum(
+            axis=1
+        )
 
 
 class MonomialTerm(Term):
-    """All monomials of one degree >= 2 in some coordinates, each times the root of the number of its orderings."""
+    """All monomials of one degree >= 2 in some coordinates, each times the root of the number of
+    its orderings.
+    """
 
     def __init__(self, name: str, columns: slice, degree: int) -> None:
         self.name, self.columns = name, columns
@@ -145,7 +152,9 @@ class Power(MonomialTerm):
         return np.asarray(self.root * statistic[0][self.first, self.last])
 
     def sums(self, c: Array, weights: Array | None) -> tuple[Array, Array]:
-        """A monomial is a product of two lower ones, and so is its absolute value: no feature of a single sample is formed."""
+        """A monomial is a product of two lower ones, and so is its absolute value: no feature of a
+        single sample is formed.
+        """
         z = c[self.columns]
         left, right = self.left.values(z), _weighted(self.right.values(z), weights)
         products = (_accurate(a, b) for a, b in ((left, right), (np.abs(left), np.abs(right))))
@@ -155,16 +164,23 @@ class Power(MonomialTerm):
 
 @final
 class Cubes(MonomialTerm):
-    """Monomials of degree 3 in coordinates of which the last is the constant 1: fewer products than of any three."""
+    """Monomials of degree 3 in coordinates of which the last is the constant 1: fewer products than
+    of any three.
+    """
 
     def __init__(self, name: str, columns: slice) -> None:
         super().__init__(name, columns, 3)
         k = self.table.variables
         self.pairs = monomials(k - 1, 2)
         self.shape = (k, max(len(self.pairs), 1))
-        i, j, m = self.table.indices.T  # increasing: either two of three are no constants, or the last two are
-        inside = [self.pairs.position.get(pair, 0) for pair in zip(i.tolist(), j.tolist(), strict=True)]
-        self.where = np.where(j < k - 1, m * len(self.pairs) + np.array(inside), len(self.pairs) * k + i)
+        # increasing: either two of three are no constants, or the last two are
+        i, j, m = self.table.indices.T
+        inside = [
+            self.pairs.position.get(pair, 0) for pair in zip(i.tolist(), j.tolist(), strict=True)
+        ]
+        self.where = np.where(
+            j < k - 1, m * len(self.pairs) + np.array(inside), len(self.pairs) * k + i
+        )
 
     def statistic(self, c: Array, weights: Array | None) -> Statistic:
         z = c[self.columns]
@@ -187,11 +203,18 @@ class Cubes(MonomialTerm):
 
 @final
 class Cubic(Term):
-    """``z (x) z (x) z - q [z | G]``, with q one number for all samples or a coordinate of each; the last z is 1."""
+    """``z (x) z (x) z - q [z | G]``, with q one number for all samples or a coordinate of each; the
+    last z is 1.
+    """
 
     def __init__(self, name: str, columns: slice, metric: Array, q: float | int) -> None:
         self.cube = Cubes(name, columns)
-        self.name, self.columns, self.width, self.shape = name, columns, self.cube.width, self.cube.shape
+        self.name, self.columns, self.width, self.shape = (
+            name,
+            columns,
+            self.cube.width,
+            self.cube.shape,
+        )
         self.minus, self.q = bracket(metric), q
 
     def _scaled(self, c: Array) -> Array:
@@ -204,7 +227,9 @@ class Cubic(Term):
 
     def statistic(self, c: Array, weights: Array | None) -> Statistic:
         qz = self._scaled(c)
-        return *self.cube.statistic(c, weights), np.ascontiguousarray(_weighted(qz, weights)).sum(axis=1)
+        return *self.cube.statistic(c, weights), np.ascontiguousarray(_weighted(qz, weights)).sum(
+            axis=1
+        )
 
     def moments(self, statistic: Statistic) -> Array:
         return self.cube.moments(statistic[:1]) - self.minus @ statistic[1]
@@ -229,7 +254,10 @@ class Product(Term):
         return statistic[0].ravel()
 
     def sums(self, c: Array, weights: Array | None) -> tuple[Array, Array]:
-        total, absolute = (_accurate(one[self.a], _weighted(one[self.b], weights)).ravel() for one in (c, np.abs(c)))
+        total, absolute = (
+            _accurate(one[self.a], _weighted(one[self.b], weights)).ravel()
+            for one in (c, np.abs(c))
+        )
         return total, absolute
 
 
@@ -271,7 +299,8 @@ class TermKernel(Kernel):
     columns : int
         Number of coordinates.
     reading : int
-        Cost of making the coordinates of a sample, in multiplications; it enters the choice of block sizes.
+        Cost of making the coordinates of a sample, in multiplications; it enters the choice of
+        block sizes.
     """
 
     adapts: ClassVar[bool] = False
@@ -297,7 +326,9 @@ class TermKernel(Kernel):
         return np.concatenate(sums), np.concatenate(absolute)
 
     def sums(self, block: Array, weights: Array | None) -> Statistic:
-        """The statistic of a pass that only learns: neither features of single samples nor absolute values are formed."""
+        """The statistic of a pass that only learns: neither features of single samples nor absolute
+        values are formed.
+        """
         c = np.ascontiguousarray(block[:, 1:].T)
         return tuple(part for term in self.terms for part in term.statistic(c, weights))
 

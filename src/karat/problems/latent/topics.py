@@ -1,20 +1,25 @@
-"""Topic models on bags of words: one topic per document, or a Dirichlet mixture of them (Anandkumar et al. 2014).
+"""Topic models on bags of words: one topic per document, or a Dirichlet mixture of them (Anandkumar
+et al. 2014).
 
-A document is a vector c of word counts with length l >= 3.  The means over ordered triples of distinct word positions are
-unbiased:
+A document is a vector c of word counts with length l >= 3.  The means over ordered triples of
+distinct word positions are unbiased:
 
     t1 = c / l,    t2 = (cc' - diag c) / (l (l-1)),
-    t3 = (c (x) c (x) c - sum_ab c_a c_b (e_a e_a e_b + e_a e_b e_a + e_b e_a e_a) + 2 sum_a c_a e_a e_a e_a) / (l(l-1)(l-2)),
+    t3 = (c (x) c (x) c - sum_ab c_a c_b (e_a e_a e_b + e_a e_b e_a + e_b e_a e_a) + 2 sum_a c_a e_a
+    e_a e_a) / (l(l-1)(l-2)),
 
-and whitened, without any d x d or d x d x d array, with z = M'c, S = M' diag(c) M, R = sum_a c_a M_a (x) M_a (x) M_a:
+and whitened, without any d x d or d x d x d array, with z = M'c, S = M' diag(c) M, R = sum_a c_a
+M_a (x) M_a (x) M_a:
 
     t3~ = (z (x) z (x) z - [z | S] + 2 R) / (l (l-1) (l-2)),    t2~ = (zz' - S) / (l (l-1)).
 
-Single topic:       M2 = E t2,   M3 = E t3.
-Latent Dirichlet:   M2 = E t2 - a/(a+1) m1 m1',   M3 = E t3 - a/(a+2) [m1 | E t2] + 2 a^2/((a+1)(a+2)) m1 (x) m1 (x) m1,
+Single topic:      M2 = E t2,   M3 = E t3.
+Latent Dirichlet:  M2 = E t2 - a/(a+1) m1 m1',  M3 = E t3 - a/(a+2) [m1 | E t2] + 2 a^2/((a+1)(a+2))
+m1 (x) m1 (x) m1,
 
-a = alpha_0 the sum of the Dirichlet parameters and m1 = E t1; a = 0 is the single topic.  With m1 of the full data fixed, M3
-is a sum over documents.  S and R are sparse products of the counts with d x k(k+1)/2 and d x k(k+1)(k+2)/6 tables of M.
+a = alpha_0 the sum of the Dirichlet parameters and m1 = E t1; a = 0 is the single topic.  With m1
+of the full data fixed, M3 is a sum over documents.  S and R are sparse products of the counts with
+d x k(k+1)/2 and d x k(k+1)(k+2)/6 tables of M.
 """
 
 from __future__ import annotations
@@ -52,7 +57,9 @@ class _Topics(Latent):
     def concentration(self) -> float:
         return 0.0
 
-    def sample(self, tables: tuple[Any, ...], weights: Array | None, steps: Indices | None = None) -> Sample:
+    def sample(
+        self, tables: tuple[Any, ...], weights: Array | None, steps: Indices | None = None
+    ) -> Sample:
         counts = checked_counts(tables[0])
         size = np.asarray(counts.sum(axis=1)).ravel()
         long = size >= 3
@@ -65,11 +72,20 @@ class _Topics(Latent):
 
     def empty_message(self, inputs: int, dropped: int) -> str:
         if dropped == inputs:
-            return f"All {inputs} documents have fewer than 3 words; the method needs triples of words."
+            return (
+                f"All {inputs} documents have fewer than 3 words; the method needs triples of"
+                " words."
+            )
         return "No document of at least 3 words has a positive weight."
 
     def views(self, tables: tuple[Any, ...], maps: Maps | None) -> tuple[Any, ...]:
-        return (Computed(lambda block: sparse.csr_array(block, dtype=float), tables[0], columns=int(tables[0].shape[1])),)
+        return (
+            Computed(
+                lambda block: sparse.csr_array(block, dtype=float),
+                tables[0],
+                columns=int(tables[0].shape[1]),
+            ),
+        )
 
     def sums(self, sample: Sample, whole: bool = True) -> Sums:
         (counts,) = sample.views
@@ -80,7 +96,9 @@ class _Topics(Latent):
         pairs: Any = None
         if d > DENSE and whole:  # all rows are in memory, so their products need not be formed
             across = counts.T.tocsr()
-            pairs = LinearOperator((d, d), matvec=lambda v: across @ (shares * (counts @ v.ravel())), dtype=float)
+            pairs = LinearOperator(
+                (d, d), matvec=lambda v: across @ (shares * (counts @ v.ravel())), dtype=float
+            )
         else:
             product = sparse.csr_array(counts.T @ (counts * shares[:, None]))
             pairs = product.toarray() if d <= DENSE else product
@@ -96,8 +114,8 @@ class _Topics(Latent):
         self.check_columns(d, "words")
         if n < self.k:
             raise InputError(
-                f"{n} documents of at least 3 words cannot support {self.k} topics; give longer documents or ask for "
-                "fewer topics."
+                f"{n} documents of at least 3 words cannot support {self.k} topics; give longer"
+                " documents or ask for fewer topics."
             )
         less = self.concentration / (self.concentration + 1)
         if d <= DENSE:
@@ -111,13 +129,14 @@ class _Topics(Latent):
             second = LinearOperator((d, d), matvec=multiply, dtype=float)
         white = whiten(second, self.k, "topics")
         return {
-            "M": white.M, "B": white.B, "spectrum": white.spectrum, "magnify": np.array(white.magnify), "m1": m1,
-            "total": sums["total"], "n": sums["n"],
+            "M": white.M, "B": white.B, "spectrum": white.spectrum,
+            "magnify": np.array(white.magnify), "m1": m1, "total": sums["total"], "n": sums["n"],
         }  # fmt: skip
 
     def reader(self, maps: Maps, keep: Keep) -> Reader:
         M, k, a = maps["M"], self.k, self.concentration
-        if keep != "tensor":  # better coordinates of the words: t3, t2, t1 and 1 together have the same span
+        # better coordinates of the words: t3, t2, t1 and 1 together have the same span
+        if keep != "tensor":
             centre, axes = standardise(M, maps["m1"])
             M, a = (M - centre) @ axes, 0.0
         pair, triple = monomials(k, 2), monomials(k, 3)
@@ -135,10 +154,20 @@ class _Topics(Latent):
         def coordinates(c: Any) -> Array:
             size = np.asarray(c.sum(axis=1)).ravel()[:, None]
             z, S, R = c @ M, c @ M_pairs, c @ M_triples
-            t2 = root2 * (z[:, pair.indices[:, 0]] * z[:, pair.indices[:, 1]] - S) / (size * (size - 1))
-            cube = z[:, i] * (z[:, j] * z[:, m] - S[:, jm]) - z[:, j] * S[:, im] - z[:, m] * S[:, ij] + 2 * R
+            t2 = (
+                root2
+                * (z[:, pair.indices[:, 0]] * z[:, pair.indices[:, 1]] - S)
+                / (size * (size - 1))
+            )
+            cube = (
+                z[:, i] * (z[:, j] * z[:, m] - S[:, jm])
+                - z[:, j] * S[:, im]
+                - z[:, m] * S[:, ij]
+                + 2 * R
+            )
             t3 = root3 * cube / (size * (size - 1) * (size - 2))
-            # Topics with disjoint words have a diagonal tensor: other entries are rounding of M, not features.
+            # Topics with disjoint words have a diagonal tensor: other entries are rounding of M,
+            # not features.
             t3[np.abs(t3) < NEGLIGIBLE * np.abs(t3).max(axis=1, keepdims=True)] = 0.0
             if a:
                 t3 = t3 - a / (a + 2) * (t2 @ mean_pairs) + mean_cube
@@ -153,7 +182,9 @@ class _Topics(Latent):
 
         return coordinates
 
-    def terms(self, columns: tuple[int, ...], maps: Maps | None, keep: Keep) -> tuple[list[Term], int]:
+    def terms(
+        self, columns: tuple[int, ...], maps: Maps | None, keep: Keep
+    ) -> tuple[list[Term], int]:
         k, (d,) = self.k, columns
         cube = len(monomials(k, 3))
         terms: list[Term] = [LinearTerm("tensor", slice(0, cube))]
@@ -190,8 +221,9 @@ def checked_counts(table: Any) -> sparse.csr_array:
             row = int(np.searchsorted(counts.indptr, first, side="right")) - 1
             sign = "Negative values in data: " if what == "negative" else ""
             raise InputError(
-                f"{sign}{int(bad.sum())} counts are {what}, the first in document {row}, word {counts.indices[first]} "
-                f"({values[first]:g}); topics need word counts, not frequencies or tf-idf."
+                f"{sign}{int(bad.sum())} counts are {what}, the first in document {row}, word"
+                f" {counts.indices[first]} ({values[first]:g}); topics need word counts, not"
+                " frequencies or tf-idf."
             )
     return counts
 
@@ -242,7 +274,9 @@ class LatentDirichlet(_Topics):
         super().__post_init__()
         given: Any = self.alpha0
         if not (isinstance(given, Real) and isfinite(given) and float(given) > 0):
-            raise InputError(f"alpha0 must be a positive number, not {given!r}; alpha0 -> 0 is SingleTopic.")
+            raise InputError(
+                f"alpha0 must be a positive number, not {given!r}; alpha0 -> 0 is SingleTopic."
+            )
         vars(self)["alpha0"] = float(given)  # JSON has no NumPy numbers
 
     @property

@@ -1,12 +1,14 @@
-"""Whitening: M with ``M' M2 M = I_k`` and its dual B, from the k largest eigenpairs (e, U) of a second-moment matrix.
+"""Whitening: M with ``M' M2 M = I_k`` and its dual B, from the k largest eigenpairs (e, U) of a
+second-moment matrix.
 
     M = U diag(e)^(-1/2),    B = U diag(e)^(1/2),    B' M = I_k.
 
-Features that hold all moments up to the third at once (modes B and C) nearly depend on each other when 1 is nearly a
-combination of the z, as for word counts.  :func:`unit_axes` gives better coordinates z* = (z - centre) axes of the same span.
+Features that hold all moments up to the third at once (modes B and C) nearly depend on each other
+when 1 is nearly a combination of the z, as for word counts.  :func:`unit_axes` gives better
+coordinates z* = (z - centre) axes of the same span.
 
-(The paper asks for the same; the formula of its Algorithm 4, ``V' sqrt(Sigma)``, gives ``Sigma^2`` in place of I.  And singular
-values would accept negative eigenvalues.)
+(The paper asks for the same; the formula of its Algorithm 4, ``V' sqrt(Sigma)``, gives ``Sigma^2``
+in place of I.  And singular values would accept negative eigenvalues.)
 """
 
 from __future__ import annotations
@@ -23,7 +25,10 @@ from karat.errors import InputError
 
 OFFSET = 1e8  # ratio of the first two eigenvalues beyond which the first hides the others
 COMMON_OFFSET = " A large common offset of the columns hides the rest: subtract it."
-FAR_ROW = " One direction hides the rest: look for a row far away from all others, or a column of another unit."
+FAR_ROW = (
+    " One direction hides the rest: look for a row far away from all others, or a column of another"
+    " unit."
+)
 POSITIVE = 1e-12  # smallest eigenvalue, relative to the largest, that counts as positive
 
 
@@ -50,7 +55,9 @@ class Whitening:
 
 
 def largest_eigenpairs(matrix: Any, count: int) -> tuple[Array, Array]:
-    """The ``count`` algebraically largest eigenpairs, in decreasing order, of a symmetric array or LinearOperator."""
+    """The ``count`` algebraically largest eigenpairs, in decreasing order, of a symmetric array or
+    LinearOperator.
+    """
     d = matrix.shape[0]
     if isinstance(matrix, LinearOperator):
         values, vectors = _lanczos(matrix, min(count, d - 1), 1e-10)
@@ -65,25 +72,36 @@ def _lanczos(matrix: LinearOperator, count: int, tolerance: float) -> tuple[Arra
     d = matrix.shape[0]
     start = np.random.default_rng(0).standard_normal(d)
     try:
-        values, vectors = eigsh(matrix, k=count, which="LA", v0=start, ncv=min(d, max(3 * count, 40)), tol=tolerance)
+        values, vectors = eigsh(
+            matrix, k=count, which="LA", v0=start, ncv=min(d, max(3 * count, 40)), tol=tolerance
+        )
     except ArpackError as error:
-        raise InputError(f"The {count} largest eigenpairs of the second-moment matrix were not found ({error}).") from error
+        raise InputError(
+            f"The {count} largest eigenpairs of the second-moment matrix were not found ({error})."
+        ) from error
     order = np.argsort(values)[::-1]
     return values[order], vectors[:, order]
 
 
 def orthogonal_part(vectors: Array, basis: Array) -> Array:
-    """The part of a vector, or of columns, that is orthogonal to the columns of an orthonormal basis."""
+    """The part of a vector, or of columns, that is orthogonal to the columns of an orthonormal
+    basis.
+    """
     return np.asarray(vectors - basis @ (basis.T @ vectors))
 
 
 def whiten(matrix: Any, k: int, what: str, more: int = 0) -> Whitening:
-    """Whiten a symmetric d x d matrix (array or LinearOperator); ``what`` and ``more`` as in :func:`whitened`."""
+    """Whiten a symmetric d x d matrix (array or LinearOperator); ``what`` and ``more`` as in
+    :func:`whitened`.
+    """
     d = matrix.shape[0]
-    if isinstance(matrix, LinearOperator):  # the next eigenvalue lies among many: two digits of it are enough, and cheap
+    # the next eigenvalue lies among many: two digits of it are enough, and cheap
+    if isinstance(matrix, LinearOperator):
         spectrum, U = largest_eigenpairs(matrix, k)
         rest = LinearOperator(
-            (d, d), matvec=lambda v: orthogonal_part(matrix.matvec(orthogonal_part(v.ravel(), U)), U), dtype=float
+            (d, d),
+            matvec=lambda v: orthogonal_part(matrix.matvec(orthogonal_part(v.ravel(), U)), U),
+            dtype=float,
         )
         spectrum = np.append(spectrum, _lanczos(rest, 1, 1e-2)[0])
     else:
@@ -92,15 +110,20 @@ def whiten(matrix: Any, k: int, what: str, more: int = 0) -> Whitening:
 
 
 def whitened(spectrum: Array, U: Array, k: int, what: str, more: int = 0) -> Whitening:
-    """The whitening of the k largest eigenpairs; ``what`` they stand for, ``more`` of which there are beside them."""
+    """The whitening of the k largest eigenpairs; ``what`` they stand for, ``more`` of which there
+    are beside them.
+    """
     e = spectrum[:k]
     if k and not e[-1] > POSITIVE * max(e[0], 0.0):
         good = int(np.sum(e > POSITIVE * max(e[0], 0.0))) + more
         listed = ", ".join(f"{x:.3g}" for x in e)
-        hidden = "" if k < 2 or not e[0] > OFFSET * abs(e[1]) else FAR_ROW if more else COMMON_OFFSET
+        hidden = (
+            "" if k < 2 or not e[0] > OFFSET * abs(e[1]) else FAR_ROW if more else COMMON_OFFSET
+        )
         raise InputError(
-            f"The data support {good} {what}, not {k + more}: the {k} largest eigenvalues of the second-moment matrix must be "
-            f"positive to rounding, and they are {listed}. Ask for {max(good, 1)}, or give more data.{hidden}"
+            f"The data support {good} {what}, not {k + more}: the {k} largest eigenvalues of the"
+            f" second-moment matrix must be positive to rounding, and they are {listed}. Ask for"
+            f" {max(good, 1)}, or give more data.{hidden}"
         )
     root = np.sqrt(e)
     return Whitening(U[:, :k] / root, U[:, :k] * root, spectrum)
@@ -109,7 +132,8 @@ def whitened(spectrum: Array, U: Array, k: int, what: str, more: int = 0) -> Whi
 def unit_axes(cov: Array) -> Array:
     """Axes in which a covariance becomes I; directions of no variance are left as they are.
 
-    The symmetric root: unlike eigenvectors, it moves little when the covariance does, whatever its eigenvalues.
+    The symmetric root: unlike eigenvectors, it moves little when the covariance does, whatever its
+    eigenvalues.
     """
     if not len(cov):
         return cov
