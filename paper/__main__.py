@@ -15,7 +15,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from karat._core.wording import several
+from karat.core.wording import several
 from karat.errors import InputError, MissingExtraError
 from paper.data import Source
 from paper.run import EXPERIMENTS, Outcome, reproduce

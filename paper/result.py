@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from karat._core.wording import grouped_digits, number
+from karat.core.wording import grouped_digits, number
 
 Cell = str | int | float | None
 

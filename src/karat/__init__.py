@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from karat import problems
-    from karat._core.certify import Certificate
-    from karat._core.coreset import Coreset, coreset, load
-    from karat._core.plan import Plan, plan
-    from karat._cube import Cube, cube
-    from karat._stream.sketch import Sketch
+    from karat.core.certify import Certificate
+    from karat.core.coreset import Coreset, coreset, load
+    from karat.core.plan import Plan, plan
+    from karat.cubes import Cube, cube
     from karat.errors import InputError, MissingExtraError, NotExactError, StorageError
     from karat.estimators import CoresetClassifier, CoresetRegressor, exact_cv
     from karat.io import FileVerification, coreset_files, verify_files
+    from karat.stream.sketch import Sketch
 
 __version__ = "0.3.0.dev0"
 
@@ -46,11 +46,11 @@ __all__ = [
 # Names are imported when they are first used: the command line answers at once, and extras are not
 # needed before their time.
 _HOMES = {
-    "_core.certify": ["Certificate"],
-    "_core.coreset": ["Coreset", "coreset", "load"],
-    "_core.plan": ["Plan", "plan"],
-    "_cube": ["Cube", "cube"],
-    "_stream.sketch": ["Sketch"],
+    "core.certify": ["Certificate"],
+    "core.coreset": ["Coreset", "coreset", "load"],
+    "core.plan": ["Plan", "plan"],
+    "cubes": ["Cube", "cube"],
+    "stream.sketch": ["Sketch"],
     "errors": ["InputError", "MissingExtraError", "NotExactError", "StorageError"],
     "estimators": ["CoresetClassifier", "CoresetRegressor", "exact_cv"],
     "io": ["FileVerification", "coreset_files", "verify_files"],

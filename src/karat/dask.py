@@ -18,12 +18,12 @@ try:
 except ImportError:
     raise MissingExtraError("karat.dask", "dask") from None
 
-from karat._cluster.arrays import VIEW
-from karat._cluster.partitions import PartitionPass, labels_as_text, positions, tree
-from karat._cluster.sketches import finish, last_pass, two_passes
-from karat._core.coreset import Coreset
-from karat._core.synthetic import RowChoice, RowKind, Verbatim, check_rows_argument
-from karat._data.arguments import (
+from karat.cluster.arrays import VIEW
+from karat.cluster.partitions import PartitionPass, labels_as_text, positions, tree
+from karat.cluster.sketches import finish, last_pass, two_passes
+from karat.core.coreset import Coreset
+from karat.core.synthetic import RowChoice, RowKind, Verbatim, check_rows_argument
+from karat.data.arguments import (
     check_mergeable,
     check_taken,
     column_problem,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from karat._data.arguments import check_mergeable
+from karat.data.arguments import check_mergeable
 from karat.errors import MissingExtraError
 
 try:
@@ -19,11 +19,11 @@ try:
 except ImportError:
     raise MissingExtraError("karat.spark", "spark") from None
 
-from karat._cluster.partitions import PartitionPass, positions, tree
-from karat._cluster.sketches import finish, last_pass, two_passes
-from karat._core.coreset import Coreset
-from karat._core.synthetic import RowChoice, RowKind, Verbatim, check_rows_argument
-from karat._data.arguments import check_taken, column_problem, column_roles
+from karat.cluster.partitions import PartitionPass, positions, tree
+from karat.cluster.sketches import finish, last_pass, two_passes
+from karat.core.coreset import Coreset
+from karat.core.synthetic import RowChoice, RowKind, Verbatim, check_rows_argument
+from karat.data.arguments import check_taken, column_problem, column_roles
 from karat.errors import InputError, NotExactError, check_whole
 from karat.io.layout import Layout
 from karat.problems import Problem

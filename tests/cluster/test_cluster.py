@@ -195,7 +195,7 @@ class TestDask:
 
 
 def test_data_of_clusters_is_told_by_its_type(table):
-    from karat._cluster.partitions import cluster_of
+    from karat.cluster.partitions import cluster_of
 
     class Own(type(dd.from_pandas(table.to_pandas(), npartitions=1))):
         """A subclass in another module, such as a frame of dask-geopandas."""

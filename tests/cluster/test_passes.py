@@ -14,7 +14,7 @@ from latent_tables import case_of
 
 import karat
 from karat import problems as P
-from karat._cluster.latent import PartitionSums
+from karat.cluster.latent import PartitionSums
 
 dask = pytest.importorskip("dask")
 dd = pytest.importorskip("dask.dataframe")

@@ -167,7 +167,7 @@ def test_corrections(frame, call, message):
 
 def test_every_example_of_a_problem_runs():
     """What an error message proposes can be typed."""
-    from karat._data.advice import example_call
+    from karat.data.advice import example_call
 
     for name in karat.problems.__all__:
         if name != "Problem":
@@ -341,7 +341,7 @@ def test_a_bar_needs_tqdm(frame, capsys, monkeypatch):
     assert f"{N / 1000:.2f}k" in capsys.readouterr().err
     karat.coreset(frame, "price", progress=False)
     assert not capsys.readouterr().err
-    from karat._data import arguments
+    from karat.data import arguments
 
     monkeypatch.setattr(arguments, "find_spec", lambda name: None)
     with pytest.raises(karat.MissingExtraError, match=r"karat\[progress\]"):

@@ -15,8 +15,8 @@ from sklearn.model_selection import RepeatedKFold
 
 import karat
 from karat import Certificate
-from karat._core.all_rows import all_rows
-from karat._core.certify import NO_NOISE, certify
+from karat.core.all_rows import all_rows
+from karat.core.certify import NO_NOISE, certify
 from karat.engine.claim import NO_ERROR, PROOF_VERSION, Claim
 from karat.engine.proof import Proof
 from karat.engine.reduce import build

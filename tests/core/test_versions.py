@@ -7,9 +7,9 @@ import pytest
 
 import karat
 from karat import Certificate
-from karat._core.files import described
-from karat._storage.archive import pack
+from karat.core.files import described
 from karat.errors import DamagedFileError
+from karat.storage.archive import pack
 
 AGAIN = "proven by an older version: verify again"
 CERTIFICATE = karat.coreset(np.random.default_rng(0).standard_normal((200, 3))).certificate

@@ -27,7 +27,7 @@ import numpy as np
 
 KINDS = ("update", "replace", "drop")
 CHILD = """
-import sys, karat, karat._cube.base as base
+import sys, karat, karat.cubes.base as base
 base.stamped = lambda record: {"time": "fixed"} | record
 path, rows, kind = sys.argv[1:]
 cube = karat.Cube.load(path)

@@ -40,7 +40,7 @@ def assert_same_moments(core, ts, x, y=None, degree=2):
     and of the kept ones.
     """
     first = int(ts[0])
-    named = karat._data.containers.is_frame(core.X)
+    named = karat.data.containers.is_frame(core.X)
     kept_ts = [int(v) for v in (np.asarray(core.X["ts"]) if named else np.asarray(core.X)[:, 0])]
     assert kept_ts == [int(v) for v in ts[core.indices]], "not the rows as they came"
     spread = max(abs(int(t) - first) for t in ts)

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from karat._data.labels import (
+from karat.data.labels import (
     check_groups,
     comparable,
     encode,

@@ -5,8 +5,8 @@ import pytest
 from scipy import sparse
 
 import karat
-from karat._data.non_finite import explain_non_finite
-from karat._data.transformed import LargeBlocks, transformed
+from karat.data.non_finite import explain_non_finite
+from karat.data.transformed import LargeBlocks, transformed
 from karat.engine.reduce import build
 from karat.engine.rows import Rows
 from karat.problems import LeastSquares, Transformed

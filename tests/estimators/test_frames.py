@@ -17,7 +17,7 @@ from sklearn.linear_model import LassoCV, Ridge
 
 import karat
 from karat import InputError, problems
-from karat._data import containers
+from karat.data import containers
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import pytest
 from latent_data import make_mixture
 
 import karat
-from karat._core.files import described
-from karat._storage.archive import pack
+from karat.core.files import described
+from karat.storage.archive import pack
 
 FILES = Path(__file__).parent / "files_0_1_0"
 READS = {

@@ -202,7 +202,7 @@ def test_coresets_without_a_formula(frame):
 def test_damaged_facts_are_refused(name, fit, tmp_path):
     from dataclasses import replace
 
-    from karat._core.regression import Regression
+    from karat.core.regression import Regression
 
     facts = fit.coreset.regression.facts
     for broken in (

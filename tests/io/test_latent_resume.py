@@ -12,8 +12,8 @@ from latent_tables import case_of
 
 import karat
 from karat import problems as P
-from karat._storage.archive import read_archive
 from karat.io.find import open_source
+from karat.storage.archive import read_archive
 
 
 class Stop(BaseException):

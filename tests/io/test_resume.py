@@ -18,8 +18,8 @@ from tables import COLUMNS, arrays, make, write
 
 import karat
 from karat import problems as P
-from karat._storage.archive import read_archive
 from karat.io.find import open_source
+from karat.storage.archive import read_archive
 
 SCRIPT = """
 import sys, time
@@ -207,11 +207,11 @@ def test_a_full_disk(broken, folder, tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         if broken == "write":
-            patch.setattr("karat._storage.atomic.os.fdopen", open_full)
+            patch.setattr("karat.storage.atomic.os.fdopen", open_full)
         elif broken == "fsync":
-            patch.setattr("karat._storage.atomic.os.fsync", full)
+            patch.setattr("karat.storage.atomic.os.fsync", full)
         else:
-            patch.setattr("karat._storage.atomic.Path.replace", full)
+            patch.setattr("karat.storage.atomic.Path.replace", full)
         with pytest.raises(karat.StorageError, match=r"No space left on device.*unchanged"):
             run(folder, path)
         with pytest.raises(karat.StorageError, match="could not be written"):

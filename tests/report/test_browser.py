@@ -8,7 +8,7 @@ import pytest
 from report.browser import chromium, programs
 
 import karat
-from karat._core.wording import number
+from karat.core.wording import number
 
 pytestmark = pytest.mark.skipif(
     None in programs(), reason="Chromium and chromedriver are not installed"

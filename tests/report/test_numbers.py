@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karat._core.wording import PAGE, SUPERSCRIPTS, TERMINAL, grouped_digits, number, typeset
+from karat.core.wording import PAGE, SUPERSCRIPTS, TERMINAL, grouped_digits, number, typeset
 
 BACK = {value: chr(key) for key, value in SUPERSCRIPTS.items()}
 

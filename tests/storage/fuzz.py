@@ -28,9 +28,9 @@ import pyarrow.parquet as pq
 
 import karat
 from karat import problems as P
-from karat._core.files import described, shown_columns
-from karat._storage.archive import content_digest, pack, plain, to_json
-from karat._storage.parquet import pack_table
+from karat.core.files import described, shown_columns
+from karat.storage.archive import content_digest, pack, plain, to_json
+from karat.storage.parquet import pack_table
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((400, 3))

@@ -95,7 +95,7 @@ def start(kind, folder, output):
 
 def content(path):
     import karat
-    from karat._core.files import described
+    from karat.core.files import described
 
     header, arrays = described(karat.load(path))
     header["certificate"].pop("seconds")  # and how many bytes a cluster sent, which hold times too

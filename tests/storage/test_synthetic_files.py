@@ -16,9 +16,9 @@ from storage import fuzz
 
 import karat
 from karat import problems as P
-from karat._core.files import described, shown_columns
-from karat._storage.archive import pack, plain, read_archive
-from karat._storage.parquet import pack_table
+from karat.core.files import described, shown_columns
+from karat.storage.archive import pack, plain, read_archive
+from karat.storage.parquet import pack_table
 
 GIVEN = data("skewed")
 WILD = np.array(GIVEN.X)

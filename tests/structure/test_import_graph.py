@@ -14,7 +14,7 @@ import karat
 GRAPH = read_graph(Path(karat.__file__).parent)
 # (module, what it imports inside a function) -> why
 LATE = {
-    ("karat._cube.file", "fcntl"): "Windows has none",
+    ("karat.cubes.file", "fcntl"): "Windows has none",
     (
         "karat.engine.proof",
         "scipy.optimize",
@@ -32,11 +32,11 @@ LATE = {
 # (module, what it imports) -> why that is no circle
 UPWARDS = {
     (
-        "karat._cluster.partitions",
+        "karat.cluster.partitions",
         "karat.dask",
     ): "chosen by the library of a frame; it schedules what this module does",
     (
-        "karat._cluster.partitions",
+        "karat.cluster.partitions",
         "karat.spark",
     ): "chosen by the library of a frame; it schedules what this module does",
 }

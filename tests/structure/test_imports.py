@@ -12,7 +12,7 @@ import karat
 PACKAGE = Path(karat.__file__).parent
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
-# The experiments of the paper may use what is open to all of karat, such as karat._core.
+# The experiments of the paper may use what is open to all of karat, such as karat.core.
 SOURCES = [
     *modules(PACKAGE),
     *((f"karat.{module}", path) for module, path in modules(ROOT / "paper")),
@@ -75,7 +75,7 @@ def test_what_is_found(source, name):
 @pytest.mark.parametrize(
     "source",
     [
-        "from karat._core.merge import merged",
+        "from karat.core.merge import merged",
         "from karat.io._lines import split",
         "from __future__ import annotations\nimport karat\nkarat.__version__",
         (

@@ -14,7 +14,6 @@ from typing import Annotated, Any
 import typer
 
 import karat
-from karat._core import wording
 from karat.cli import printing
 from karat.cli.models import LINEAR, Model, linear_estimator
 from karat.cli.options import (
@@ -29,6 +28,7 @@ from karat.cli.options import (
     named,
     size,
 )
+from karat.core import wording
 from karat.errors import InputError
 
 File = Annotated[Path, typer.Argument(metavar="CUBE", help="A cube file.")]
@@ -225,7 +225,7 @@ def show(
 
     Example:  karat cube show cube.parquet --where region=EU
     """
-    from karat._cube.select import matching
+    from karat.cubes.select import matching
 
     loaded = karat.Cube.load(cube)
     table, facts = loaded.table(), loaded.facts()

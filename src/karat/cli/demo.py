@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import karat
-from karat._core import wording
 from karat.cli import printing
 from karat.cli.models import timed
 from karat.cli.options import Common, count
+from karat.core import wording
 from karat.engine.threads import one_blas_thread
 from karat.errors import MissingExtraError, NotExactError
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 
 import karat
-from karat._core import wording
 from karat.cli import printing
 from karat.cli.options import Common
+from karat.core import wording
 
 FILES = 5  # source files that are named
 NAMED = 20  # hidden columns that are named
@@ -39,7 +39,7 @@ def inspect(
 
 
 def _details(core: karat.Coreset) -> dict[str, str]:
-    from karat._core.facts import coreset_facts
+    from karat.core.facts import coreset_facts
 
     found = wording.details(coreset_facts(core), wording.TERMINAL)
     if core.maps is not None:
@@ -49,7 +49,7 @@ def _details(core: karat.Coreset) -> dict[str, str]:
 
 def _answers(core: karat.Coreset) -> dict[str, str]:
     """Rows about the regression tables that it can answer."""
-    from karat._core.regression import answers
+    from karat.core.regression import answers
 
     found = answers(core.regression)
     if not found and core.y is not None and core.problem.keeps_squares and core.absorbed is None:
@@ -71,7 +71,7 @@ def _origin_lines(core: karat.Coreset) -> dict[str, str]:
     """Rows about the source files and the command; a merged coreset lists those of all its
     parts.
     """
-    from karat._core.provenance import Provenance
+    from karat.core.provenance import Provenance
 
     parts = Provenance.read(core.provenance).parts
     files = [file for part in parts for file in part.source.get("files", [])]

@@ -193,7 +193,7 @@ class Roles:
                     f" {len(self.view)}."
                 )
             return [named("--view", [view], known) for view in self.view]
-        from karat._data.arguments import other_columns
+        from karat.data.arguments import other_columns
 
         dropped = named("--drop-columns", self.drop_columns, known)
         return named("--columns", self.columns, known) or other_columns(known, {*taken, *dropped})
@@ -209,7 +209,7 @@ def named(option: str, typed: Sequence[str] | None, known: Sequence[str]) -> lis
         found += [text] if text in known else [part.strip() for part in text.split(",")]
     for name in found:
         if name not in known:
-            from karat._data.advice import closest
+            from karat.data.advice import closest
 
             close = closest(name, known)
             hint = f"there are {', '.join(known)}." if close is None else f"did you mean {close}?"

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from karat._core import wording
-from karat._core.wording import TERMINAL
+from karat.core import wording
+from karat.core.wording import TERMINAL
 
 if TYPE_CHECKING:
     import numpy as np
@@ -112,8 +112,8 @@ def _json_value(value: Any) -> Any:
 
 def json_summary(core: Coreset) -> dict[str, Any]:
     """The facts about a coreset, for ``--json``."""
-    from karat._core.facts import coreset_facts
-    from karat._core.regression import answers
+    from karat.core.facts import coreset_facts
+    from karat.core.regression import answers
 
     found = coreset_facts(core)
     found |= {"regression": answers(core.regression)} if core.regression is not None else {}
@@ -122,15 +122,15 @@ def json_summary(core: Coreset) -> dict[str, Any]:
 
 def summary_lines(core: Coreset) -> dict[str, str]:
     """The summary of a coreset, as rows of a table."""
-    from karat._core.facts import coreset_facts
+    from karat.core.facts import coreset_facts
 
     return wording.summary_rows(coreset_facts(core), TERMINAL)
 
 
 def ordered_columns(core: Coreset) -> dict[str, np.ndarray]:
     """The kept rows by column: row number, weight and target first, then the others."""
-    from karat._core.export import free_name
-    from karat._core.facts import kept_columns
+    from karat.core.export import free_name
+    from karat.core.facts import kept_columns
 
     found: dict[str, np.ndarray] = {}
     for column in sorted(kept_columns(core), key=lambda column: column.role not in FIRST):
@@ -141,7 +141,7 @@ def ordered_columns(core: Coreset) -> dict[str, np.ndarray]:
 
 def names_of_role(core: Coreset, role: str) -> list[str]:
     """Names of the columns of a role; columns without names are called x0, x1, ... and y."""
-    from karat._core.facts import kept_columns
+    from karat.core.facts import kept_columns
 
     return [column.name for column in kept_columns(core) if column.role == role]
 
@@ -159,7 +159,7 @@ def progress(
     if not shown or not sys.stderr.isatty():
         yield None
         return
-    from karat._data.arguments import progress_bar
+    from karat.data.arguments import progress_bar
 
     count = rows()
     look = {"desc": "Reading", "leave": False, "delay": PATIENCE, "dynamic_ncols": True}

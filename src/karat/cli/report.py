@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 import karat
-from karat._core import wording
 from karat.cli import printing
 from karat.cli.options import FAILED, Common, Database, OutputKind, check_output
+from karat.core import wording
 
 
 def report(

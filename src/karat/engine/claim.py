@@ -20,7 +20,7 @@ units of the data.  The factors of chained reductions multiply.
 
 The rule by which a field of several parts becomes that of their union stands with the field.  A
 certificate is a claim with a description, and adds fields with rules of their own
-(:class:`karat._core.certify.Certificate`).
+(:class:`karat.core.certify.Certificate`).
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ from sklearn.utils import Bunch, check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import validate_data
 
-from karat._core.all_rows import ALL_ROWS
-from karat._core.coreset import Coreset
-from karat._data import containers
+from karat.core.all_rows import ALL_ROWS
+from karat.core.coreset import Coreset
+from karat.data import containers
 from karat.errors import InputError
 from karat.estimators.fitting import key_of, refuse
 from karat.estimators.training_rows import TrainingRows, numeric

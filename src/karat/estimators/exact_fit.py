@@ -28,11 +28,11 @@ from sklearn.linear_model import LinearRegression, Ridge, RidgeClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.validation import has_fit_parameter
 
-from karat._core.all_rows import all_rows
-from karat._core.coreset import Coreset
-from karat._core.synthetic import REAL, SYNTHETIC
-from karat._data import containers
 from karat.compat.sklearn import copy_fitted
+from karat.core.all_rows import all_rows
+from karat.core.coreset import Coreset
+from karat.core.synthetic import REAL, SYNTHETIC
+from karat.data import containers
 from karat.errors import InputError
 from karat.estimators import composites, registry, searches
 from karat.estimators.fitting import (

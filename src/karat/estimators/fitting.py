@@ -20,15 +20,15 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
-from karat._core.synthetic import SYNTHETIC
-from karat._data import containers
+from karat.core.synthetic import SYNTHETIC
+from karat.data import containers
 from karat.errors import InputError, NotExactError
 from karat.estimators import registry
 from karat.estimators.weighted.balanced_rows import GREEDY, READS, decided_by_rounding, fit_balanced
 from karat.problems import GroupedLogistic, Transformed
 
 if TYPE_CHECKING:
-    from karat._core.coreset import Coreset
+    from karat.core.coreset import Coreset
 
 
 def fit_on_core(core: Coreset, estimator: Any) -> Any:

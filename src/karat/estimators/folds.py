@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import KFold, check_cv
 
-from karat._core.certify import Certificate
-from karat._core.coreset import Coreset, coreset
-from karat._core.synthetic import SYNTHETIC, RowKind
-from karat._data import containers
-from karat._data.batch import check_weights
+from karat.core.certify import Certificate
+from karat.core.coreset import Coreset, coreset
+from karat.core.synthetic import SYNTHETIC, RowKind
+from karat.data import containers
+from karat.data.batch import check_weights
 from karat.errors import InputError, NotExactError
 from karat.estimators.fitting import check_splitter
 from karat.estimators.training_rows import (

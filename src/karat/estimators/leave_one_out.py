@@ -24,10 +24,10 @@ from sklearn.metrics import check_scoring
 from sklearn.preprocessing import LabelBinarizer
 from sklearn.utils.class_weight import compute_sample_weight
 
-from karat._core.coreset import Coreset
-from karat._data import containers
-from karat._data.batch import weights_or_ones
 from karat.compat.sklearn import copy_fitted, set_classes, weight_request
+from karat.core.coreset import Coreset
+from karat.data import containers
+from karat.data.batch import weights_or_ones
 from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.estimators.fitting import fit_weighted

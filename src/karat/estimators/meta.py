@@ -16,11 +16,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from karat._core.all_rows import ALL_ROWS
-from karat._core.coreset import Coreset
-from karat._data import containers
-from karat._data.batch import check_weights
-from karat._stream.sketch import Sketch
+from karat.core.all_rows import ALL_ROWS
+from karat.core.coreset import Coreset
+from karat.data import containers
+from karat.data.batch import check_weights
 from karat.errors import InputError
 from karat.estimators import registry
 from karat.estimators.exact_fit import FEW, check_exact, fit_few, fit_for_problem, selects
@@ -35,6 +34,7 @@ from karat.estimators.fitting import (
 from karat.estimators.training_rows import TrainingRows
 from karat.estimators.transformers import fitted_by_moments, single_steps
 from karat.problems import LeastSquares, Problem
+from karat.stream.sketch import Sketch
 
 OWN = (
     "n_features_in_",

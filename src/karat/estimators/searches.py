@@ -38,9 +38,6 @@ from sklearn.metrics import check_scoring, get_scorer
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.utils import check_random_state, get_tags
 
-from karat._core.coreset import Coreset
-from karat._core.synthetic import SYNTHETIC
-from karat._data import containers
 from karat.compat.sklearn import (
     check_parameters,
     is_scorer,
@@ -48,6 +45,9 @@ from karat.compat.sklearn import (
     score_function,
     weight_request,
 )
+from karat.core.coreset import Coreset
+from karat.core.synthetic import SYNTHETIC
+from karat.data import containers
 from karat.errors import InputError, NotExactError
 from karat.estimators import registry
 from karat.estimators.fitting import (

@@ -25,8 +25,8 @@ from sklearn.base import clone
 from sklearn.compose import make_column_selector
 from sklearn.pipeline import Pipeline
 
-from karat._core.synthetic import REAL
-from karat._data import containers
+from karat.core.synthetic import REAL
+from karat.data import containers
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
 from karat.estimators import registry

@@ -27,10 +27,10 @@ from sklearn.base import clone
 from sklearn.dummy import DummyRegressor
 from sklearn.utils import check_array, get_tags
 
-from karat._core.all_rows import all_rows
-from karat._core.coreset import Coreset, coreset
-from karat._core.synthetic import SYNTHETIC
-from karat._data import containers
+from karat.core.all_rows import all_rows
+from karat.core.coreset import Coreset, coreset
+from karat.core.synthetic import SYNTHETIC
+from karat.data import containers
 from karat.engine.linalg import Array
 from karat.engine.rows import consecutive
 from karat.errors import InputError, NotExactError

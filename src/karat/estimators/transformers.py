@@ -20,8 +20,8 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
-from karat._data import containers
 from karat.compat.sklearn import weight_request
+from karat.data import containers
 from karat.errors import NotExactError
 from karat.estimators import registry
 from karat.estimators.fitting import key_of, overwrites, refuse, unknown

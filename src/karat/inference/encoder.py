@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from karat._data.arguments import ColumnRoles
+from karat.data.arguments import ColumnRoles
 from karat.engine.linalg import Array
 from karat.engine.stream import FOLD
 from karat.errors import InputError, NotExactError

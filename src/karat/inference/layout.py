@@ -19,14 +19,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from karat._cluster.partitions import cluster_of, scan_partitions
-from karat._cluster.sketches import finish, last_pass
-from karat._core.coreset import Coreset
-from karat._data import containers
-from karat._data.arguments import ColumnRoles
-from karat._data.batch import Batch
-from karat._data.labels import as_objects
-from karat._stream.sketch import Sketch
+from karat.cluster.partitions import cluster_of, scan_partitions
+from karat.cluster.sketches import finish, last_pass
+from karat.core.coreset import Coreset
+from karat.data import containers
+from karat.data.arguments import ColumnRoles
+from karat.data.batch import Batch
+from karat.data.labels import as_objects
 from karat.engine.rows import Progress
 from karat.engine.stream import FOLD
 from karat.errors import InputError
@@ -39,6 +38,7 @@ from karat.io.layout import Layout, places
 from karat.io.scan import Position, require_rows, scan
 from karat.io.source import Source, is_number, text_columns
 from karat.problems import LeastSquares
+from karat.stream.sketch import Sketch
 
 Where = Callable[[int], str]
 

@@ -25,9 +25,8 @@ import numpy as np
 import pyarrow as pa
 from formulaic.transforms import TRANSFORMS
 
-from karat._data.batch import Batch
-from karat._stream.sketch import Sketch
 from karat.compat.formulaic import STATE
+from karat.data.batch import Batch
 from karat.errors import InputError
 from karat.inference.design import Learned
 from karat.inference.formula import Expression, Factor
@@ -35,6 +34,7 @@ from karat.inference.layout import Columns
 from karat.io.consumers import LearnLevels
 from karat.io.source import Chunk
 from karat.problems import Moments
+from karat.stream.sketch import Sketch
 
 MOST_VALUES = 2**20  # distinct values of which quantiles are taken
 EXTRAPOLATION = ("raise", "clip", "na", "zero", "extend")  # of formulaic's splines

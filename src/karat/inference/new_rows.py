@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from karat._data import containers
+from karat.data import containers
 from karat.engine.linalg import Array
 from karat.errors import InputError
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from karat._data.batch import Batch
+from karat.data.batch import Batch
 from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.inference.scores import FullDataSolution

@@ -26,8 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from karat._data.batch import Batch
-from karat._data.labels import encode
+from karat.data.batch import Batch
+from karat.data.labels import encode
 from karat.engine.least_squares import LeastSquaresSolution
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError

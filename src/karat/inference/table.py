@@ -2,7 +2,7 @@
 
 levels     one pass, if the formula has categories or transforms of all rows, or there are weights
            (:mod:`.learn`)
-moments    one pass: the coreset of the design (:mod:`karat._stream`)
+moments    one pass: the coreset of the design (:mod:`karat.stream`)
 scores     one pass at the solution, for robust covariances (:mod:`.scores`)
 residuals  one or two passes at the solution, for quantiles of all residuals (:mod:`.residuals`)
 
@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from karat._core.coreset import Coreset
-from karat._core.provenance import Provenance
-from karat._core.regression import Regression
-from karat._core.synthetic import SYNTHETIC
-from karat._data import containers
-from karat._data.arguments import progress_bar
+from karat.core.coreset import Coreset
+from karat.core.provenance import Provenance
+from karat.core.regression import Regression
+from karat.core.synthetic import SYNTHETIC
+from karat.data import containers
+from karat.data.arguments import progress_bar
 from karat.engine.linalg import MOST
 from karat.engine.rows import Progress
 from karat.errors import InputError, NotExactError

@@ -15,10 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Never
 
-from karat._core.coreset import Coreset
-from karat._core.files import problem_header
-from karat._core.provenance import Provenance
-from karat._core.synthetic import (
+from karat.core.coreset import Coreset
+from karat.core.files import problem_header
+from karat.core.provenance import Provenance
+from karat.core.synthetic import (
     KEEP,
     REAL,
     SYNTHETIC,
@@ -28,8 +28,8 @@ from karat._core.synthetic import (
     check_rows_argument,
     made_memory,
 )
-from karat._data.advice import unknown_argument
-from karat._data.arguments import (
+from karat.data.advice import unknown_argument
+from karat.data.arguments import (
     check_mergeable,
     check_taken,
     column_problem,
@@ -37,9 +37,6 @@ from karat._data.arguments import (
     listed_names,
     progress_bar,
 )
-from karat._storage.archive import prefixed, without_prefix
-from karat._stream.samples import Samples, finished
-from karat._stream.sketch import Sketch
 from karat.engine.rows import Progress
 from karat.engine.stream import FOLD
 from karat.errors import InputError, check_whole, reading
@@ -54,6 +51,9 @@ from karat.io.scan import Position, changed_file, require_rows, scan
 from karat.io.source import Source
 from karat.problems import Kernel, Problem
 from karat.problems.latent import KnownMaps, Latent
+from karat.storage.archive import prefixed, without_prefix
+from karat.stream.samples import Samples, finished
+from karat.stream.sketch import Sketch
 
 MEMORY = 10**9
 LEAST_ROWS = 1000

@@ -17,15 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from karat._storage.archive import Stored, read_archive, write_archive
-from karat._storage.atomic import LOCKS
-from karat._stream.state import admit
 from karat.engine.claim import PROOF_VERSION
 from karat.errors import InputError, StorageError, reading, require
 from karat.io.layout import Layout
 from karat.io.scan import changed_file
 from karat.io.source import ResumePoint, Source
 from karat.problems import Kernel, Problem
+from karat.storage.archive import Stored, read_archive, write_archive
+from karat.storage.atomic import LOCKS
+from karat.stream.state import admit
 
 FIRST = 1024  # rows that are read for the digest
 ROWS = 32  # of those that count, compared

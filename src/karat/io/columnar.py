@@ -252,8 +252,9 @@ class Scan(Batches):
     def batches(self, columns: list[str], rows: int) -> Iterable[Any]:
         if isinstance(self.scanned, pads.Dataset):
             ahead = {"batch_readahead": READAHEAD, "fragment_readahead": 1}
-            return iter(self.scanned.to_batches(columns=columns, batch_size=rows, **ahead))
-        return (batch.select(columns) for batch in self.scanned.to_batches())
+            yield from self.scanned.to_batches(columns=columns, batch_size=rows, **ahead)
+            return
+        yield from (batch.select(columns) for batch in self.scanned.to_batches())
 
 
 def brief(error: BaseException) -> str:

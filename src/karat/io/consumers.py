@@ -24,13 +24,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import sparse
 
-from karat._data.batch import Batch, Table, find_offsets, stack, stacked_rows
-from karat._data.labels import same_kind
-from karat._data.non_finite import explain_non_finite
-from karat._storage.archive import Stored, flat, prefixed, unflat, without_prefix
-from karat._stream.samples import Samples
-from karat._stream.sketch import BUFFER_BYTES, Sketch
-from karat._stream.summary import Buffer, weighed
+from karat.data.batch import Batch, Table, find_offsets, stack, stacked_rows
+from karat.data.labels import same_kind
+from karat.data.non_finite import explain_non_finite
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.reduce import NonFiniteError
@@ -42,6 +38,10 @@ from karat.io.row_hashes import RowHashes
 from karat.io.source import Chunk
 from karat.problems.latent import Latent
 from karat.problems.latent.sums import Sums, add
+from karat.storage.archive import Stored, flat, prefixed, unflat, without_prefix
+from karat.stream.samples import Samples
+from karat.stream.sketch import BUFFER_BYTES, Sketch
+from karat.stream.summary import Buffer, weighed
 
 MOST_LEVELS = 10_000  # a category with more of them is an identifier
 # passes until the coordinates fit; one is enough for the data that the coreset was made from
@@ -75,7 +75,7 @@ class Consumer:
     def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
         """Go on from a checkpoint, which also holds what others stored."""
 
-    # On a cluster every partition has a consumer of its own (:mod:`karat._cluster.partitions`).
+    # On a cluster every partition has a consumer of its own (:mod:`karat.cluster.partitions`).
 
     def begin(self, partition: int) -> None:
         """The rows of a partition come next, and no others."""

@@ -27,11 +27,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from karat._data.batch import Batch
-from karat._data.containers import rounds
-from karat._storage.archive import Stored
+from karat.data.batch import Batch
+from karat.data.containers import rounds
 from karat.io.consumers import Consumer
 from karat.io.source import Chunk, as_doubles, decoded, sort_of
+from karat.storage.archive import Stored
 
 BLOCK = 4096
 ALGORITHM = "sha256"

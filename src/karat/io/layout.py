@@ -28,12 +28,12 @@ import pyarrow.compute as pc
 from scipy import sparse
 
 from karat import __version__
-from karat._core.provenance import Provenance
-from karat._data import containers
-from karat._data.advice import about_time
-from karat._data.arguments import ColumnRoles
-from karat._data.batch import Batch
-from karat._data.labels import as_keys
+from karat.core.provenance import Provenance
+from karat.data import containers
+from karat.data.advice import about_time
+from karat.data.arguments import ColumnRoles
+from karat.data.batch import Batch
+from karat.data.labels import as_keys
 from karat.errors import InputError
 from karat.io.source import (
     DROP_ROWS,
@@ -336,7 +336,7 @@ class Layout:
 
     def like(self, batch: Batch) -> dict[str, Any]:
         """The container in which rows of a batch are given back
-        (:func:`karat._data.containers.describe`).
+        (:func:`karat.data.containers.describe`).
         """
         targets = self.roles.targets
         single = len(targets) == 1

@@ -15,15 +15,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from karat._data.batch import Batch
-from karat._storage.archive import read_archive
-from karat._stream.state import admit
+from karat.data.batch import Batch
 from karat.engine.rows import Progress
 from karat.errors import InputError
 from karat.io.consumers import LearnLevels
 from karat.io.layout import Encoding, Layout, as_text
 from karat.io.scan import require_rows, scan
 from karat.io.source import Chunk, ResumePoint, Source
+from karat.storage.archive import read_archive
+from karat.stream.state import admit
 
 
 def learned(

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from karat._core.coreset import Coreset
-from karat._core.provenance import Provenance
-from karat._data import containers
-from karat._data.batch import Batch
+from karat.core.coreset import Coreset
+from karat.core.provenance import Provenance
+from karat.data import containers
+from karat.data.batch import Batch
 from karat.engine.stream import FOLD
 from karat.errors import InputError
 from karat.io.consumers import Consumer

@@ -20,13 +20,13 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from karat._stream.samples import Samples
 from karat.engine.rows import Progress
 from karat.engine.stream import FOLD
 from karat.errors import InputError
 from karat.io.consumers import Consumer, next_samples
 from karat.io.layout import Layout
 from karat.io.source import ResumePoint, Source
+from karat.stream.samples import Samples
 
 
 @dataclass

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from typing import Any, Literal
 
-from karat._core.certify import Certificate
-from karat._core.wording import data_verdict, several
+from karat.core.certify import Certificate
+from karat.core.wording import data_verdict, several
 from karat.errors import InputError
 from karat.io.layout import Layout
 from karat.io.row_hashes import BLOCK, RowHashes, changed_row, spans

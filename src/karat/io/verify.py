@@ -19,17 +19,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from karat._core import synthetic
-from karat._core.certify import centred_kernel, certify_again, measure_again
-from karat._core.coreset import Coreset, load
-from karat._core.provenance import Provenance
-from karat._core.synthetic import SYNTHETIC
-from karat._core.verify import shared_groups
-from karat._data import containers
-from karat._data.arguments import ColumnRoles, progress_bar
-from karat._data.batch import OTHER_ROWS, Table, kept_table
-from karat._stream.samples import Samples
-from karat._stream.sketch import Sketch
+from karat.core import synthetic
+from karat.core.certify import centred_kernel, certify_again, measure_again
+from karat.core.coreset import Coreset, load
+from karat.core.provenance import Provenance
+from karat.core.synthetic import SYNTHETIC
+from karat.core.verify import shared_groups
+from karat.data import containers
+from karat.data.arguments import ColumnRoles, progress_bar
+from karat.data.batch import OTHER_ROWS, Table, kept_table
 from karat.engine.reduce import Reduction, better, fit_moments
 from karat.engine.rows import Progress, Rows
 from karat.errors import InputError, NotExactError
@@ -54,6 +52,8 @@ from karat.io.verdict import Data, FileVerification, compare, read_changed
 from karat.io.verify_made import SumSecondMoments
 from karat.problems import Problem
 from karat.problems.latent import KnownMaps, Latent
+from karat.stream.samples import Samples
+from karat.stream.sketch import Sketch
 
 
 def verify_files(

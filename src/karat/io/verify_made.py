@@ -9,14 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from karat._core.coreset import Coreset
-from karat._core.synthetic import as_bytes, measured_by_moments, readable_by_doubles
-from karat._core.verify import shared_groups
-from karat._data.batch import Batch, Table, find_offsets, stacked_rows
-from karat._data.labels import same_kind
-from karat._data.non_finite import explain_non_finite
-from karat._stream.sketch import BUFFER_BYTES
-from karat._stream.summary import Buffer
+from karat.core.coreset import Coreset
+from karat.core.synthetic import as_bytes, measured_by_moments, readable_by_doubles
+from karat.core.verify import shared_groups
+from karat.data.batch import Batch, Table, find_offsets, stacked_rows
+from karat.data.labels import same_kind
+from karat.data.non_finite import explain_non_finite
 from karat.engine.moment_stream import MomentStream
 from karat.engine.reduce import NonFiniteError, Reduction
 from karat.engine.rows import Rows, own_weights
@@ -24,6 +22,8 @@ from karat.engine.synthetic import VERBATIM
 from karat.errors import InputError
 from karat.io.consumers import Consumer, dense_rows
 from karat.io.source import Chunk
+from karat.stream.sketch import BUFFER_BYTES
+from karat.stream.summary import Buffer
 
 
 class SumSecondMoments(Consumer):

@@ -18,9 +18,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from karat._core.coreset import Coreset
-from karat._core.latent import guarded, read_sample
-from karat._data import containers
+from karat.core.coreset import Coreset
+from karat.core.latent import guarded, read_sample
+from karat.data import containers
 from karat.engine.linalg import Array, Indices
 from karat.errors import InputError, NotExactError
 from karat.models import misfit

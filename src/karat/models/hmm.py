@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from scipy.stats import multivariate_normal
 
-from karat._data import containers
+from karat.data import containers
 from karat.engine.linalg import Array, Flags
 from karat.errors import InputError, MissingExtraError, NotExactError
 from karat.models import misfit, simulate

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
-from karat._core.coreset import Coreset
-from karat._data import containers
+from karat.core.coreset import Coreset
+from karat.data import containers
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
 from karat.models import misfit

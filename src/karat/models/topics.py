@@ -17,8 +17,8 @@ from scipy.sparse import csr_array
 from scipy.special import digamma, logsumexp, softmax
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from karat._core.latent import read_sample
-from karat._data import containers
+from karat.core.latent import read_sample
+from karat.data import containers
 from karat.engine.coordinates import monomials
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from karat._core.wording import PAGE, TIMES, number
+from karat.core.wording import PAGE, TIMES, number
 
 WIDTH, HEIGHT = 460, 320
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 14, 42

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from karat._core.construct import read_rows
-from karat._core.coreset import Coreset
-from karat._core.facts import kept_columns
-from karat._data import containers
+from karat.core.construct import read_rows
+from karat.core.coreset import Coreset
+from karat.core.facts import kept_columns
+from karat.data import containers
 from karat.engine.linalg import Array
 from karat.engine.rows import Progress, Rows, column_sums, sample
 from karat.errors import InputError

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from karat._core.coreset import Coreset
-from karat._data.batch import Batch, Table
+from karat.core.coreset import Coreset
+from karat.data.batch import Batch, Table
 from karat.engine.rows import Progress, Rows, column_sums
 from karat.io.consumers import ColumnSums, Consumer, SampleRows, SumMoments
 from karat.io.find import open_source

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from karat._core.certify import Certificate
-from karat._core.coreset import Coreset
-from karat._core.synthetic import SYNTHETIC
-from karat._data.batch import Table, read_input
+from karat.core.certify import Certificate
+from karat.core.coreset import Coreset
+from karat.core.synthetic import SYNTHETIC
+from karat.data.batch import Table, read_input
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array
 from karat.engine.powers import Polynomial

@@ -13,9 +13,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from karat._core.coreset import Coreset
-from karat._core.facts import weight_facts
-from karat._core.wording import PAGE
+from karat.core.coreset import Coreset
+from karat.core.facts import weight_facts
+from karat.core.wording import PAGE
 from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.report.data import SAMPLE, kept_block, open_data

@@ -20,10 +20,9 @@ from typing import Any
 import numpy as np
 
 import karat
-from karat._core import facts as core_facts
-from karat._core import wording
-from karat._core.coreset import Coreset
-from karat._storage.atomic import write_atomically
+from karat.core import facts as core_facts
+from karat.core import wording
+from karat.core.coreset import Coreset
 from karat.engine.linalg import Array
 from karat.engine.rows import Progress
 from karat.errors import InputError, MissingExtraError
@@ -31,6 +30,7 @@ from karat.report.charts import differences_chart, moments_chart, projection_cha
 from karat.report.data import kept_block, open_data, row_names
 from karat.report.moments import Data, keeps_columns, thinned
 from karat.report.one_coreset import Plane, weight_bins
+from karat.storage.atomic import write_atomically
 
 MOMENTS = 2000  # moments shown on the page, among them the worst
 STATIC = 200  # rows of the table without scripts and in print

@@ -13,8 +13,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from karat._core.coreset import coreset
-from karat._data import containers
+from karat.core.coreset import coreset
+from karat.data import containers
 from karat.errors import InputError, check_whole
 from karat.problems import LpRegression, Problem, Ridge
 from karat.report.display import CORE, FULL, GUIDE, OTHER, Display, above_zero, strip_below

@@ -25,8 +25,8 @@ from sklearn.linear_model import (
 )
 from sklearn.utils.validation import validate_data
 
-from karat._data import containers
 from karat.compat.sklearn import check_parameters, set_means_of_pls
+from karat.data import containers
 from karat.engine.linalg import Array
 from karat.engine.tolerances import EPS
 from karat.errors import InputError

@@ -16,7 +16,7 @@ from sklearn.linear_model import lars_path_gram, orthogonal_mp_gram
 from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from karat._data.batch import weights_or_ones
+from karat.data.batch import weights_or_ones
 from karat.engine.linalg import Array
 from karat.engine.tolerances import EPS
 

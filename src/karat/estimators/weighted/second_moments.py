@@ -25,8 +25,8 @@ from sklearn.covariance import graphical_lasso, shrunk_covariance
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from karat._data.batch import weights_or_ones
 from karat.compat.sklearn import DIVIDES_BY_ROWS
+from karat.data.batch import weights_or_ones
 from karat.engine.linalg import Array
 from karat.engine.tolerances import EPS
 from karat.errors import InputError

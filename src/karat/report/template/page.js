@@ -23,7 +23,7 @@
 
   const grouped = (whole) => String(whole).replace(/\B(?=(\d{3})+$)/g, THIN);
 
-  // The number format of karat._core.wording.number, to six digits.
+  // The number format of karat.core.wording.number, to six digits.
   function number(value) {
     if (Number.isInteger(value) && Math.abs(value) < 1e15) return grouped(value).replace("-", "−");
     const [digits, power] = value.toExponential(5).split("e");

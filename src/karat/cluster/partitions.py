@@ -1,0 +1,245 @@
+"""One pass over the partitions of a Dask or Spark frame: a consumer where each of them lies, and
+all of these merged.
+
+    part    a worker scans a partition as it would a file (:mod:`karat.io.scan`), and packs its
+            consumer into a message
+    join    FAN messages become one, in the order of their partitions
+    merged  the consumer of all rows, and what is known of these rows (:class:`Facts`)
+
+Messages are all that travels.  Rows are numbered through the partitions in order.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from karat.cluster.arrays import array_hashes, local
+from karat.cluster.latent import StepHashes, steps_of
+from karat.core.plan import FAN
+from karat.data import containers
+from karat.errors import InputError
+from karat.io.consumers import Consumer, Hashes
+from karat.io.layout import Layout
+from karat.io.row_hashes import RowHashes, joined_hashes
+from karat.io.scan import scan
+from karat.io.source import Chunk, ResumePoint, Source
+
+WHOLE = 2**62  # rows between pauses of a scan: a partition has none
+# the module of karat that knows each
+LIBRARIES = {"dask": "dask", "dask_expr": "dask", "pyspark": "spark"}
+
+
+def cluster_of(data: Any) -> Any:
+    """The module of karat for data of Dask or Spark, also of a subclass; None for other data."""
+    homes = [kind.__module__.split(".")[0] for kind in type(data).__mro__]
+    name = next((LIBRARIES[home] for home in homes if home in LIBRARIES), None)
+    if name == "dask":
+        from karat import dask
+
+        return dask
+    if name == "spark":
+        from karat import spark
+
+        return spark
+    return None
+
+
+def scan_partitions(
+    data: Any, layout: Layout, make: Callable[[], Consumer], hashed: Sequence[str] = ()
+) -> tuple[Any, Facts]:
+    """Read a frame of Dask or Spark once: the merged consumers of its partitions, and what is known
+    of the rows.
+
+    Parameters
+    ----------
+    data : data frame
+    layout : Layout
+    make : callable
+        Makes an empty consumer, on a worker or here.
+    hashed : list of str
+        Columns to hash the rows by; none, if they need not be hashed.
+    """
+    work = PartitionPass(layout, make, tuple(hashed))
+    return work.merged(cluster_of(data).messages(data, work))
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of the rows of some partitions, whatever a consumer made of them.
+
+    Attributes
+    ----------
+    rows : int
+        Rows read.
+    missing : int
+        Rows with missing values, which were left out.
+    content, steps : dict or None
+        Hashes of the rows, and of the rows with their places in their sequences; None where they
+        were not hashed, or where partitions have different columns.
+    partitions : int
+    sent : int
+        Bytes of the messages.
+    """
+
+    rows: int = 0
+    missing: int = 0
+    content: dict[str, Any] | None = None
+    steps: dict[str, Any] | None = None
+    partitions: int = 1
+    sent: int = 0
+
+    @staticmethod
+    def joined(several: Sequence[Facts], sent: int) -> Facts:
+        """Those of several messages of ``sent`` bytes."""
+        rows, missing, partitions, before = (
+            sum(getattr(facts, name) for facts in several)
+            for name in ("rows", "missing", "partitions", "sent")
+        )
+        content, steps = (
+            joined_hashes([getattr(facts, name) for facts in several])
+            for name in ("content", "steps")
+        )
+        return Facts(rows, missing, content, steps, partitions, before + sent)
+
+    def same_rows(self, other: Facts) -> bool:
+        """Whether both are of the same rows, each at its place in its sequence, in any
+        partitions.
+        """
+        mine, theirs = self.steps or self.content, other.steps or other.content
+        return (
+            mine is not None
+            and theirs is not None
+            and all(mine[name] == theirs[name] for name in ("rows", "sums"))
+        )
+
+
+@dataclass(frozen=True)
+class PartitionPass:
+    """What a worker must know.
+
+    Attributes
+    ----------
+    layout : Layout or None
+        None where rows come as arrays, all of which are hashed.
+    make, hashed
+        See :func:`scan_partitions`.
+    ordered : bool
+        Also hash each row with its place in its sequence.
+    """
+
+    layout: Layout | None
+    make: Callable[[], Consumer]
+    hashed: tuple[str, ...] = ()
+    ordered: bool = False
+
+    def part(self, number: int, tables: Iterable[Any]) -> bytes:
+        """The message of one partition, given as Arrow tables or batches."""
+        assert self.layout is not None
+        consumer = self.make()
+        consumer.begin(number)
+        hashes = [Hashes(RowHashes(self.hashed, self.layout.gaps))] if self.hashed else []
+        steps = [StepHashes(self.hashed, self.layout.roles.sequence)] if self.ordered else []
+        position = scan(Partition(number, tables), self.layout, [*hashes, *steps, consumer], WHOLE)
+        content, places = (some[0].rows.to_dict() if some else None for some in (hashes, steps))
+        return pickle.dumps(
+            (Facts(position.rows, position.dropped, content, places), consumer.pack())
+        )
+
+    def part_of_arrays(self, number: int, arrays: dict[str, Any]) -> bytes:
+        """The message of one partition, given as arrays by what they are; None where there is
+        none.
+        """
+        consumer = self.make()
+        consumer.begin(number)
+        arrays = {name: local(array) for name, array in arrays.items()}
+        consumer.add_arrays(arrays)
+        count = containers.row_count(next(iter(arrays.values())))
+        steps = (
+            array_hashes(arrays | {"step": steps_of(arrays["sequence"], count)})
+            if self.ordered
+            else None
+        )
+        return pickle.dumps((Facts(count, 0, array_hashes(arrays), steps), consumer.pack()))
+
+    def join(self, messages: Sequence[bytes]) -> bytes:
+        """One message from several."""
+        consumer, facts = self.merged(messages)
+        return pickle.dumps((facts, consumer.pack()))
+
+    def merged(self, messages: Sequence[bytes]) -> tuple[Any, Facts]:
+        """The consumer of the rows of several messages, and what is known of these rows."""
+        empty = self.make()
+        received = [pickle.loads(message) for message in messages] or [
+            (Facts(partitions=0), empty.pack())
+        ]
+        first, *others = (empty.unpack(packed) for _, packed in received)
+        first.merge_all(others)
+        return first, Facts.joined([facts for facts, _ in received], sum(map(len, messages)))
+
+
+def tree(work: Any, messages: list[Any]) -> list[Any]:
+    """Messages of partitions, joined until few are left; work and messages may be delayed."""
+    while len(messages) > FAN:
+        messages = [work.join(messages[i : i + FAN]) for i in range(0, len(messages), FAN)]
+    return messages
+
+
+class Partition(Source):
+    """The rows of one partition."""
+
+    def __init__(self, number: int, tables: Iterable[Any]) -> None:
+        self.tables, self.names = tables, [f"Partition {number}"]
+
+    def read_schema(self) -> pa.Schema:
+        raise NotImplementedError  # columns are checked before they are sent
+
+    def chunks(
+        self,
+        columns: Sequence[str],
+        numeric: Sequence[str] | None,
+        rows: int,
+        start: ResumePoint,
+        strict: bool,
+    ) -> Iterator[Chunk]:
+        done = 0
+        for table in self.tables:
+            if table.num_rows:
+                yield Chunk(self, table, 0, done, None)
+            done += table.num_rows
+
+
+# Any name may stand for a column, but only for one.  Dask has labels that are no text (0, 1, ... of
+# a frame without names), and Spark reads dots, backticks and stars in a name as something else.  So
+# columns are chosen by label or by position, and workers call them by the text that the roles use.
+
+
+def labels_as_text(value: Any, labels: Sequence[Any]) -> Any:
+    """An argument that names columns, with labels of the data as text; lists of them too."""
+    if isinstance(value, list | tuple) and value not in labels:
+        return [labels_as_text(one, labels) for one in value]
+    if isinstance(value, str) or value is None:
+        return value
+    try:
+        known = value in labels
+    except (TypeError, ValueError):  # it cannot be compared
+        known = False
+    return str(value) if known else value
+
+
+def positions(wanted: Sequence[str], labels: Sequence[Any]) -> list[int]:
+    """Where the columns of these names are; refused if a name stands for several."""
+    names = [str(label) for label in labels]
+    for name in wanted:
+        same = [labels[i] for i, other in enumerate(names) if other == name]
+        if len(same) > 1:
+            said = "are called" if len(set(map(type, same))) == 1 else "would be called"
+            raise InputError(
+                f"{len(same)} columns of the data {said} {name!r}; rename them, or leave them out"
+                " by columns=."
+            )
+    return [names.index(name) for name in wanted]

@@ -1,0 +1,495 @@
+"""Certificates: what a coreset keeps, to what error, at what size against which bound; and what it
+does not keep.
+
+The proof is :mod:`karat.engine.proof`, its constants are :mod:`karat.engine.tolerances`.  Here it
+becomes a record that can be printed and stored in files:
+
+    certify(reductions)                                       of a new coreset
+    certify_again(core, [measure_again(core, moments, ...)])  of a coreset that is compared with
+    data
+    require_proven(certificate)                               an error, unless it is proven
+
+What rows of several coresets inherit is :mod:`karat.engine.claim`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import chain
+from math import sqrt
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from karat.engine.claim import PROOF_VERSION, Claim, united
+from karat.engine.kernel import FittedMoments, Kernel
+from karat.engine.proof import Terms, linear_class, measure
+from karat.engine.reduce import Reduction
+from karat.engine.rows import Rows, own_weights
+from karat.engine.threads import one_blas_thread
+from karat.engine.tolerances import EPS, EXACT, ROUNDING, WILD
+from karat.errors import NotExactError
+from karat.problems import LeastSquares, Problem, Ridge
+from karat.problems.absorb.absorb import REFUTED
+
+if TYPE_CHECKING:
+    from karat.core.coreset import Coreset
+
+OLDER = "proven by an older version: verify again"
+# of the residual: a larger change, by rounding of the columns, leaves no standard errors
+NOISE = 0.01
+NO_NOISE = (
+    " (not R2, standard errors or likelihoods: rounding of the columns moves the residual by more"
+    " than a hundredth of itself)"
+)
+MANY_GROUPS = 100  # groups up to which standard errors are looked at
+
+
+def _all_once(values: list[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(chain.from_iterable(values)))
+
+
+def _all(values: list[tuple[float, ...]]) -> tuple[float, ...]:
+    return tuple(chain.from_iterable(values))
+
+
+def _names(values: list[str]) -> str:
+    return " and ".join(sorted(set(values)))
+
+
+def _kept_by_all(values: list[str]) -> str:
+    """What every part keeps: the problem is the same, and the noise may be missing in some."""
+    return next((text for text in values if text.endswith(NO_NOISE)), values[0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certificate(Claim):
+    """Proof of a coreset, measured against the moments of all rows.
+
+    A coreset is exact, up to a relative ``loss_error``, for data whose columns differ from the
+    given ones by at most ``rounding`` of their own size (their norm about the mean).  In formulas,
+    for every query of a loss of even degree p,
+
+        ``|f_c - f| <= loss_error f + (f^(1/p) + rounding U^(1/p) sum_j |z_j| sigma_j)^p - f``;
+
+    for sums of features ``|f_c - f| <= loss_error sum_i u_i |f_i| + rounding sum_t |h_t| sum_i u_i
+    |phi_t(x_i)|``.
+
+    Attributes
+    ----------
+    loss_error : float
+        The first term: the supremum for degree 2 and what rounding of the sums may add, a proven
+        bound else.
+    rounding : float
+        The second term.  The part of it that was measured is at most 64 eps in each reduction; the
+        rest is a bound on the rounding of the proof itself, of at most 256 eps times the number of
+        columns and 2.
+    spent : float
+        ``rounding`` in units of 64 eps.
+    remainder : float
+        How much of what it may use of the second term a reduction has used, at most 1.
+    moment_error : float
+        Largest error of a kernel moment, relative to the sum of absolute values.
+    total_error : float
+        Relative error of the total weight.
+    rank : int
+        Numerical rank of the kernel features: no exact coreset of generic data is smaller.
+    size : int
+        Rows kept; at most ``bound + peeled``.
+    bound : int
+        What the theory allows: the number of kernel features.
+    peeled : int
+        Rows that are kept unchanged in addition, because each dominates a moment.
+    power : int
+        Degree of the loss.
+    condition : float
+        Largest over smallest relative size of the directions of the columns.
+    excluded_directions : tuple of float
+        Relative sizes of the directions of the columns that vanish up to rounding; along these only
+        the second term holds.
+    method : str
+        How the coreset was found.
+    passes : int
+        Passes over all rows.
+    seconds : float
+        Wall time, from the raw input.
+    keeps : str
+        What is kept.
+    excludes : tuple of str
+        What is not.
+    n_rows : int
+        Rows of the input.
+    notes : tuple of str
+        Remarks, such as the number of rows that were left out.
+    refuted : bool
+        Whether something other than a moment contradicts it, such as kept rows that are not rows of
+        the data.
+    inflation : float
+        Largest ratio of an absolute moment of the kept rows to that of all rows; it magnifies the
+        second term of a coreset of this coreset.
+    proof_version : int
+        The proof that was made; one of an older version does not count.
+    standard_errors : float or None
+        Least squares: no coefficient moves by more than so many of its standard errors.  None for
+        other problems, for rows of several coresets or levels together, and where the residual is
+        rounding of the columns (R2 of nearly 1).
+    in_columns : bool
+        Whether ``rounding`` is relative to the sizes of columns; else, to sums of absolute values
+        of features.
+    spread : float
+        The largest ratio of a column's size to what is typical in it.
+    rows : str
+        "real" for rows of the input, "synthetic" for rows that were made.
+    verbatim : int
+        Made rows: how many rows of the data are among them as they are, because they are far larger
+        than the others.
+    levels : int
+        How many levels of rows, by their size, were reduced by themselves: 1 for all but the
+        wildest data, 0 for coresets of coresets, whose parts have their own.
+    """
+
+    loss_error: float = field(metadata=united(max))  # no default: a file without it is damaged
+    spent: float = field(metadata=united(max))
+    remainder: float = field(metadata=united(max))
+    rounding: float = field(metadata=united(max))
+    moment_error: float = field(metadata=united(max))
+    total_error: float = field(metadata=united(max))
+    rank: int = field(metadata=united(sum))
+    size: int = field(metadata=united(sum))
+    bound: int = field(metadata=united(sum))
+    condition: float = field(metadata=united(max))
+    excluded_directions: tuple[float, ...] = field(metadata=united(_all))
+    method: str = field(metadata=united(_names))
+    passes: int = field(metadata=united(max))
+    seconds: float = field(metadata=united(sum))
+    keeps: str = field(metadata=united(_kept_by_all))
+    excludes: tuple[str, ...] = field(metadata=united(itemgetter(0)))  # the problem says it
+    n_rows: int = field(metadata=united(sum))
+    peeled: int = field(default=0, metadata=united(sum))
+    power: int = field(default=2, metadata=united(max))
+    notes: tuple[str, ...] = field(default=(), metadata=united(_all_once))
+    standard_errors: float | None = field(default=None, metadata=united(lambda _: None))
+    in_columns: bool = field(default=False, metadata=united(any))
+    rows: str = field(default="real", metadata=united(_names))
+    verbatim: int = field(default=0, metadata=united(sum))
+    levels: int = field(default=1, metadata=united(lambda _: 0))
+
+    @property
+    def tolerance(self) -> float:
+        """The largest ``loss_error`` that counts as exact: 1e-10."""
+        return EXACT
+
+    @property
+    def proven(self) -> bool:
+        """Whether both terms are within their limits."""
+        return bool(self.loss_error <= self.tolerance and self.remainder <= 1.0)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the coreset is exact: proven by the present version of the proof, and not
+        refuted.
+        """
+        return self.proven and not self.refuted and self.proof_version == PROOF_VERSION
+
+    def of_coresets(self) -> Certificate:
+        """The certificate of a coreset of kept rows, whose levels and standard errors are not those
+        of the data.
+        """
+        return replace(self, standard_errors=None, levels=0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields, ``tolerance`` and ``ok``, for JSON."""
+        return asdict(self) | {"tolerance": self.tolerance, "ok": self.ok}
+
+    @staticmethod
+    def from_dict(values: dict[str, Any]) -> Certificate:
+        """The certificate that :meth:`to_dict` wrote, in this version or another: unknown fields
+        are left out.
+        """
+        names = {f.name for f in fields(Certificate)}
+        known: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in names
+        }
+        if values["proof_version"] < PROOF_VERSION and not any(
+            OLDER in note for note in known.get("notes", ())
+        ):
+            known["notes"] = (*known.get("notes", ()), f"The certificate was {OLDER}.")
+        return Certificate(**known)
+
+    def __str__(self) -> str:
+        made = self.rows != "real"
+        head = (
+            f"{self.size:,} made rows for {self.n_rows:,}"
+            if made
+            else f"{self.size:,} of {self.n_rows:,} rows"
+        )
+        if not self.ok:
+            verdict = "NOT exact" if self.proof_version == PROOF_VERSION else "not proven"
+            reason = self._not_proven or ("" if self.notes else "It was refuted on other data.")
+            return " ".join(part for part in (f"{head}, {verdict}.", reason, *self.notes) if part)
+        limit = f"{self.rounding / EPS:.2g} eps"
+        second = (
+            f"what a change of every column by at most {limit} of its own size could do to it"
+            if self.in_columns
+            else f"at most {limit} of the sums of absolute values of the features"
+        )
+        kept = f" and {self.peeled:,} peeled" if self.peeled else ""
+        levels = f", {self.levels} levels" if self.levels > 1 else ""
+        text = (
+            f"{head}, exact: at every query the loss of the {'made' if made else 'kept'} rows"
+            f" differs from that of all rows by at most {self.loss_error:.1e} of it (up to"
+            f" {self.tolerance:.0e} counts as exact), plus {second} (rank {self.rank}, bound"
+            f" {self.bound}{kept}{levels}, condition {self.condition:.1e}, {self.method},"
+            f" {self.passes} pass{'es' if self.passes != 1 else ''}, {self.seconds:.3g} s). Kept:"
+            f" {self.keeps}. Not kept: {', '.join(self.excludes)}."
+        )
+        if made:
+            text += " The rows are made, not rows of the data"
+            text += (
+                f", but for {self.verbatim:,} that are kept as they are." if self.verbatim else "."
+            )
+        if self.standard_errors is not None:
+            undetermined = (
+                ": near-copies of columns leave them undetermined"
+                if self.standard_errors > 1
+                else ""
+            )
+            text += (
+                f" Coefficients move by at most {self.standard_errors:.0e} standard"
+                f" errors{undetermined}."
+            )
+        if self.excluded_directions:
+            sizes = ", ".join(
+                f"{size:.0e}" for size in sorted(self.excluded_directions, reverse=True)[:5]
+            )
+            more = ", ..." if len(self.excluded_directions) > 5 else ""
+            count = len(self.excluded_directions)
+            vanish, them = (
+                ("directions of the columns vanish", "them")
+                if count > 1
+                else ("direction of the columns vanishes", "it")
+            )
+            text += (
+                f" {count} {vanish} up to rounding (relative size {sizes}{more}); coefficients"
+                f" along {them} are rounding."
+            )
+        if self.spread > WILD:
+            text += (
+                f" Some rows are far larger than others: they make a column {self.spread:.0e} times"
+                " its typical size, and the claim is relative to that."
+            )
+        return " ".join([text, *self.notes])
+
+    @property
+    def _not_proven(self) -> str:
+        """Which limit is exceeded, if the proof failed."""
+        if not self.loss_error <= self.tolerance:
+            return (
+                "The loss of the kept rows may differ from that of all rows by"
+                f" {readable(self.loss_error, self.tolerance)} of it; up to {self.tolerance:.0e}"
+                " counts as exact."
+            )
+        if not self.proven and self.proof_version == PROOF_VERSION:
+            return (
+                "The loss would be kept only for columns that differ from the given ones by "
+                f"{readable(self.remainder, 1.0, 'g')} times the rounding that counts as exact."
+            )
+        return ""
+
+
+def certify(
+    problem: Problem,
+    reductions: Sequence[Reduction],
+    total: float,
+    n_rows: int,
+    seconds: float,
+    notes: Sequence[str] = (),
+    *,
+    size: int | None = None,
+) -> Certificate:
+    """The certificate of a new coreset, from the reductions of its groups and the total weight of
+    all rows.
+
+    ``size`` is the number of rows kept, where it is not the sum over the groups.
+    """
+    proofs = [r.proof for r in reductions]
+    kept = sum(float(r.weights.sum()) for r in reductions)
+    claim = Claim.union([r.claim for r in reductions])
+    rounding = ROUNDING * claim.spent
+    standard_errors, noise = _standard_errors(
+        problem, reductions, claim.loss_error, rounding, n_rows
+    )
+    return Certificate(
+        **vars(claim),
+        rounding=rounding,
+        moment_error=max(p.moment_error for p in proofs),
+        total_error=abs(kept / total - 1.0),
+        rank=sum(r.rank for r in reductions),
+        size=sum(len(r.positions) for r in reductions) if size is None else size,
+        bound=sum(r.bound for r in reductions),
+        peeled=sum(int(r.peeled.sum()) for r in reductions),
+        power=max(p.power for p in proofs),
+        condition=max(p.condition for p in proofs),
+        excluded_directions=tuple(x for p in proofs for x in p.excluded),
+        method=" and ".join(sorted({r.method for r in reductions})),
+        # the pass that finds the maps
+        passes=max(r.passes for r in reductions) + (not problem.mergeable),
+        seconds=seconds,
+        keeps=problem.keeps if noise else problem.keeps.split(", R2,")[0] + NO_NOISE,
+        excludes=problem.excludes,
+        n_rows=n_rows,
+        notes=tuple(notes),
+        standard_errors=standard_errors,
+        in_columns=any(p.in_columns for p in proofs),
+        levels=max(r.levels for r in reductions),
+    )
+
+
+def measure_again(
+    core: Coreset,
+    rows: Rows | None,
+    fitted: FittedMoments,
+    kept: Rows,
+    passes: int,
+    unit: float = 1.0,
+    witnesses: Rows | None = None,
+) -> Reduction:
+    """The kept rows of a coreset measured against the fitted moments of all rows.
+
+    ``rows`` are all rows, if they can be read again; else ``witnesses`` are some of them.  Weights
+    are in units of ``unit``.
+    """
+    positions = np.arange(len(kept))
+    weights, terms = own_weights(kept, positions), Terms.claimed(core.certificate.rounding)
+    proof = measure(
+        rows, fitted, kept.take(positions, fitted.kernel.shift), weights, witnesses, terms
+    )
+    if core.absorbed:  # else the rows carry everything, with or without a regulariser
+        assert rows is not None
+        error = core.problem.absorbed_error(rows, fitted, kept, core.absorbed, unit)
+        proof = replace(proof, loss_error=error, moment_error=error, remainder=0.0)
+    return Reduction(
+        positions,
+        weights,
+        fitted,
+        core.certificate.rank,
+        proof,
+        "verified on the full data",
+        passes,
+    )
+
+
+def certify_again(
+    core: Coreset, reductions: Sequence[Reduction], total: float, n_rows: int, seconds: float,
+    refutations: Sequence[str], notes: Sequence[str] = (),
+) -> Certificate:  # fmt: skip
+    """A fresh certificate of a coreset, from what :func:`measure_again` found; the rank is not
+    measured again.
+
+    ``refutations`` are facts other than moments that contradict the coreset.
+    """
+    refutations = list(refutations)
+    if core.absorbed and not max(r.proof.loss_error for r in reductions) <= REFUTED:
+        refutations.append(
+            f"Rows and correction of an absorbed coreset must agree with the data to {REFUTED:.0e}."
+        )
+    fresh = certify(
+        core.problem, reductions, total, n_rows, seconds, [*notes, *refutations], size=len(core)
+    )
+    return replace(
+        fresh, refuted=bool(refutations), rank=core.certificate.rank, peeled=core.certificate.peeled
+    )
+
+
+def centred_kernel(found: Reduction) -> Kernel | None:
+    """The features, about the means, in which to measure again what could not be proven; None if
+    there are no others.
+    """
+    linear = None if found.proof.ok else linear_class(found.fitted)
+    return None if linear is None else linear.kernel.centred(linear)
+
+
+@one_blas_thread()
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
+def _standard_errors(
+    problem: Problem, reductions: Sequence[Reduction], error: float, rounding: float, n_rows: int
+) -> tuple[float | None, bool]:  # fmt: skip
+    """The most standard errors by which coefficients of least squares move; and whether there is a
+    residual beyond rounding.
+    """
+    if not isinstance(problem, LeastSquares | Ridge) or problem.absorb is not None:
+        return None, True
+    if len(reductions) > MANY_GROUPS:  # not worth the time
+        return None, True
+    worst, signal = 0.0, 0.0
+    for found in reductions:
+        frame = found.fitted.frame
+        if frame is None:  # all rows, or so few of them that nothing was summed
+            return None, True
+        # the frame is that of one level; sizes of columns differ by orders of magnitude in the
+        # others
+        if found.levels > 1:
+            return None, True
+        terms, noise = frame.coefficient_terms(max(1, found.fitted.kernel.separate_targets))  # type: ignore[attr-defined]
+        worst, signal = max(worst, terms), max(signal, noise)
+    if not rounding * signal <= NOISE:
+        return None, False
+    return 4 * sqrt(n_rows) * (error + rounding * worst) if worst < np.inf else None, True
+
+
+def readable(value: float, limit: float, kind: str = "e") -> str:
+    """A value to two digits, or to as many as it takes to read that it is beyond a limit.
+
+    >>> readable(1.04e-10, 1e-10), readable(1.001, 1.0, "g"), readable(9.96e-11, 1e-10)
+    ('1.04e-10', '1.001', '1.0e-10')
+    """
+    least = 1 if kind == "e" else 2
+    texts = (f"{value:.{digits}{kind}}" for digits in range(least, 18))
+    return next(
+        (text for text in texts if not value > limit or float(text) > limit),
+        f"{value:.{least}{kind}}",
+    )
+
+
+def require_proven(
+    certificate: Certificate,
+    reductions: Sequence[Reduction],
+    names: list[str],
+    rows: Sequence[int] = (),
+) -> None:
+    """Raise unless the coreset is proven; the error names the worst moment and ``rows`` that
+    dominate one.
+    """
+    if certificate.proven:
+        return
+    worst = max(reductions, key=lambda r: (not r.proof.ok, r.proof.loss_error))
+    features = linear_class(worst.fitted)
+    kernel = worst.fitted.kernel if features is None or worst.proof.in_columns else features.kernel
+    moment = kernel.feature_name(worst.proof.worst, names)
+    several = (
+        f"Each of rows {', '.join(map(str, rows[:5]))}{' and others' if len(rows) > 5 else ''}"
+    )
+    heavy = (
+        f" {several if len(rows) > 1 else f'Row {rows[0]}'} holds more than a tenth of a moment."
+        if len(rows)
+        else ""
+    )
+    if not certificate.loss_error <= certificate.tolerance:
+        reason = (
+            "The best has a relative loss error of"
+            f" {readable(certificate.loss_error, certificate.tolerance)} (up to"
+            f" {certificate.tolerance:.0e} counts as exact); {moment} is furthest off."
+        )
+    else:
+        reason = (
+            "The best is exact only for columns that differ from the given ones by"
+            f" {readable(certificate.remainder, 1.0, 'g')} times the rounding that counts as exact;"
+            f" {moment} is furthest off."
+        )
+    raise NotExactError(
+        f"No exact coreset was found. {reason}{heavy} The columns have condition"
+        f" {certificate.condition:.1e}. Scale or centre the columns, drop nearly collinear ones and"
+        " extreme rows, or lower the degree."
+    )

@@ -1,0 +1,516 @@
+"""The Coreset, a few rows of the input with positive weights and the same loss at every query, and
+how it is made or loaded.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal, Never
+
+import numpy as np
+
+from karat.core.certify import Certificate
+from karat.core.construct import assembled, read_rows, reduced
+from karat.core.export import CoresetSummary, coreset_html, to_arrow, to_pandas, to_polars
+from karat.core.files import loaded_fields, save
+from karat.core.merge import merge
+from karat.core.provenance import Provenance
+from karat.core.regression import Regression
+from karat.core.synthetic import (
+    KEEP,
+    REAL,
+    SYNTHETIC,
+    RowKind,
+    Verbatim,
+    check_rows_argument,
+    made_fields,
+    readable_by_doubles,
+    synthesised,
+)
+from karat.core.verify import verify
+from karat.data import containers
+from karat.data.advice import unknown_argument
+from karat.data.arguments import check_absorbing, chosen_problem, named_columns, progress_bar
+from karat.data.batch import features_of, read_input
+from karat.data.labels import as_objects, as_text
+from karat.engine.linalg import Array
+from karat.engine.reduce import NonFiniteError
+from karat.engine.rows import Progress
+from karat.errors import InputError, check_whole
+from karat.problems import Problem
+from karat.problems.absorb.correction import Correction
+
+Method = Literal["auto", "onepass", "tree", "caratheodory"]
+METHODS = ("auto", "onepass", "tree", "caratheodory")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Coreset:
+    """Weighted input rows with the same loss as all rows.
+
+    Made by :func:`karat.coreset`; all fields are read-only.
+
+    Attributes
+    ----------
+    indices : int64 array or None
+        Rows of the input that are kept, increasing; None for synthetic rows, which are no rows of
+        the input.
+    weights : float64 array
+        Their weights, all positive; they sum to the total weight of the input (unless the problem
+        says otherwise).
+    X, y
+        Those rows, in a container of the input's type.
+    groups : array or None
+        The group of each kept row.
+    n_rows : int
+        Number of rows of the input.
+    problem : Problem
+    certificate : Certificate
+    keys : array or None
+        Values of a key column, which identify rows across sources.
+    maps : dict of arrays or None
+        Latent-variable problems: the maps of the full data, without which the rows do not give its
+        parameters.
+    provenance : dict or None
+        Where the rows came from (files, columns, seed, version, content hashes), as
+        :func:`karat.coreset_files` writes it.
+    absorbed : Correction or None
+        What an absorbing regulariser carries.
+    regression : Regression or None
+        The formula and the robust sums of a regression table (:func:`karat.inference.ols`).
+    verbatim : bool array or None
+        Which kept rows are kept unchanged, with their own weights, because they are far larger than
+        others; the claim of the certificate is about the other rows.  None if that is not known
+        (merged or loaded coresets): then it is about all rows.
+    rows : str
+        "real" for rows of the input, "synthetic" for rows that were made with the same second
+        moments.
+    strata : array of int or None
+        What each synthetic row was made of: 0 for ordinary rows, 1 for wild ones; 2 for a wild row
+        kept as it is.
+    """
+
+    indices: np.ndarray | None
+    weights: Array
+    X: Any
+    y: Any
+    groups: np.ndarray | None
+    n_rows: int
+    problem: Problem
+    certificate: Certificate
+    keys: np.ndarray | None = None
+    maps: dict[str, Array] | None = None
+    provenance: dict[str, Any] | None = None
+    absorbed: Correction | None = None
+    regression: Regression | None = None
+    verbatim: np.ndarray | None = None
+    rows: str = REAL
+    strata: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        for array in (self.indices, self.weights):
+            if array is not None:
+                array.setflags(write=False)
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    @property
+    def n_represented(self) -> int:
+        """Rows of the input that the kept ones stand for: all but those that were left out for a
+        missing value.
+        """
+        return self.n_rows - Provenance.read(self.provenance).left_out
+
+    @property
+    def correction(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """What an absorbing regulariser carries.
+
+        For power 2 the pair (G, b) = (X'X - Xc'Xc, X'y - Xc'yc); for higher powers the pair
+        (monomials, differences of moments).  None if the rows carry everything.
+        """
+        if self.absorbed is None:
+            return None
+        if self.absorbed.sets.shape[1] == 2:
+            return self.absorbed.matrices()
+        return self.absorbed.sets, self.absorbed.delta
+
+    def arrays(self) -> tuple[Array, Array | None]:
+        """X and y of the kept rows as the problem reads them, in double precision; y has as many
+        dimensions as the input.
+        """
+        X = features_of(self.X, self.problem)
+        X = X.toarray() if hasattr(X, "toarray") else X
+        if self.y is None:
+            return np.asarray(X, dtype=float), None
+        y = np.asarray(containers.as_table(self.y, "y"), dtype=float)
+        return np.asarray(X, dtype=float), y[:, 0] if containers.dimensions(self.y) == 1 else y
+
+    def tables(self) -> tuple[Any, ...]:
+        """The tables of X as arrays or CSR matrices: one, or one per view."""
+        return tuple(
+            containers.as_table(view, "X")
+            for view in (self.X if isinstance(self.X, tuple) else (self.X,))
+        )
+
+    def lowered(self) -> tuple[Array, Array | None, list[int]]:
+        """X and y minus an offset per column, and the offsets: not 0 where whole numbers are too
+        large for doubles.
+        """
+        X, y = self.arrays()
+        columns = X.shape[1]
+        if not self.problem.shifts:
+            return X, y, [0] * columns
+        table = read_input(self.X, self.y, self.problem, None, None)
+        away = [(table.offsets or {}).get(i, 0) for i in range(columns + table.targets)]
+        if any(away):
+            block = table.rows().take(np.arange(len(self)), np.zeros(len(away)))[:, 1:]
+            X, y = block[:, :columns], None if y is None else block[:, columns:].reshape(y.shape)
+        return X, y, away
+
+    def loss(self, query: Any) -> float:
+        """The preserved loss at a query, equal to that of the full data; the problem says what a
+        query is.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = self.problem.loss_on(self, query)
+        if np.isnan(value):
+            raise InputError(
+                "The loss at this query has terms beyond the largest double; rescale the columns,"
+                " or the query."
+            )
+        return value
+
+    def fit(self, estimator: Any) -> Any:
+        """Fit a scikit-learn estimator on the kept rows with their weights.
+
+        An estimator that would not give the answer of the full data is refused; the error says why.
+        """
+        from karat.estimators.fitting import fit_on_core
+
+        if hasattr(estimator, "fit_coreset"):
+            return estimator.fit_coreset(self)
+        return fit_on_core(self, estimator)
+
+    def scaled(self, p: int | None = None) -> tuple[Array, Array | None]:
+        """Rows times ``w^(1/p)``, for solvers without weights (the paper's form).
+
+        Exact for losses that are homogeneous of degree p in the row, so without an intercept (which
+        would need its own scaled column of ``w^(1/p)``).
+
+        Parameters
+        ----------
+        p : int, optional
+            The power; by default that of the problem.
+        """
+        power = p if p is not None else self.problem.power
+        if power is None:
+            raise InputError(f"{self.problem.describe()} has no power of its own; pass p.")
+        if not power > 0:
+            raise InputError(f"p must be positive, not {power!r}.")
+        factor = self.weights ** (1.0 / power)
+        X, y = self.arrays()
+        return factor[:, None] * X, None if y is None else (factor * y.T).T
+
+    def verify(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sample_weight: Any = None,
+        groups: Any = None,
+        lengths: Any = None,
+        **unknown: Never,
+    ) -> Certificate:
+        """Measure the coreset against full data.
+
+        Parameters
+        ----------
+        X, y, sample_weight, groups, lengths
+            As in :func:`karat.coreset`, also names of columns.
+        **unknown
+            Refused; the error names the argument that was probably meant.
+
+        Returns
+        -------
+        Certificate
+            Not ``ok`` if a moment differs or if the kept rows are not the rows of X at ``indices``
+            (of synthetic rows: if those that are kept as they are, are not among the rows of X).
+        """
+        if unknown:
+            raise unknown_argument(Coreset.verify, unknown)
+        X, y, sample_weight, groups, _ = named_columns(X, y, sample_weight, groups)
+        return verify(self, X, y, sample_weight, groups, lengths)
+
+    def merge(self, other: Coreset, *, random_state: int = 0) -> Coreset:
+        """The exact coreset of the union of both inputs.
+
+        Indices run through the rows of ``self``, then those of ``other``.  If one of both has
+        synthetic rows, so has the union.
+        """
+        return merge(self, other, random_state)
+
+    def contains(self, keys: Any) -> np.ndarray:
+        """Which of some keys are those of kept rows.
+
+        A row that is not kept has still taken part in the weights of its cell or coreset: to delete
+        it, build that again.
+
+        Parameters
+        ----------
+        keys : array or a single key
+            Values of the key column.
+
+        Returns
+        -------
+        array of bool
+        """
+        if self.rows == SYNTHETIC:
+            raise InputError(
+                "The rows are made, not rows of the data: no key is that of one of them.",
+                argument="keys",
+            )
+        if self.keys is None:
+            raise InputError(
+                "The coreset has no keys; build it with key=, the column that identifies rows.",
+                argument="key",
+            )
+        wanted = np.atleast_1d(as_objects(keys))
+        if wanted.dtype.kind == "O":
+            wanted = as_text(wanted)
+        if len(wanted) and (wanted.dtype.kind in "US") != (self.keys.dtype.kind in "US"):
+            raise InputError(
+                f"Keys are like {self.keys[0].item()!r}, not like {wanted[0].item()!r}.",
+                argument="keys",
+            )
+        return np.isin(wanted, self.keys)
+
+    def to_pandas(self) -> Any:
+        """The kept rows as a pandas frame: features and target under their own names, then
+        ``weight`` (``group``, ``key``).
+
+        The index is that of the rows in X, if X is a pandas frame, else the number of each row in
+        the input.
+        """
+        return to_pandas(self)
+
+    def to_polars(self) -> Any:
+        """The kept rows as a polars frame:
+
+        ``row``, features and target under their own names, then ``weight``.
+        """
+        return to_polars(self)
+
+    def to_arrow(self) -> Any:
+        """The kept rows as an Arrow table:
+
+        ``row``, features and target under their own names, then ``weight``.
+        """
+        return to_arrow(self)
+
+    def summary(self) -> CoresetSummary:
+        """What the coreset keeps and how exactly; it prints as text, and as a table in a
+        notebook.
+        """
+        return CoresetSummary(self)
+
+    def plot(self, X: Any = None, y: Any = None, *, ax: Any = None) -> Any:
+        """Draw the kept rows, sized by their weights, over a sample of the data; needs the extra
+        ``report``.
+
+        Parameters
+        ----------
+        X, y
+            The full data, for the background; without it, the kept rows alone.
+        ax : matplotlib axes, optional
+            By default those of a new figure.
+
+        Returns
+        -------
+        karat.report.ProjectionDisplay
+            With ``ax_`` and ``figure_``.
+        """
+        X, y, *_ = named_columns(X, y)
+        # found by its name, as karat.report is: pictures know coresets, not the reverse
+        report = import_module("karat.report")
+        return report.ProjectionDisplay.from_coreset(self, X, y).plot(ax)
+
+    def save(self, path: str | Path) -> None:
+        """Write to a file, atomically and without pickle; :func:`karat.load` reads it.
+
+        Parameters
+        ----------
+        path : path
+            ``.npz`` (arrays and JSON), or ``.parquet`` (extra ``io``): the kept rows with columns
+            ``weight`` and ``row`` (and ``group``, ``key``), which any tool can open, and everything
+            else in the metadata of its schema.
+        """
+        save(self, Path(path))
+
+    def renumbered(self, indices: np.ndarray, n_rows: int, keys: np.ndarray | None) -> Coreset:
+        """The same rows with other indices, those of a larger source."""
+        order = np.argsort(indices, kind="stable")
+        return replace(
+            self,
+            indices=indices[order],
+            weights=self.weights[order],
+            X=containers.take_rows(self.X, order),
+            y=containers.take_rows(self.y, order),
+            groups=None if self.groups is None else self.groups[order],
+            keys=None if keys is None else keys[order],
+            n_rows=n_rows,
+            certificate=replace(self.certificate, n_rows=n_rows),
+        )
+
+    def __repr__(self) -> str:
+        certificate = self.certificate
+        extra = f", {len(np.unique(self.groups))} groups" if self.groups is not None else ""
+        made = self.rows == SYNTHETIC
+        if certificate.verbatim:
+            extra += f", {certificate.verbatim:,} of them rows of the data as they are"
+        if self.absorbed:
+            extra += ", with correction"
+        if self.n_represented < self.n_rows:
+            extra += f", {self.n_rows - self.n_represented:,} left out"
+        return (
+            f"Coreset({len(self):,} {'made rows for' if made else 'of'} {self.n_represented:,}"
+            f"{'' if made else ' rows'}{extra}, {self.problem.describe()}, "
+            f"loss_error={certificate.loss_error:.1e}, {certificate.method})"
+        )
+
+    def _repr_html_(self) -> str:
+        return coreset_html(self)
+
+
+def coreset(
+    X: Any,
+    y: Any = None,
+    problem: Problem | None = None,
+    *,
+    sample_weight: Any = None,
+    groups: Any = None,
+    lengths: Any = None,
+    method: Method = "auto",
+    rows: RowKind = "real",
+    verbatim: Verbatim = "keep",
+    random_state: int = 0,
+    progress: Progress | bool | None = None,
+    **unknown: Never,
+) -> Coreset:
+    """A few rows, with positive weights, on which the problem has the same loss at every query.
+
+    Parameters
+    ----------
+    X : array, sparse matrix or data frame of shape (n, d)
+    y : array or frame of shape (n,) or (n, T), or the name of a column, optional
+        A name, or a list of names, takes these columns out of the frame X.
+    problem : Problem, optional
+        What must not change; :class:`~karat.problems.LeastSquares` if y is given, else
+        ``Moments(2)``.
+    sample_weight : array of shape (n,), optional
+        Non-negative weights of the rows.
+    groups : array of shape (n,), optional
+        One exact coreset per label (cross-validation folds, classes, sites), returned as one.
+    lengths : array of int, optional
+        Lengths of sequences, for sequence models only.
+    method : {"auto", "onepass", "tree", "caratheodory"}
+        The reducer; all give the same guarantee.  :func:`karat.plan` says what "auto" would do and
+        why.
+    rows : {"real", "synthetic"}
+        Rows of the input; or rows that are made, rank + 1 of them (d + 2 at most, as a rule), with
+        the same second moments. These serve every squared loss, at any number of columns, and hold
+        no record of the data but those of ``verbatim``. What is fitted on them may only be linear
+        in the columns.
+    verbatim : {"keep", "error"}
+        Synthetic rows: what to do about single rows that are far larger than all others, and would
+        be kept as they are.
+    random_state : int
+        The choice of rows depends on it, the exactness does not.
+    progress : True or callable, optional
+        True shows a bar by tqdm (extra ``progress``).  A callable is called with (rows done, rows
+        in all).
+    **unknown
+        Refused; the error names the argument that was probably meant.
+
+    Returns
+    -------
+    Coreset
+
+    Raises
+    ------
+    InputError
+        If an input cannot be used; the message names the place and the remedy.
+    NotExactError
+        If exactness could not be reached; an inexact coreset is never returned.
+
+    Examples
+    --------
+    >>> import numpy as np, karat
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((100_000, 3)); y = X.sum(axis=1) + rng.standard_normal(100_000)
+    >>> core = karat.coreset(X, y)
+    >>> len(core), core.certificate.ok
+    (15, True)
+    >>> len(karat.coreset(X, y, rows="synthetic"))
+    5
+    """
+    start = time.perf_counter()
+    if unknown:
+        raise unknown_argument(coreset, unknown)
+    if progress is not None and not callable(progress):
+        with progress_bar(progress, "rows") as advance:
+            return coreset(
+                X, y, problem, sample_weight=sample_weight, groups=groups, lengths=lengths,
+                method=method, rows=rows, verbatim=verbatim, random_state=random_state,
+                progress=advance,
+            )  # fmt: skip
+    target = None
+    if isinstance(y, str | list) or isinstance(sample_weight, str) or isinstance(groups, str):
+        X, y, sample_weight, groups, target = named_columns(X, y, sample_weight, groups)
+    problem = chosen_problem(problem, y is not None)
+    if not isinstance(method, str) or method not in METHODS:
+        raise InputError(
+            f"method must be one of {', '.join(METHODS)}, not {method!r}.", argument="method"
+        )
+    if rows != REAL or verbatim != KEEP:
+        check_rows_argument(rows, problem, method, verbatim)
+    if type(random_state) is not int or random_state < 0:  # a NumPy integer will do, True will not
+        check_whole("random_state", random_state, 0)
+    X, y = containers.collected(X), containers.collected(y)
+    data = read_rows(X, y, problem, sample_weight, groups, lengths)
+    check_absorbing(problem, groups, data.targets)
+    seed, correction = int(random_state), None
+    provenance = None if target is None else {"target": target}
+    try:
+        if rows == SYNTHETIC:
+            data = readable_by_doubles(data)
+            made = synthesised(data, seed, progress)
+            return Coreset(
+                **made_fields(problem, data, X, y, made, start, verbatim), provenance=provenance
+            )
+        reductions = reduced(data, data.kernel, method, seed, progress)
+        if problem.absorb is not None:
+            reductions[0], correction = problem.absorb_rows(
+                data.rows(), reductions[0], seed, progress, unit=data.unit
+            )
+    except NonFiniteError:
+        raise data.explain_non_finite() from None
+    return Coreset(
+        **assembled(problem, data, X, y, reductions, correction, start), provenance=provenance
+    )
+
+
+def load(path: str | Path, problem: Problem | None = None) -> Coreset:
+    """Read a coreset that :meth:`karat.Coreset.save` wrote.
+
+    Parameters
+    ----------
+    path : path
+        An ``.npz`` or ``.parquet`` file.
+    problem : Problem, optional
+        Needed where the problem holds a user's function, which is not saved.
+    """
+    return Coreset(**loaded_fields(Path(path), problem))

@@ -1,0 +1,141 @@
+"""The kept rows as one table of another library, and the summary of a coreset.
+
+Columns keep their names and types: whole numbers stay whole numbers.  A name that the data uses
+already gets an underscore: ``weight_`` beside a feature ``weight``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from html import escape
+from importlib import import_module
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from karat.core import wording
+from karat.core.facts import coreset_facts, kept_columns
+from karat.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from karat.core.coreset import Coreset
+
+# roles that karat names, after those whose names come from the data
+OWN = ("index", "weight", "group", "key")
+
+LINE = 88  # characters of a printed line
+STYLE = "border-collapse:collapse;font-size:90%"
+CELL = "text-align:left;padding:2px 10px 2px 0;vertical-align:top"
+HEAD = "border-left:3px solid #b8860b;padding-left:10px"
+
+
+def to_pandas(core: Coreset) -> Any:
+    """See :meth:`karat.Coreset.to_pandas`."""
+    pandas = _library("pandas")
+    columns = _columns_by_unique_name(core)
+    row = None if core.indices is None else next(iter(columns))
+    labels = pandas.RangeIndex(len(core)) if row is None else pandas.Index(columns[row], name=row)
+    labels = core.X.index if hasattr(core.X, "iloc") else labels
+    rest = {name: values for name, values in columns.items() if name != row}
+    types = {
+        name: None if values.dtype.kind in "OUS" else values.dtype for name, values in rest.items()
+    }
+    return pandas.DataFrame(
+        {name: pandas.Series(rest[name], index=labels, dtype=kind) for name, kind in types.items()}
+    )
+
+
+def to_polars(core: Coreset) -> Any:
+    """See :meth:`karat.Coreset.to_polars`."""
+    return _library("polars").DataFrame(_columns_by_unique_name(core))
+
+
+def to_arrow(core: Coreset) -> Any:
+    """See :meth:`karat.Coreset.to_arrow`."""
+    return _library("pyarrow").table(_columns_by_unique_name(core))
+
+
+def _columns_by_unique_name(core: Coreset) -> dict[str, np.ndarray]:
+    """Every column of the kept rows under a name of its own: the row number first, the weight
+    (group, key) last.
+    """
+    found = kept_columns(core)
+    given = [column for column in found if column.role not in OWN]
+    data = dict(zip(distinct([column.name for column in given]), given, strict=True))
+    names = {role: free_name("row" if role == "index" else role, data) for role in OWN}
+    beside = {names[column.role]: column for column in found if column.role in OWN}
+    row = {} if core.indices is None else {names["index"]: beside.pop(names["index"])}
+    return {name: np.asarray(column.values) for name, column in (row | data | beside).items()}
+
+
+def free_name(name: str, taken: Container[str]) -> str:
+    """The name, with underscores if it is taken."""
+    while name in taken:
+        name += "_"
+    return name
+
+
+def distinct(names: Sequence[str], taken: Sequence[str] = ()) -> list[str]:
+    """Names of which none comes twice, or is taken: a target may be called like a feature."""
+    found: list[str] = []
+    for name in names:
+        found.append(free_name(name, (*taken, *found)))
+    return found
+
+
+def _library(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError:
+        raise MissingExtraError(f"A table of {name} (pip install {name} is enough)", "io") from None
+
+
+class CoresetSummary:
+    """The facts about a coreset as text (``print``), and as a table in a notebook."""
+
+    def __init__(self, core: Coreset) -> None:
+        self.core = core
+
+    def __str__(self) -> str:
+        known = coreset_facts(self.core)
+        rows = wording.summary_rows(known, wording.TERMINAL) | wording.details(
+            known, wording.TERMINAL
+        )
+        indent = max(map(len, rows)) + 2
+        lines = (
+            fill(value, LINE - indent, break_long_words=False, break_on_hyphens=False)
+            for value in rows.values()
+        )
+        return "\n".join(
+            f"{name:<{indent}}" + text.replace("\n", "\n" + " " * indent)
+            for name, text in zip(rows, lines, strict=True)
+        )
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return coreset_html(self.core)
+
+
+def coreset_html(core: Coreset) -> str:
+    """Write the headline and the summary of a coreset for a notebook; everything that comes from
+    the data is escaped.
+    """
+    known, page = coreset_facts(core), wording.PAGE
+    rows = "".join(
+        f'<tr><th style="{CELL}">{escape(name)}</th><td style="{CELL}">{escape(value)}</td></tr>'
+        for name, value in (
+            wording.summary_rows(known, page) | wording.details(known, page)
+        ).items()
+    )
+    mark = "&#10003;" if known["exact"] else "&#10007;"
+    kind = "made rows" if known["made"] else "rows"
+    head = (
+        f"<b>{page.count(known['rows'])} &rarr; {page.count(known['kept'])} {kind}</b> &nbsp;"
+        f" {mark} "
+    )
+    return (
+        f'<div style="{HEAD}">{head}{wording.verdict(known["exact"])}<table'
+        f' style="{STYLE}">{rows}</table></div>'
+    )

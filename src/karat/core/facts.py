@@ -1,0 +1,92 @@
+"""The facts about a coreset, as one dictionary of plain values that can be written as JSON.
+
+The notebook's box, the HTML page and ``--json`` read this dictionary and not the coreset.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from karat.core.synthetic import SYNTHETIC
+from karat.data.containers import columns_by_name
+
+if TYPE_CHECKING:
+    from karat.core.coreset import Coreset
+from karat.core.provenance import Provenance
+
+
+def coreset_facts(core: Coreset) -> dict[str, Any]:
+    """What a coreset is, what it keeps and does not keep, and where it comes from."""
+    certificate = core.certificate
+    return {
+        "rows": int(core.n_represented),
+        "left_out": int(core.n_rows - core.n_represented),
+        "kept": len(core),
+        "made": core.rows == SYNTHETIC,
+        "problem": core.problem.describe(),
+        "exact": certificate.ok,
+        "certificate": certificate.to_dict(),
+        "weights": weight_facts(core.weights),
+        "groups": None if core.groups is None else len(np.unique(core.groups)),
+        "absorbed": core.absorbed is not None,
+        "keeps": certificate.keeps,
+        "excludes": list(certificate.excludes),
+        "notes": list(certificate.notes),
+        "provenance": dict(core.provenance or {}),
+    }
+
+
+def weight_facts(weights: np.ndarray) -> dict[str, float]:
+    """Extremes, quartiles and sum of the weights, and Kish's effective sample size ``(sum w)^2 /
+    sum w^2``.
+    """
+    low, median, high = np.quantile(weights, [0.25, 0.5, 0.75])
+    unit = float(weights.max())  # squares of weights of 1e200 would overflow
+    scaled = weights / unit
+    return {
+        "min": float(weights.min()),
+        "lower": float(low),
+        "median": float(median),
+        "upper": float(high),
+        "max": unit,
+        "sum": float(weights.sum()),
+        "effective": float(scaled.sum() ** 2 / np.square(scaled).sum()),
+    }
+
+
+class Column(NamedTuple):
+    """A column of the kept rows: its name, role and values."""
+
+    name: str
+    role: str  # index, weight, key, group, feature or target
+    values: np.ndarray
+
+
+def kept_columns(core: Coreset) -> list[Column]:
+    """The columns of the kept rows: index, weight, key, group, features, targets; x0, x1, ... and y
+    if they have no names.
+    """
+    found = [] if core.indices is None else [Column("row", "index", core.indices)]
+    found += [Column("weight", "weight", core.weights)]
+    found += [
+        Column(role, role, values)
+        for role, values in (("key", core.keys), ("group", core.groups))
+        if values is not None
+    ]
+    views = core.X if isinstance(core.X, tuple) else (core.X,)
+    for i, view in enumerate(views):
+        prefix = f"view{i}." if len(views) > 1 else ""
+        found += [
+            Column(prefix + name, "feature", values)
+            for name, values in columns_by_name(view, "x").items()
+        ]
+    if core.y is not None:
+        targets = columns_by_name(core.y, "y")
+        names = Provenance.read(core.provenance).targets or list(targets)
+        found += [
+            Column(name, "target", values)
+            for name, values in zip(names, targets.values(), strict=True)
+        ]
+    return found

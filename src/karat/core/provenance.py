@@ -1,0 +1,164 @@
+"""Provenance: what a coreset was made from and how, so that it can be made and checked again.
+
+``core.provenance`` is its JSON, the same for the same call on the same data apart from ``created``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from karat.data.arguments import ColumnRoles
+
+# said once where all parts agree
+SHARED = ("karat", "target", "columns", "roles", "pipeline", "on_missing", "encoding", "problem")
+
+LEFT_OUT = {"missing": "rows with missing values", "broken": "broken rows"}
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What a coreset was made from; a field is None if that is not known."""
+
+    karat: str | None = None  # the version
+    created: str | None = None  # the time (UTC)
+    command: str | None = None  # the line that was typed (set by the command line)
+    # {"given": the paths passed, "files": [{"name" below their common folder, "size", "rows"}]};
+    # both empty where rows did not come from files; a query of a database is in "query": {"sql",
+    # "database"}
+    source: Mapping[str, Any] = field(default_factory=dict)
+    target: str | Sequence[str] | None = None
+    columns: Sequence[Any] = ()  # the features; of MultiView a list per view
+    # {"weight", "group", "key"}, of latent problems also "sequence"
+    roles: Mapping[str, Any] = field(default_factory=dict)
+    pipeline: str | None = None  # the class of the transformer
+    on_missing: str | None = None  # "error", "drop" or "mean"
+    # levels of one-hot columns, and means (:mod:`karat.io.layout`)
+    encoding: Mapping[str, Any] | None = None
+    # {"missing": rows, "broken": rows} that were left out
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    problem: str | None = None
+    seed: int | None = None
+    content: dict[str, Any] | None = None  # hashes of the rows (:mod:`karat.io.row_hashes`)
+    # of the used columns, if it was asked for (:mod:`karat.io.content_digest`)
+    digest: dict[str, Any] | None = None
+    cells: Sequence[str] | None = None  # identifiers of the cells of a cube that it is the union of
+    # the provenance of each part that was merged, None where a part has none
+    merged: tuple[Provenance | None, ...] = ()
+
+    @staticmethod
+    def read(stored: Mapping[str, Any] | None) -> Provenance:
+        """From JSON, which may lack fields."""
+        if stored is None:
+            return Provenance()
+        names = {f.name for f in fields(Provenance)} - {"merged"}
+        known = {
+            name: value for name, value in stored.items() if name in names and value is not None
+        }
+        parts = tuple(
+            None if part is None else Provenance.read(part) for part in stored.get("merged", ())
+        )
+        return Provenance(**known, merged=parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        found = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "merged"}
+        return (
+            found
+            if self.cells is not None
+            else {name: value for name, value in found.items() if name != "cells"}
+        )
+
+    @property
+    def parts(self) -> tuple[Provenance, ...]:
+        """The provenance of each source: one, or those that were merged."""
+        return tuple(part or Provenance() for part in self.merged) or (self,)
+
+    @property
+    def given(self) -> list[str]:
+        """The paths that were passed, of all parts."""
+        return [path for part in self.parts for path in part.source.get("given", [])]
+
+    @property
+    def query(self) -> Mapping[str, Any] | None:
+        """The query of a database that gave the rows; None if there is none, or if several parts
+        were merged.
+        """
+        return self.source.get("query")
+
+    @property
+    def left_out(self) -> int:
+        """Rows that did not count because a value was missing."""
+        return sum(int(part.dropped.get("missing", 0)) for part in self.parts)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a certificate says about rows that were left out, for each source that had some."""
+        counts = [
+            [
+                f"{part.dropped[kind]:,} {what}"
+                for kind, what in LEFT_OUT.items()
+                if part.dropped.get(kind)
+            ]
+            for part in self.parts
+        ]
+        return tuple(f"{' and '.join(some)} were left out." for some in counts if some)
+
+    @property
+    def targets(self) -> list[str] | None:
+        """The names of the targets; None if there are none."""
+        return (
+            [self.target]
+            if isinstance(self.target, str)
+            else None
+            if self.target is None
+            else list(self.target)
+        )
+
+    @property
+    def features(self) -> list[str]:
+        """The names of the features, those of views one after the other."""
+        return [name for one in self.columns for name in ([one] if isinstance(one, str) else one)]
+
+    @property
+    def widths(self) -> tuple[int, ...] | None:
+        """Features of each view, where there are several."""
+        return tuple(len(view) for view in self.columns if not isinstance(view, str)) or None
+
+    @property
+    def column_roles(self) -> ColumnRoles:
+        """The roles of the columns."""
+        found = self.roles
+        return ColumnRoles(
+            tuple(self.features), tuple(self.targets or ()), found.get("weight"),
+            found.get("group"), found.get("key"), found.get("sequence"), self.widths,
+        )  # fmt: skip
+
+
+def same_source(first: Mapping[str, Any] | None, second: Mapping[str, Any] | None) -> bool:
+    """Whether two coresets have a part in common, by the hashes of its rows, or a cell of a
+    cube.
+    """
+    parts = [Provenance.read(one).parts for one in (first, second)]
+    mine, theirs = (
+        {tuple(part.content["sums"]) for part in some if part.content} for some in parts
+    )
+    my_cells, their_cells = ({cell for part in some for cell in part.cells or ()} for some in parts)
+    return bool(mine & theirs or my_cells & their_cells)
+
+
+def merged_provenance(
+    first: dict[str, Any] | None, second: dict[str, Any] | None
+) -> dict[str, Any] | None:
+    """The JSON of a union: what each part says of its own rows, one after the other."""
+    if first is None and second is None:
+        return None
+    parts = [part for one in (first, second) for part in (one or {}).get("merged", [one])]
+    known = [part or {} for part in parts]
+    same = {
+        name: known[0].get(name)
+        for name in SHARED
+        if all(part.get(name) == known[0].get(name) for part in known)
+    }
+    return same | {"merged": parts}

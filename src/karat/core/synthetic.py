@@ -1,0 +1,548 @@
+"""Coresets of synthetic rows: how they are made, verified and merged
+(:mod:`karat.engine.synthetic`).
+
+A made row is no row of the data: it has no number and no key, only a weight and a *stratum*, which
+says what it was made of:
+
+    ORDINARY  rows of the data
+    WILD      rows that are far larger than the others, if they are many; these are made by
+              themselves
+    VERBATIM  one such row, as it is, if they are few
+
+The claim of the certificate is that of squares of affine forms of all columns, whatever the
+problem.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from karat.core.certify import Certificate, certify, certify_again, readable
+from karat.core.provenance import Provenance, merged_provenance
+from karat.core.wording import several
+from karat.data import containers
+from karat.data.batch import Table, stored_weights
+from karat.engine.claim import Claim
+from karat.engine.groups import synthesise_many
+from karat.engine.kernel import FittedMoments
+from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.moment_stream import MomentStream
+from karat.engine.peel import PEELED, wild_rows
+from karat.engine.proof import Terms, measure
+from karat.engine.reduce import NonFiniteError, Reduction, fit_moments
+from karat.engine.rotations import prove_by_rotations
+from karat.engine.rows import Progress, Rows, own_weights, sample, sweep
+from karat.engine.second_moments import SecondMoments
+from karat.engine.synthetic import (
+    FEW,
+    MANY,
+    ORDINARY,
+    VERBATIM,
+    WILD,
+    MadeRows,
+    synthesise,
+)
+from karat.engine.threads import one_blas_thread
+from karat.engine.tolerances import EXACT
+from karat.errors import InputError, NotExactError
+from karat.problems import Problem
+
+if TYPE_CHECKING:
+    from karat.core.coreset import Coreset
+
+RowKind = Literal["real", "synthetic"]
+Verbatim = Literal["keep", "error"]
+REAL, SYNTHETIC = "real", "synthetic"
+KEEP, REFUSE = "keep", "error"
+VERIFIED = "verified on the full data"
+# ulps of its values by which a column may differ from a combination of others, and not be to blame
+RESOLVED = 2.0**24
+# What made rows do not keep, in place of what is said of real ones.
+NOT_LINEAR = "anything that is not linear in the columns as they stand"
+NOT_PRIVATE = (
+    "differential privacy (second moments of few rows, or of many columns, tell about single rows)"
+)
+
+
+class RowChoice(NamedTuple):
+    """The arguments ``rows`` and ``verbatim`` of :func:`karat.coreset`."""
+
+    rows: Any = REAL
+    verbatim: Any = KEEP
+
+
+def made_memory(columns: int) -> tuple[int, int]:
+    """Bytes of a pass that sums second moments: those that do not depend on its rows, and bytes per
+    row.
+    """
+    return 8 * 8 * (columns + 1) ** 2, 8 * (8 * columns + 4)
+
+
+def check_rows_argument(rows: str, problem: Problem, method: str, verbatim: str) -> None:
+    """Raise unless rows of that kind can be made for the problem."""
+    if rows not in (REAL, SYNTHETIC):
+        raise InputError(f"rows must be 'real' or 'synthetic', not {rows!r}.", argument="rows")
+    if verbatim not in (KEEP, REFUSE):
+        raise InputError(
+            f"verbatim must be 'keep' or 'error', not {verbatim!r}.", argument="verbatim"
+        )
+    if rows == REAL:
+        if verbatim != KEEP:
+            raise InputError(
+                "verbatim='error' is for rows='synthetic': real rows are records of the data"
+                " anyway.",
+                argument="verbatim",
+            )
+        return
+    if problem.needs_real_rows:
+        raise InputError(
+            f"rows='synthetic' serves squared losses only. {problem.needs_real_rows}",
+            argument="rows",
+        )
+    if method != "auto":
+        raise InputError(
+            f"rows='synthetic' has one method; leave out method={method!r}, or take rows='real'.",
+            argument="method",
+        )
+
+
+def readable_by_doubles(table: Table) -> Table:
+    """The table with offsets of long integers that doubles hold: made rows are stored as
+    doubles.
+    """
+    offsets = {column: int(float(offset)) for column, offset in (table.offsets or {}).items()}
+    return replace(table, offsets=offsets) if offsets else table
+
+
+def synthesised(table: Table, seed: int, progress: Progress | None = None) -> list[MadeRows]:
+    """Made rows of every group, in the order of ``table.labels``."""
+    if len(table.labels) == 1:
+        return [synthesise(table.rows(table.labels[0]), seed, progress, origin=table.origin)]
+    return synthesise_many(*table.grouped_rows(), seed, progress, origin=table.origin)
+
+
+def made_fields(
+    problem: Problem, table: Table, X: Any, y: Any, reductions: list[MadeRows], start: float,
+    verbatim: str
+) -> dict[str, Any]:  # fmt: skip
+    """The fields of a coreset of made rows; raise if it is not exact, or keeps rows that it must
+    not.
+    """
+    strata = np.concatenate([made.strata for made in reductions])
+    if verbatim == REFUSE and (strata == VERBATIM).any():
+        raise _records_would_leave(table, reductions)
+    weights = stored_weights(np.concatenate([made.weights for made in reductions]), table.unit)
+    seconds = time.perf_counter() - start
+    notes = [
+        *table.notes,
+        *note_on_few([len(table.rows(label)) for label in table.labels], verbatim),
+    ]
+    certificate = certify_made(problem, reductions, table.total, table.n_rows, seconds, notes)
+    require_exact(certificate, reductions, table.names, table.origin)
+    values = np.vstack([made.values for made in reductions]) + table.origin
+    columns = table.columns
+    sizes = [len(made.values) for made in reductions]
+    return {
+        "indices": None,
+        "weights": weights,
+        "X": containers.made_like(X, values[:, :columns]),
+        "y": None if y is None else containers.made_like(y, values[:, columns:]),
+        "groups": None if table.groups is None else np.repeat(np.array(table.labels), sizes),
+        "n_rows": table.n_rows,
+        "problem": problem,
+        "certificate": certificate,
+        "verbatim": strata == VERBATIM,
+        "rows": SYNTHETIC,
+        "strata": strata,
+    }
+
+
+def certify_made(
+    problem: Problem, reductions: Sequence[Reduction], total: float, n_rows: int, seconds: float,
+    notes: Sequence[str] = ()
+) -> Certificate:  # fmt: skip
+    """The certificate of made rows."""
+    found = certify(problem, reductions, total, n_rows, seconds, notes)
+    return replace(
+        found, rows=SYNTHETIC, excludes=_not_kept(problem), verbatim=found.peeled, peeled=0
+    )
+
+
+def _not_kept(problem: Problem) -> tuple[str, ...]:
+    kept = tuple(what for what in problem.excludes if not what.startswith("privacy"))
+    return (*kept, NOT_LINEAR, NOT_PRIVATE)
+
+
+def require_exact(
+    certificate: Certificate, reductions: Sequence[Reduction], names: list[str], origin: Array
+) -> None:  # fmt: skip
+    """Raise unless made rows are proven; the error says why, and names the column that doubles do
+    not resolve.
+    """
+    if certificate.proven:
+        return
+    if certificate.loss_error <= certificate.tolerance:
+        times = readable(certificate.remainder, 1.0, "g")
+        off = (
+            f"they are exact only for columns that differ by {times} times the rounding that counts"
+            " as exact"
+        )
+    else:
+        error = readable(certificate.loss_error, certificate.tolerance)
+        off = f"their loss is off by {error}, and up to {certificate.tolerance:.0e} counts as exact"
+    worst = min(reductions, key=lambda made: made.proof.merit)
+    if worst.proof.ok:
+        raise NotExactError(
+            "Rows were made of few rows, and of made ones, several times, and all that adds up:"
+            f" {off}. Give more rows at a time (buffer_rows, or larger parts), or take real rows"
+            " (rows='real')."
+        )
+    column, ulps = _unresolved(worst, origin)
+    if ulps > RESOLVED:
+        raise NotExactError(
+            f"The made rows cannot be proven: {off}. Column {names[worst.proof.worst]} is furthest"
+            " off. Take real rows (rows='real'), or leave out columns that are combinations of"
+            " others."
+        )
+    raise NotExactError(
+        f"Column {names[column]} differs from its mean (or from a combination of others) by only"
+        f" {ulps:,.3g} ulps of its values; made rows would need more digits than doubles have"
+        f" ({off}): subtract a constant, or take real rows (rows='real')."
+    )
+
+
+def _unresolved(made: Reduction, origin: Array) -> tuple[int, float]:
+    """The column whose smallest direction is least above the rounding of its values, in units of
+    that.
+    """
+    frame, shift = made.fitted.frame, made.fitted.kernel.shift
+    if frame is None:
+        return made.proof.worst, 0.0
+    rounding = np.spacing(np.abs(shift + origin) + frame.spreads[1:])
+    size = np.sqrt(np.maximum(np.diag(frame.second), 0.0) / frame.total)
+    parts = np.abs(frame.basis.map[1:]) * rounding[:, None]
+    share = parts / np.where(size > 0, size, 1.0)
+    column = int(share.max(axis=1).argmax())
+    return column, float(1.0 / max(share[column].max(), np.finfo(float).tiny))
+
+
+def _records_would_leave(table: Table, reductions: list[MadeRows]) -> InputError:
+    """The error for rows that would be kept as they are."""
+    places = []
+    for made, label in zip(reductions, table.labels, strict=True):
+        numbers = table.numbers_of(label)
+        places += (made.kept if numbers is None else numbers[made.kept]).tolist()
+    shown = ", ".join(map(str, sorted(places)[:5])) + (" and others" if len(places) > 5 else "")
+    return InputError(
+        f"{several(len(places), 'row')} of the data, far from all others, would be kept as "
+        f"{'they are (rows' if len(places) > 1 else 'it is (row'} {shown}); "
+        "correct or leave out such rows, or allow it with verbatim='keep'.",
+        argument="verbatim",
+    )
+
+
+def note_on_few(counts: Sequence[int], verbatim: str) -> list[str]:
+    """That rows made of one row or two are these rows, if there are such groups; raise if that must
+    not be.
+    """
+    few = sum(count <= 2 for count in counts)
+    if not few:
+        return []
+    which = (
+        "The data has"
+        if len(counts) == 1
+        else f"{several(few, 'group')} have"
+        if few > 1
+        else "One group has"
+    )
+    said = f"{which} one or two rows, and made rows of so few are the rows themselves"
+    if verbatim == REFUSE:
+        raise InputError(
+            f"{said}; leave them out, or allow it with verbatim='keep'.", argument="verbatim"
+        )
+    return [f"{said}."]
+
+
+def require_no_records(verbatim: str, count: int) -> None:
+    """Raise if rows of a stream would be kept as they are, and must not."""
+    if verbatim == REFUSE and count:
+        raise InputError(
+            f"{several(count, 'row')} of the data, far from all others, would be kept as"
+            f" {'they are' if count > 1 else 'it is'}; leave such rows out, or allow it with"
+            " verbatim='keep'.",
+            argument="verbatim",
+        )
+
+
+def measured_again(
+    core: Coreset, data: Table, own: Table, labels: list[Any]
+) -> tuple[list[Reduction], list[str]]:
+    """The made rows of every group, read as ``data`` is, against all rows of the group; and what
+    refutes them.
+    """
+    found = [_measured_group(core, data, own, label) for label in labels]
+    wrong = any(refuted for _, refuted in found)
+    return [one for one, _ in found], (
+        ["Rows that are kept as they are, are not rows of this data."] if wrong else []
+    )
+
+
+@one_blas_thread()
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
+def _measured_group(core: Coreset, data: Table, own: Table, label: Any) -> tuple[Reduction, bool]:
+    rows, kept, among = data.rows(label), own.rows(label), own.index(label)
+    assert core.strata is not None
+    strata = core.strata if among is None else core.strata[among]
+    left, alone = np.arange(len(rows)), np.flatnonzero(strata == VERBATIM)
+    places = _places_of_kept(rows, kept.subset(alone)) if len(alone) else alone
+    refuted = places is None
+    left = left if places is None else np.setdiff1d(left, places)
+    parts = [(strata != VERBATIM, left)]
+    # of streams and merged coresets, other rows were wild
+    if core.certificate.levels and (strata == WILD).any():
+        _, wild = wild_rows(rows, _moments_of(rows)[0])
+        parts = [
+            (strata == ORDINARY, np.setdiff1d(left, wild)),
+            (strata == WILD, np.intersect1d(left, wild)),
+        ]
+    worst: Reduction | None = None
+    for which, some in parts:
+        mine = kept.subset(np.flatnonzero(which))
+        one = _measured_stratum(
+            core, data, rows if len(some) == len(rows) else rows.subset(some), mine
+        )
+        worst = one if worst is None or one.proof.merit < worst.proof.merit else worst
+    assert worst is not None
+    everything = np.arange(len(kept))
+    weights = own_weights(kept, everything)
+    return (
+        replace(
+            worst,
+            positions=everything,
+            weights=weights,
+            peeled=strata == VERBATIM,
+            levels=len(parts),
+        ),
+        refuted,
+    )
+
+
+def _moments_of(rows: Rows, kernel: SecondMoments | None = None) -> tuple[FittedMoments, int]:
+    return fit_moments(
+        rows, kernel or SecondMoments.of(rows), sample(np.random.default_rng(1), len(rows), 16384)
+    )
+
+
+def _places_of_kept(rows: Rows, kept: Rows) -> Indices | None:
+    """Where kept rows are among all, with their weights, each of them once; None if one is
+    nowhere.
+    """
+    everything, zero = np.arange(len(kept)), np.zeros(rows.columns)
+    block = kept.take(everything, zero)
+    # a column that tells the rows from most others
+    first = int(np.argmax((block[:, 1:] != 0).any(axis=0)))
+
+    def visit(block: Array, _: Array | None, start: int) -> list[Indices]:
+        return [start + np.flatnonzero(np.isin(block[:, 1 + first], known))]
+
+    known = block[:, 1 + first]
+    near = np.concatenate(sweep(rows, zero, visit, lambda a, b: a + b, (rows.columns + 1, 1)))
+    by_value: dict[bytes, list[int]] = {}
+    for place, row in zip(
+        near.tolist(), as_bytes(rows.take(near, zero), own_weights(rows, near)), strict=True
+    ):
+        by_value.setdefault(row, []).append(place)
+    found = [
+        by_value[row].pop() if by_value.get(row) else -1
+        for row in as_bytes(block, own_weights(kept, everything))
+    ]
+    return None if -1 in found else np.sort(np.array(found, dtype=np.intp))
+
+
+def as_bytes(block: Array, weights: Array) -> list[bytes]:
+    """Rows with their weights, to be compared; 0 and -0 are the same number."""
+    return [row.tobytes() for row in np.column_stack([block, weights]) + 0.0]
+
+
+def _measured_stratum(core: Coreset, data: Table, rows: Rows, kept: Rows) -> Reduction:
+    """Made rows against those that they were made of."""
+    try:
+        return _measured_rows(core, rows, kept)
+    except NonFiniteError:
+        raise data.explain_non_finite() from None
+
+
+def _measured_rows(core: Coreset, rows: Rows, kept: Rows, before: int = 0) -> Reduction:
+    everything = np.arange(len(kept))
+    weights, terms = own_weights(kept, everything), Terms.claimed(core.certificate.rounding)
+    fitted, passes = _moments_of(rows)
+    shift = fitted.kernel.shift
+    block = kept.take(everything, shift)
+    proof = measure(None, fitted, block, weights, terms=terms)
+    piloted = None if proof.ok else fitted.kernel.piloted()  # type: ignore[attr-defined]
+    if piloted is not None:  # as where the rows were made
+        again, more = _moments_of(rows, piloted)
+        other = measure(
+            None, again, kept.take(everything, again.kernel.shift), weights, terms=terms
+        )
+        if other.ok:
+            return Reduction(
+                everything,
+                weights,
+                again,
+                core.certificate.rank,
+                other,
+                VERIFIED,
+                before + passes + more,
+            )
+    if not proof.ok and len(rows) <= MANY * (rows.columns + 1) and len(rows) * rows.columns <= FEW:
+        some = np.arange(len(rows))
+        other = prove_by_rotations(rows.take(some, shift), own_weights(rows, some), block, weights)
+        proof = other if other.merit > proof.merit else proof
+    return Reduction(
+        everything, weights, fitted, core.certificate.rank, proof, VERIFIED, before + passes
+    )
+
+
+def measured_by_moments(
+    core: Coreset, stream: MomentStream, kept: Rows, strata: Indices, passes: int
+) -> Reduction:
+    """The made rows of a group against the moments of all of its rows but those kept as they are,
+    from a stream of them.
+
+    Wild rows are among them: which are wild depends on the order of a stream.
+    """
+    everything, made = np.arange(len(kept)), kept.subset(np.flatnonzero(strata != VERBATIM))
+    some = np.arange(len(made))
+    weights = own_weights(made, some)
+    if stream.sums is not None:
+        fitted = stream.sums.fitted_moments()
+        terms = Terms.claimed(core.certificate.rounding)
+        proof = measure(None, fitted, made.take(some, fitted.kernel.shift), weights, terms=terms)
+        found = Reduction(
+            some, weights, fitted, 0, proof, VERIFIED, passes, inherited=stream.sums.inherited
+        )
+    else:
+        assert stream.few is not None
+        found = _measured_rows(core, Rows([stream.few.values], stream.few.weights), made, passes)
+        found = replace(found, inherited=stream.few.claim)
+    weights, rank = own_weights(kept, everything), core.certificate.rank
+    return replace(
+        found, positions=everything, weights=weights, peeled=strata == VERBATIM, rank=rank
+    )
+
+
+def verified(
+    core: Coreset, reductions: Sequence[Reduction], total: float, n_rows: int, seconds: float,
+    refutations: Sequence[str], notes: Sequence[str] = (),
+) -> Certificate:  # fmt: skip
+    """A fresh certificate of made rows."""
+    found = certify_again(core, reductions, total, n_rows, seconds, refutations, notes)
+    return replace(
+        found, rows=SYNTHETIC, excludes=core.certificate.excludes,
+        verbatim=core.certificate.verbatim, peeled=0, bound=core.certificate.bound,
+    )  # fmt: skip
+
+
+def strata_of(core: Coreset) -> Indices:
+    """The strata of the rows of a coreset; real rows are ordinary, but for those kept as they
+    are.
+    """
+    if core.strata is not None:
+        return core.strata
+    verbatim = np.zeros(len(core), dtype=bool) if core.verbatim is None else core.verbatim
+    return np.where(verbatim, VERBATIM, ORDINARY)
+
+
+def in_doubles(core: Coreset) -> Coreset:
+    """The coreset with its rows as doubles, as made rows are; a sparse matrix becomes an array."""
+    if any(core.lowered()[2]):
+        raise NotExactError(
+            "The real rows hold whole numbers beyond 2^53, which doubles cannot tell apart; make"
+            " both coresets with rows='synthetic', or subtract an offset first."
+        )
+    X, y = core.arrays()
+    y = None if y is None else y.reshape(len(y), -1)
+    return replace(
+        core, X=containers.made_like(core.X, X),
+        y=None if y is None else containers.made_like(core.y, y)
+    )  # fmt: skip
+
+
+def require_affine_squares(core: Coreset) -> None:
+    """Raise unless real rows keep what made ones claim: squares of affine forms of all columns."""
+    claim, problem = core.certificate, core.problem
+    targets = 0 if core.y is None else core.y.shape[1] if containers.dimensions(core.y) > 1 else 1
+    whole = len(core) == core.n_rows  # all rows, with their own weights
+    if core.rows == SYNTHETIC or whole or (claim.in_columns and problem.shifts and targets == 1):
+        return
+    lost = (
+        "products of different targets"
+        if claim.in_columns and problem.shifts
+        else "squares of all affine forms"
+    )
+    raise NotExactError(
+        f"Real rows of {problem.describe()} do not keep {lost}, which synthetic rows have: make"
+        " both coresets with rows='synthetic'."
+    )
+
+
+def merge_made(
+    first: Coreset, second: Coreset, table: Table, X: Any, y: Any, seed: int, start: float
+) -> dict[str, Any]:
+    """The fields of the coreset of made rows of a union; ``table`` has the rows of both."""
+    for core in (first, second):
+        require_affine_squares(core)
+    strata = np.concatenate([strata_of(first), strata_of(second)])
+    inherited = Claim.union([first.certificate, second.certificate])
+    reductions = [_merged_group(table, label, strata, seed, inherited) for label in table.labels]
+    fields = made_fields(table.problem, table, X, y, reductions, start, KEEP)
+    provenance = merged_provenance(first.provenance, second.provenance)
+    certificate = fields["certificate"]
+    notes = tuple(dict.fromkeys([*certificate.notes, *Provenance.read(provenance).notes]))
+    certificate = replace(
+        certificate.of_coresets(), notes=notes, n_rows=first.n_rows + second.n_rows
+    )
+    return fields | {
+        "certificate": certificate,
+        "provenance": provenance,
+        "n_rows": first.n_rows + second.n_rows,
+    }
+
+
+def _merged_group(
+    table: Table, label: Any, strata: Indices, seed: int, inherited: Claim
+) -> MadeRows:
+    """Ordinary rows with ordinary ones, wild ones with wild ones; those kept as they are stay so
+    while they are few.
+    """
+    rows, index = table.rows(label), table.index(label)
+    strata = strata if index is None else strata[index]
+    alone = np.flatnonzero(strata == VERBATIM)
+    if len(alone) > PEELED * (rows.columns + 1):
+        strata, alone = np.where(strata == VERBATIM, WILD, strata), alone[:0]
+
+    def made(which: Flags) -> MadeRows:
+        found = synthesise(
+            rows.subset(np.flatnonzero(which)), seed, levels=False, origin=table.origin, sharp=True
+        )
+        return replace(found, inherited=inherited)
+
+    found: MadeRows | None = made(strata == ORDINARY) if (strata == ORDINARY).any() else None
+    if (strata == WILD).any():
+        wild = made(strata == WILD).in_stratum(WILD)
+        found = wild if found is None else found.beside(wild, alone, alone)
+    if found is None:
+        raise NotExactError("Every row is kept as it is; merge the data itself.")
+    if found.proof.ok and not (found.claim.loss_error <= EXACT and found.claim.remainder <= 1.0):
+        raise NotExactError(
+            f"After this merge the loss may be off by {found.claim.loss_error:.1e} of it, what the"
+            " parts inherit included; up to 1e-10 counts as exact. Merge more parts at a time, or"
+            " build them from the data."
+        )
+    return found.with_verbatim(rows, alone) if len(alone) else found

@@ -1,0 +1,248 @@
+"""Verification: the kept rows of a coreset, measured against full data."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from karat.core import synthetic
+from karat.core.certify import Certificate, centred_kernel, certify_again, measure_again
+from karat.core.construct import read_rows
+from karat.data.arguments import aligned
+from karat.data.batch import Table
+from karat.engine.groups import measure_many
+from karat.engine.kernel import FittedMoments, Kernel
+from karat.engine.linalg import Flags, Indices
+from karat.engine.peel import PEELED, wild_rows
+from karat.engine.powers import Powers
+from karat.engine.proof import Proof
+from karat.engine.reduce import NonFiniteError, Reduction, better, fit_moments
+from karat.engine.rows import Rows, own_weights, pass_over, sample
+from karat.errors import InputError
+
+if TYPE_CHECKING:
+    from karat.core.coreset import Coreset
+
+SAME_WEIGHT = 1e-6  # relative difference of total weights up to which a level was reduced by itself
+
+
+# what is not finite is noticed, and explained
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
+def verify(
+    core: Coreset, X: Any, y: Any, sample_weight: Any, groups: Any, lengths: Any
+) -> Certificate:
+    """See :meth:`karat.Coreset.verify`."""
+    start = time.perf_counter()
+    data = read_rows(aligned(X, core.X), y, core.problem, sample_weight, groups, lengths, core.maps)
+    if core.rows == synthetic.SYNTHETIC:
+        data = synthetic.readable_by_doubles(data)
+    if (core.groups is None) != (groups is None):
+        raise InputError(
+            "The coreset "
+            + ("has no groups" if core.groups is None else "was built with groups")
+            + "; verify it likewise."
+        )
+    own = data.kept(core)
+    if own.shape != data.shape:
+        raise InputError(f"The coreset has {own.shape}, the data has {data.shape}.")
+    known, refutations = shared_groups(core, data.labels)
+    if core.rows == synthetic.SYNTHETIC:
+        reductions, wrong = synthetic.measured_again(core, data, own, known)
+        refutations += [*wrong, *data.other_size(core)]
+        seconds = time.perf_counter() - start
+        return synthetic.verified(
+            core, reductions, data.total, data.n_rows, seconds, refutations, data.notes
+        )
+    reductions = measured(core, data, own, known)
+    refutations += data.differences(core, own)
+    seconds = time.perf_counter() - start
+    return certify_again(
+        core, reductions, data.total, data.n_rows, seconds, refutations, data.notes
+    )
+
+
+def measured(core: Coreset, data: Table, own: Table, labels: list[Any]) -> list[Reduction]:
+    """The kept rows of every group, which are ``own`` as ``data`` reads them, against all rows of
+    the group.
+    """
+    stacked = _in_stacks(core, data, own, labels)
+    return [
+        stacked.get(place) or _group(core, data, own, label) for place, label in enumerate(labels)
+    ]
+
+
+def shared_groups(core: Coreset, labels: list[Any]) -> tuple[list[Any], list[str]]:
+    """Those groups of the data that the coreset has, and a refutation if they are not the same."""
+    if core.groups is None:
+        return labels, []
+    own = set(np.unique(core.groups))
+    known = [label for label in labels if label in own]
+    if not known:
+        raise InputError("None of the groups of this data is a group of the coreset.")
+    return known, (
+        []
+        if len(known) == len(labels) == len(own)
+        else ["The groups are not those of the coreset."]
+    )
+
+
+def _in_stacks(core: Coreset, data: Table, own: Table, labels: list[Any]) -> dict[int, Reduction]:
+    """What stacks of groups prove, by the places of their labels."""
+    if len(labels) == 1 or data.grouping is None or own.grouping is None:
+        return {}
+    (rows, starts), (kept, kept_starts) = data.grouped_rows(), own.grouped_rows()
+    places, kept_places = data.grouping.places(labels), own.grouping.places(labels)
+    counts, kept_counts = np.diff(starts)[places], np.diff(kept_starts)[kept_places]
+    kernel = data.kernel
+    found = measure_many(
+        rows, starts[places], counts, kept, kept_starts[kept_places], kept_counts, kernel
+    )
+    rank = core.certificate.rank
+    return {
+        place: replace(one, rank=rank, method="verified on the full data")
+        for place, one in found.items()
+    }
+
+
+def _group(core: Coreset, table: Table, own: Table, label: Any) -> Reduction:
+    """The coreset measured against the full data of one group."""
+    rows, kept = table.rows(label), own.rows(label)
+    among, index = own.index(label), table.numbers_of(label)
+    assert core.indices is not None
+    numbers = core.indices if among is None else core.indices[among]
+    places = np.clip(
+        numbers if index is None else np.searchsorted(index, numbers), 0, len(rows) - 1
+    )
+    if core.absorbed:
+        return _against(core, table, rows, kept, *_fit_all_rows(table, rows, table.kernel))
+    verbatim = core.verbatim if core.verbatim is None or among is None else core.verbatim[among]
+    known = core.certificate.peeled if core.groups is None else 0
+    peeled = known if verbatim is None else int(verbatim.sum())
+    return _measure_by_levels(core, table, rows, kept, places, peeled, verbatim)
+
+
+def _measure_by_levels(
+    core: Coreset, table: Table, rows: Rows, kept: Rows, places: Indices, peeled: int,
+    verbatim: Flags | None
+) -> Reduction:  # fmt: skip
+    """Kept rows, at ``places`` of all rows, measured level by level if they were made so; the worst
+    of what is found.
+
+    All rows together would be a weaker claim: their size is that of the largest.  ``peeled``: how
+    many are kept as they are, and ``verbatim``, where that is known, which.
+    """
+    fitted, passes = _fit_all_rows(table, rows, table.kernel)
+    _, wild = wild_rows(rows, fitted)
+    beyond, weights = np.isin(places, wild), own_weights(kept, np.arange(len(kept)))
+    together = partial(
+        _one_level, core, table, rows, kept, places, fitted, passes, peeled > 0, verbatim
+    )
+    if not core.certificate.levels:  # the levels of merged coresets are not those of all rows
+        found = _against(core, table, rows, kept, fitted, passes)
+        if found.proof.ok:
+            return found
+    if not 0 < len(wild) < len(rows) or beyond.all():
+        return together()
+    own, few = own_weights(rows, wild), len(wild) <= PEELED * max(1, fitted.kernel.width)
+    if few:  # were they kept as they are?
+        apart = np.array_equal(places[beyond], wild) and np.array_equal(weights[beyond], own)
+    else:  # in some group; a level keeps its total weight
+        apart = core.certificate.levels != 1 and bool(
+            abs(weights[beyond].sum() / own.sum() - 1.0) <= SAME_WEIGHT
+        )
+    if not apart:
+        return together()
+    worst: Reduction | None = None
+    for some, among in (
+        (np.setdiff1d(np.arange(len(rows)), wild), ~beyond),
+        *(() if few else ((wild, beyond),)),
+    ):
+        part, mine = rows.subset(some), kept.subset(np.flatnonzero(among))
+        fitted, passes = _fit_all_rows(table, part, table.kernel)
+        others = peeled > (len(wild) if few else 0)  # peeled as well
+        flags = None if verbatim is None else verbatim[among]
+        found = _one_level(
+            core,
+            table,
+            part,
+            mine,
+            np.searchsorted(some, places[among]),
+            fitted,
+            passes,
+            others,
+            flags,
+        )
+        worst = found if worst is None else min(worst, found, key=lambda one: one.proof.merit)
+    assert worst is not None
+    return replace(worst, positions=np.arange(len(kept)), weights=weights, levels=1 if few else 2)
+
+
+def _one_level(
+    core: Coreset, table: Table, rows: Rows, kept: Rows, places: Indices, fitted: FittedMoments,
+    passes: int, peeled: bool, verbatim: Flags | None,
+) -> Reduction:  # fmt: skip
+    """Kept rows against all rows; without those that have their own values and weights, if some
+    were kept so or it must be.
+
+    First without those that were kept so on purpose: others may have their own weights by chance,
+    and errors are relative to what is left.
+    """
+    found = None if peeled else _against(core, table, rows, kept, fitted, passes)
+    if found is not None and found.proof.ok:
+        return found
+    everything, zero = np.arange(len(kept)), np.zeros(rows.columns)
+    own = (rows.take(places, zero) == kept.take(everything, zero)).all(axis=1)
+    own &= own_weights(rows, places) == own_weights(kept, everything)
+    own &= np.isin(everything, np.unique(places, return_index=True)[1])  # each counts once
+    some = own if verbatim is None else own & verbatim
+    for left_out in (own,) if not some.any() or (some == own).all() else (some, own):
+        others = np.setdiff1d(np.arange(len(rows)), places[left_out])
+        if not left_out.any() or left_out.all() != (not len(others)):
+            continue
+        if left_out.all():  # all rows, as they are
+            measured = replace(
+                _against(core, table, rows, kept, fitted, passes),
+                proof=Proof.trivial(core.certificate.power),
+            )
+        else:
+            rest = rows.subset(others), kept.subset(np.flatnonzero(~left_out))
+            measured = _against(core, table, *rest, *_fit_all_rows(table, rest[0], table.kernel))
+        found = better(
+            found, replace(measured, positions=everything, weights=own_weights(kept, everything))
+        )
+        if found.proof.ok:
+            return found
+    return _against(core, table, rows, kept, fitted, passes) if found is None else found
+
+
+def _fit_all_rows(table: Table, rows: Rows, kernel: Kernel) -> tuple[FittedMoments, int]:
+    """Moments of all rows, in coordinates fitted to a sample, and passes."""
+    try:
+        return fit_moments(rows, kernel, sample(np.random.default_rng(1), len(rows), 16384))
+    except NonFiniteError:
+        raise table.explain_non_finite() from None
+
+
+def _against(
+    core: Coreset, table: Table, rows: Rows, kept: Rows, fitted: FittedMoments, passes: int
+) -> Reduction:  # fmt: skip
+    """Kept rows measured against all rows, in any coordinates in which that is a proof."""
+    found = measure_again(core, rows, fitted, kept, passes, table.unit)
+    if core.absorbed:
+        return found
+    kernel = centred_kernel(found)
+    if kernel is not None:
+        centred = kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)
+        found = better(found, measure_again(core, rows, centred, kept, passes + 1))
+    plain = table.kernel
+    if not found.proof.ok and found.proof.excluded and isinstance(plain, Powers):
+        restored, more = _fit_all_rows(table, rows, plain.keeping_all())
+        found, passes = (
+            better(found, measure_again(core, rows, restored, kept, passes + more)),
+            passes + more,
+        )
+    return found

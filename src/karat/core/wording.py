@@ -1,0 +1,224 @@
+"""The words and number formats that people read: on a terminal, on the HTML page and in a notebook.
+
+The functions below turn the dictionary of :func:`karat.core.facts.coreset_facts` into rows of
+text.  A :class:`Style` formats the numbers: ``PAGE`` uses typographic signs, ``TERMINAL`` plain
+ASCII.  Programs read the facts (JSON, files), never these texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import floor, isfinite, isnan, log10
+from re import compile as pattern
+from typing import Any
+
+THIN = "\u202f"  # narrow no-break space
+TIMES = "\u00d7"
+MINUS = "\u2212"
+MISSING = "\u2013"
+# digits before the point, of whole and of other numbers that are written out
+WHOLE, WRITTEN = 15, 7
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+PLAIN = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+GROUPED = pattern(r"(?<![\w.,])\d{1,3}(,\d{3})+(?![\w]|,\d)")
+POWERS = pattern(r"(?<![\w.,])-?\d(\.\d+)?e[+-]?\d+(?!\w)")
+MADE = "They are made, not rows of the data."
+CORRECTION = (
+    "the regulariser has absorbed a part of the data; use the rows with the stored correction"
+)
+
+
+def grouped_digits(value: int) -> str:
+    """Format a whole number in groups of three digits."""
+    return f"{value:,}".replace(",", THIN).replace("-", MINUS)
+
+
+def number(value: float, digits: int = 3, longest: int | None = None) -> str:
+    """Format a number to some significant digits; the script of the page (``page.js``) does the
+    same.
+
+    Whole numbers below 1e15 are written out in full.  Other numbers from 1e-3 to 1e7 are written
+    out to the digits asked for. The rest is in scientific notation, as is everything of more than
+    ``longest`` digits before the point.
+
+    >>> number(3.04e-15, 2), number(0.25), number(2.5e6), number(2.5e7), number(float("nan"))
+    ('3 × 10⁻¹⁵', '0.25', '2\u202f500\u202f000', '25\u202f000\u202f000', '–')
+    """
+    if not isfinite(value):
+        return MISSING if isnan(value) else ("∞" if value > 0 else f"{MINUS}∞")
+    if value == int(value) and abs(value) < 10.0 ** (WHOLE if longest is None else longest):
+        return grouped_digits(int(value))
+    rounded = float(f"{value:.{digits - 1}e}")
+    if rounded == 0:
+        return "0"
+    exponent = floor(log10(abs(rounded)))
+    if -3 <= exponent < (WRITTEN if longest is None else longest):
+        places = max(0, digits - 1 - exponent)
+        text = f"{rounded:,.{places}f}".replace(",", THIN)
+        text = text.rstrip("0").rstrip(".") if "." in text else text
+    else:
+        digits_of, _, power = f"{rounded:.{digits - 1}e}".partition("e")
+        if "." in digits_of:
+            digits_of = digits_of.rstrip("0").rstrip(".")
+        text = f"{digits_of} {TIMES} 10{str(int(power)).translate(SUPERSCRIPTS)}"
+    return text.replace("-", MINUS)
+
+
+def plain_number(value: float, digits: int = 3) -> str:
+    """The same in ASCII, for a terminal.
+
+    >>> plain_number(3.04e-15, 2), plain_number(20412.7), plain_number(-0.25)
+    ('3e-15', '20,400', '-0.25')
+    """
+    if not isfinite(value):
+        return f"{value:g}"
+    digits_of, times, power = number(value, digits).partition(f" {TIMES} 10")
+    exponent = f"e{int(power.translate(PLAIN)):+03d}" if times else ""
+    return digits_of.replace(THIN, ",").replace(MINUS, "-") + exponent
+
+
+def typeset(text: str) -> str:
+    """The numbers of a text as the page writes them: thin spaces between thousands, and powers of
+    ten.
+
+    >>> typeset("12,345 rows, off by 1.5e-13 (a,b.csv row 7)")
+    '12\u202f345 rows, off by 1.5 × 10⁻¹³ (a,b.csv row 7)'
+    """
+    grouped = GROUPED.sub(lambda found: found[0].replace(",", THIN), text)
+    return POWERS.sub(lambda found: number(float(found[0]), len(found[1] or ".")), grouped)
+
+
+@dataclass(frozen=True)
+class Style:
+    """How numbers are written: functions for whole numbers, and for numbers to some significant
+    digits.
+    """
+
+    count: Callable[[int], str]
+    number: Callable[[float, int], str]
+
+    def error(self, value: float) -> str:
+        """Format a relative error: two digits."""
+        return self.number(value, 2)
+
+    def several(self, value: int, noun: str) -> str:
+        """Write a number with its noun: 1 row, 2 rows."""
+        return f"{self.count(value)} {noun if value == 1 else plural(noun)}"
+
+    def duration(self, seconds: float) -> str:
+        """Format a time in milliseconds, seconds, minutes or hours."""
+        if seconds < 1:
+            return f"{self.number(seconds * 1e3, 3)} ms"
+        if seconds < 120:
+            return f"{self.number(seconds, 3)} s"
+        minutes, rest = divmod(round(seconds), 60)
+        hours, minutes = divmod(minutes, 60)
+        return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+PAGE = Style(grouped_digits, number)
+TERMINAL = Style(lambda value: f"{value:,}", plain_number)
+
+
+def amount(size: float) -> str:
+    """Format a number of bytes, with the unit that leaves at most three digits."""
+    units, power = ("B", "kB", "MB", "GB", "TB"), 0
+    while size >= 999.5 and power < len(units) - 1:
+        size, power = size / 1000, power + 1
+    return f"{size:.3g} {units[power]}" if power else f"{size:.0f} {units[0]}"
+
+
+def plural(noun: str) -> str:
+    """The plural of a noun: rows, passes, entries."""
+    if noun.endswith("y"):
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if noun.endswith("s") else f"{noun}s"
+
+
+def several(number: int, noun: str) -> str:
+    """Write a number with its noun: 1 column, 2,000 columns."""
+    return TERMINAL.several(number, noun)
+
+
+def claim(known: Mapping[str, Any]) -> str:
+    """Say what the kept rows have in common with all rows: what the problem keeps, and no more."""
+    subject = (
+        "This row, with its weight, keeps"
+        if known["kept"] == 1
+        else "These rows, with their weights, keep"
+    )
+    made = f" {MADE}" if known.get("made") else ""
+    return f"{subject} {known['keeps']}.{made}"
+
+
+def verdict(ok: bool) -> str:
+    """Say whether a certificate is that of an exact coreset."""
+    return "exact" if ok else "NOT exact"
+
+
+def check_verdict(ok: bool) -> str:
+    """Say whether a coreset passed a fresh measurement on its data."""
+    return "proven" if ok else "REFUTED"
+
+
+def data_verdict(data: str, columns: int) -> str:
+    """Say how data compares with the hashes of the rows that a coreset was made from, of which
+    ``columns`` were read.
+    """
+    used = f"{columns:,} columns" if columns > 1 else "column"
+    return {
+        "identical": f"identical in the {used} used to what the coreset was made from",
+        "reordered": "the same rows that the coreset was made from, in another order",
+        "changed": "CHANGED since the coreset was made",
+        "unknown": "not compared: the coreset has no hashes of these columns",
+    }[data]
+
+
+def worst_error(certificate: Mapping[str, Any], style: Style) -> str:
+    """The loss error of a certificate, and the largest that counts as exact."""
+    found, limit = style.error(certificate["loss_error"]), style.error(certificate["tolerance"])
+    return f"{found} relative, over every query (limit {limit})"
+
+
+def summary_rows(known: Mapping[str, Any], style: Style) -> dict[str, str]:
+    """Rows of a summary: problem, sizes, error, what is kept and what is not."""
+    certificate = known["certificate"]
+    rank, bound, peeled = (style.count(certificate[name]) for name in ("rank", "bound", "peeled"))
+    beside = f" and {peeled} peeled" if certificate["peeled"] else ""
+    verbatim = certificate.get("verbatim", 0)
+    if verbatim:
+        beside += f", of which {style.several(verbatim, 'row')} of the data as they are"
+    rows = {
+        "problem": known["problem"],
+        "rows in": (
+            style.count(known["rows"])
+            + (f" ({style.count(known['left_out'])} left out)" if known["left_out"] else "")
+        ),
+        (
+            "rows made" if known.get("made") else "rows kept"
+        ): f"{style.count(known['kept'])} (rank {rank}, bound {bound}{beside})",
+        "worst error": f"{worst_error(certificate, style)}: {verdict(known['exact'])}",
+        "kept": known["keeps"],
+        "not kept": "; ".join(known["excludes"]),
+    }
+    return rows | ({"note": " ".join(known["notes"])} if known["notes"] else {})
+
+
+def details(known: Mapping[str, Any], style: Style) -> dict[str, str]:
+    """Further rows: weights, construction, groups and correction."""
+    certificate, weights = known["certificate"], known["weights"]
+    low, high, total = (
+        style.number(weights["min"], 3),
+        style.number(weights["max"], 3),
+        style.number(weights["sum"], 10),
+    )
+    rows = {
+        "weights": f"{low} to {high}, sum {total}",
+        "made by": (
+            f"{certificate['method']}, {style.duration(certificate['seconds'])}, passes:"
+            f" {certificate['passes']}"
+        ),
+    }
+    rows |= {} if known["groups"] is None else {"groups": style.count(known["groups"])}
+    return rows | ({"correction": CORRECTION} if known["absorbed"] else {})

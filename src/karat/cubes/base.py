@@ -1,0 +1,527 @@
+"""karat.cube and its Cube: an exact coreset for every cell, and from these any slice, window or
+refit.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from karat import __version__
+from karat.core.certify import Certificate
+from karat.core.coreset import Coreset
+from karat.core.export import distinct
+from karat.cubes.build import gather_cells, new_reducer
+from karat.cubes.cells import Cells, Reducer, joined_cells
+from karat.cubes.compare import Comparison, chow
+from karat.cubes.file import (
+    cube_path,
+    identity,
+    locked,
+    output_path,
+    pack_cube,
+    unpack_cube,
+    write_cube,
+)
+from karat.cubes.fits import Fits, check_estimator, fit_cells
+from karat.cubes.history import alive, contents_of, refuse_again, unlabelled
+from karat.cubes.layout import CellLayout
+from karat.cubes.rolling import Rolling
+from karat.cubes.select import asked, check_name, label_names, matching
+from karat.cubes.verify import CubeVerification, verify_cube
+from karat.data.arguments import check_mergeable, column_problem
+from karat.data.containers import frame_of, native_frame
+from karat.engine.linalg import Indices
+from karat.engine.rows import Progress
+from karat.errors import InputError, StorageError, check_memory, check_whole
+from karat.io.build import MEMORY
+from karat.problems import Problem
+from karat.storage.archive import read_bytes
+
+UNION = "The union of {} cells; reduce=True keeps the fewest rows."
+Selection = Mapping[str, Any]
+
+
+class Cube:
+    """One exact coreset per cell: any slice, window or refit is a union of a few rows.
+
+    Made by :func:`karat.cube`, or read by :meth:`load`.  A cube that has a ``path`` writes every
+    change to its file, in one step, before the change shows here; a process that is killed leaves
+    the old file or the new one.
+
+    Attributes
+    ----------
+    problem : Problem
+        What is kept of every cell.
+    by : tuple of str
+        The columns that label cells.
+    columns, targets : tuple of str
+        The features and the targets.
+    path : Path or None
+        The file.
+    history : tuple of dict
+        What the rows came by: for every change its kind, time, source and number of rows.
+    """
+
+    def __init__(
+        self, cells: Cells, problem: Problem, layout: CellLayout, history: Sequence[dict[str, Any]],
+        path: Path | None = None, seed: int = 0,
+    ) -> None:  # fmt: skip
+        self.cells, self.problem, self.layout, self.seed = cells, problem, layout, seed
+        self.history, self.path = tuple(history), path
+        self.by, self.columns, self.targets = layout.by, layout.roles.features, layout.roles.targets
+        self._identity = None if path is None else identity(path)
+        self._lock = threading.RLock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle and copy: everything but the lock."""
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._lock = threading.RLock()
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def __repr__(self) -> str:
+        kept, rows = int(self.cells.starts[-1]), int(self.cells.counts.sum())
+        return (
+            f"Cube({len(self):,} cells by {', '.join(self.by)}, {kept:,} of {rows:,} rows,"
+            f" {self.problem.describe()})"
+        )
+
+    @property
+    def reducer(self) -> Reducer:
+        """Merges cells."""
+        return new_reducer(self.problem, self.layout, self.seed)
+
+    # What the cells are
+
+    def labels(self, name: str) -> np.ndarray:
+        """The distinct labels of a column, in order."""
+        check_name(name, self.by, "name")
+        return np.unique(self.cells.labels[self.by.index(name)])
+
+    def certificate(self, selection: Selection | None = None, **labels: Any) -> Certificate:
+        """The certificate of a cell, or of several together."""
+        which = matching(self.cells, self.by, asked(selection, labels))
+        return Certificate.union([self.cells.certificates[i] for i in which])
+
+    def to_frame(self) -> Any:
+        """One line per cell: labels, rows, kept rows, total weight, error, and the changes that it
+        came by.
+        """
+        return native_frame(self.table())
+
+    def table(self) -> dict[str, np.ndarray]:
+        """The columns of :meth:`to_frame`."""
+        facts = self.facts()
+        return dict(
+            zip(
+                (*self.by, *distinct(list(facts), self.by)),
+                (*self.cells.labels, *facts.values()),
+                strict=True,
+            )
+        )
+
+    def facts(self) -> dict[str, np.ndarray]:
+        """Of every cell what :meth:`to_frame` says beside its labels."""
+        cells = self.cells
+        return {
+            "rows": cells.counts,
+            "kept": cells.sizes,
+            "weight": cells.totals,
+            "loss_error": np.array([one.loss_error for one in cells.certificates]),
+            "ok": np.array([one.ok for one in cells.certificates]),
+            "changes": np.array([",".join(map(str, origin)) for origin in cells.origins]),
+        }
+
+    # What they are good for
+
+    def select(
+        self, selection: Selection | None = None, /, *, reduce: bool = False, **labels: Any
+    ) -> Coreset:
+        """The coreset of a slice: the union of its cells.
+
+        Parameters
+        ----------
+        selection : dict, optional
+            Labels by name, where a name cannot be an argument.
+        reduce : bool
+            Keep the fewest rows; by default all kept rows of the cells.
+        **labels
+            For each name a label, a list of labels, or a slice (both ends included; dates may be
+            text, and "2026-03" means every day of that month).
+        """
+        which = matching(self.cells, self.by, asked(selection, labels))
+        core = (
+            self.coreset_of(self._coarser(which, ()), np.arange(1))
+            if reduce
+            else self.coreset_of(self.cells, which)
+        )
+        return replace(
+            core, provenance=(core.provenance or {}) | {"cells": self.cells.identifiers(which)}
+        )
+
+    def coreset_of(self, cells: Cells, which: Indices) -> Coreset:
+        """The rows of some cells as a coreset, numbered one cell after the other."""
+        rows, counts = cells.rows_of(which), cells.counts[which]
+        numbers = cells.numbers[rows] + np.repeat(np.cumsum(counts) - counts, cells.sizes[which])
+        certificate = Certificate.union([cells.certificates[i] for i in which])
+        if len(which) > 1:
+            certificate = replace(
+                certificate, notes=(*certificate.notes, UNION.format(f"{len(which):,}"))
+            )
+        columns, d = [column[rows] for column in cells.columns], len(self.columns)
+        X = frame_of("pyarrow", dict(zip(self.columns, columns[:d], strict=True)), False, None)
+        y = None
+        if self.targets:
+            y = frame_of(
+                "pyarrow",
+                dict(zip(self.targets, columns[d:], strict=True)),
+                len(self.targets) == 1,
+                None,
+            )
+        return Coreset(
+            indices=numbers,
+            weights=cells.weights[rows],
+            X=X,
+            y=y,
+            groups=None,
+            n_rows=int(counts.sum()),
+            problem=self.problem,
+            certificate=certificate,
+            keys=None if cells.keys is None else cells.keys[rows],
+            provenance=self._provenance(cells, which),
+        )
+
+    def _provenance(self, cells: Cells, which: Indices) -> dict[str, Any]:
+        changes = sorted({origin for i in which for origin in cells.origins[i]})
+        known = self.layout.provenance(
+            self.problem, self.seed, {"given": [], "files": []}, {}, None
+        )
+        return known | {"changes": [self.history[i] for i in changes]}
+
+    def rollup(self, by: str | Sequence[str] = ()) -> Cube:
+        """A cube of fewer labels: cells that agree in ``by`` become one."""
+        names = label_names(by, self.by)
+        cells = self._coarser(np.arange(len(self.cells)), names)
+        history = (
+            self.history if names == self.by else [unlabelled(change) for change in self.history]
+        )
+        return Cube(cells, self.problem, replace(self.layout, by=names), history, seed=self.seed)
+
+    def _coarser(self, which: Indices, by: tuple[str, ...]) -> Cells:
+        """Some cells, made one where they agree in ``by``."""
+        cells = self.cells if len(which) == len(self.cells) else self.cells.chosen(which)
+        return self.reducer.merged(
+            replace(cells, labels=tuple(cells.labels[self.by.index(name)] for name in by))
+        )
+
+    def fit(
+        self,
+        estimator: Any,
+        by: str | Sequence[str] = (),
+        selection: Selection | None = None,
+        **labels: Any,
+    ) -> Fits:
+        """Fit a scikit-learn estimator on the rows of every label; each is the model of all rows of
+        that label.
+
+        Parameters
+        ----------
+        estimator : scikit-learn estimator
+            It is copied for every label.
+        by : str or list of str
+            One model for each of these labels; by default one for all rows.
+        selection, **labels
+            Cells to use, as in :meth:`select`.
+
+        Returns
+        -------
+        Fits
+            ``fits[label]`` is a fitted model, ``fits.coefficients`` a frame with one line per label
+            and term.
+        """
+        check_estimator(estimator)
+        which = matching(self.cells, self.by, asked(selection, labels))
+        names = label_names(by, self.by)
+        return fit_cells(self, self._coarser(which, names), names, estimator)
+
+    def rolling(self, name: str, window: int, by: str | Sequence[str] = ()) -> Rolling:
+        """Windows of ``window`` consecutive labels of a column, for each label of ``by``."""
+        return Rolling(self, name, window, label_names(by, self.by))
+
+    def compare(self, first: Selection, second: Selection) -> Comparison:
+        """Whether two slices follow the same linear model: the Chow test, from the few rows."""
+        one, two = (matching(self.cells, self.by, asked(which, {})) for which in (first, second))
+        both = np.intersect1d(one, two)
+        if len(both):
+            raise InputError(
+                f"The slices share {len(both):,} cells; compare slices that have no rows in common,"
+                " such as one region against the others."
+            )
+        return chow(self.coreset_of(self.cells, one), self.coreset_of(self.cells, two))
+
+    def verify(
+        self, data: Any, *, memory: int = MEMORY, progress: Progress | None = None
+    ) -> CubeVerification:
+        """Measure every cell against the data that the cube was made of, which is read once.
+
+        Parameters
+        ----------
+        data : frame, path, list of paths, query, stream, Dask or Spark frame
+            All rows, in any order, with the columns of the cube.
+        memory : int
+            Bytes that may be used.
+        progress : callable, optional
+            Called with (bytes done, bytes in all) after every batch.
+
+        Returns
+        -------
+        CubeVerification
+            Not ``ok`` if the loss of a cell differs, if kept rows are not in the data, or if rows
+            or cells are missing; its ``cube`` has the fresh certificates.
+        """
+        check_memory(memory)
+        return verify_cube(self, data, memory, progress)
+
+    # How they change
+
+    def update(self, rows: Any, *, memory: int = MEMORY, content: bool = True) -> Cube:
+        """Add rows to their cells; new cells appear.
+
+        Parameters
+        ----------
+        rows : frame, path, list of paths, stream
+            With the columns of the cube, as in :func:`karat.cube`.
+        memory : int
+            Bytes that may be used.
+        content : bool
+            Hash the rows, so that the same rows are not added twice.
+        """
+        return self._with_rows("update", rows, memory, content, self.reducer.added)
+
+    def replace(self, rows: Any, *, memory: int = MEMORY, content: bool = True) -> Cube:
+        """Rebuild the cells that occur in ``rows``, which has all their rows; other cells stay as
+        they are.
+
+        For late or corrected data, for deleted, relabelled and re-weighted rows.
+        """
+
+        return self._with_rows("replace", rows, memory, content, self.reducer.replaced)
+
+    def drop(self, selection: Selection | None = None, /, **labels: Any) -> Cube:
+        """Remove cells, chosen as in :meth:`select`."""
+        wanted = asked(selection, labels)
+        if not wanted:
+            raise InputError("Say which cells to remove: cube.drop(day='2024-01-01').")
+
+        def dropped(
+            cells: Cells, history: tuple[dict[str, Any], ...]
+        ) -> tuple[Cells, dict[str, Any]]:
+            which = matching(cells, self.by, wanted)
+            rows = int(cells.counts[which].sum())
+            rest = np.setdiff1d(np.arange(len(cells)), which)
+            if not len(rest):
+                raise InputError(
+                    "These are all cells, so no cell would be left; delete the cube instead."
+                )
+            return cells.chosen(rest), {"change": "drop", "cells": len(which), "rows": rows}
+
+        return self._change(dropped)
+
+    def merge(self, other: Cube) -> Cube:
+        """Add the cells of another cube."""
+        if not isinstance(other, Cube):
+            raise InputError(f"merge takes another Cube, not {type(other).__name__}.")
+        if (other.problem, other.layout) != (self.problem, self.layout):
+            raise InputError(
+                "The cubes keep different things, or of other columns; build both by the same call."
+            )
+
+        def merged(
+            cells: Cells, history: tuple[dict[str, Any], ...]
+        ) -> tuple[Cells, dict[str, Any]]:
+            first = len(history)
+            living = alive(other.cells)
+            refuse_again(
+                cells, history, [one for i in living for one in contents_of(other.history[i])]
+            )
+            moved = tuple((first,) for _ in other.cells.origins)
+            both = self.reducer.merged(joined_cells([cells, replace(other.cells, origins=moved)]))
+            record = {
+                "change": "merge",
+                "rows": int(other.cells.counts.sum()),
+                "history": list(other.history),
+            }
+            return both, record | {"alive": living}
+
+        return self._change(merged)
+
+    def _with_rows(
+        self, kind: str, rows: Any, memory: int, content: bool, put: Callable[[Cells, Cells], Cells]
+    ) -> Cube:
+        check_memory(memory)
+
+        def changed(
+            cells: Cells, history: tuple[dict[str, Any], ...]
+        ) -> tuple[Cells, dict[str, Any]]:
+            new, found, _ = gather_cells(
+                rows, self.layout, self.problem, self.seed, len(history), memory, content
+            )
+            if kind == "update" and found["content"]:
+                refuse_again(cells, history, [found["content"]])
+            return put(cells, new), {"change": kind} | found
+
+        return self._change(changed)
+
+    def _change(
+        self, change: Callable[[Cells, tuple[dict[str, Any], ...]], tuple[Cells, dict[str, Any]]]
+    ) -> Cube:
+        """Make a change: of the file first, in one step, then here."""
+        with self._lock, nullcontext() if self.path is None else locked(self.path):
+            if self.path is not None and identity(self.path) != self._identity:
+                raise StorageError(
+                    f"{self.path} was changed by another process since it was read; load it again,"
+                    " then make the change."
+                )
+            cells, record = change(self.cells, self.history)
+            history = (*self.history, stamped(record))
+            if self.path is not None:
+                write_cube(self.path, cells, self.problem, self.layout, history)
+                self._identity = identity(self.path)
+            self.cells, self.history = cells, history
+        return self
+
+    # Files
+
+    def save(self, path: str | Path) -> None:
+        """Write to a Parquet file, atomically; from then on changes are written to it, too."""
+        path = output_path(path)
+        with self._lock, locked(path):
+            write_cube(path, self.cells, self.problem, self.layout, self.history)
+            self.path, self._identity = path, identity(path)
+
+    @staticmethod
+    def load(path: str | Path, problem: Problem | None = None) -> Cube:
+        """Read a file that :meth:`save` wrote.
+
+        Parameters
+        ----------
+        path : path
+        problem : Problem, optional
+            Needed where the problem holds a user's function, which is not saved.
+        """
+        path = cube_path(path)
+        known = identity(path)
+        cube = Cube(*unpack_cube(read_bytes(path), str(path), problem), path=path)
+        cube._identity = known
+        return cube
+
+    def to_bytes(self) -> bytes:
+        """The bytes of the file, to send a cube elsewhere."""
+        return pack_cube(self.cells, self.problem, self.layout, self.history)
+
+    @staticmethod
+    def from_bytes(data: bytes, problem: Problem | None = None) -> Cube:
+        """What :meth:`to_bytes` gave."""
+        return Cube(*unpack_cube(data, "The message", problem))
+
+
+def stamped(record: dict[str, Any]) -> dict[str, Any]:
+    """A record of a change, with the time and the version."""
+    return {"karat": __version__, "time": datetime.now(UTC).isoformat(timespec="seconds")} | record
+
+
+def cube(
+    data: Any,
+    target: str | Sequence[str] | None = None,
+    by: str | Sequence[str] = (),
+    problem: Problem | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    sample_weight: str | None = None,
+    key: str | None = None,
+    on_missing: Literal["error", "drop"] = "error",
+    path: str | Path | None = None,
+    memory: int = MEMORY,
+    random_state: int = 0,
+    content: bool = True,
+    progress: Progress | None = None,
+) -> Cube:
+    """An exact coreset for every cell, so that any slice, window or refit is a union of a few rows.
+
+    Parameters
+    ----------
+    data : frame, path, list of paths, query, stream, Dask or Spark frame
+        As in :func:`karat.coreset_files`; a frame of pandas or polars, or an Arrow table.
+    target : str or list of str, optional
+        The target column or columns.
+    by : str or list of str
+        The columns that label cells: text, numbers, dates or times.
+    problem : Problem, optional
+        What must not change; :class:`~karat.problems.LeastSquares` if there is a target, else
+        ``Moments(2)``.
+    columns : list of str, optional
+        The features; by default all columns that have no other role.
+    sample_weight, key : str, optional
+        Columns with weights, and with keys that identify rows.
+    on_missing : {"error", "drop"}
+        What to do with rows that lack a value.
+    path : path, optional
+        A Parquet file to write the cube, and later changes of it, to.
+    memory : int
+        Bytes beside the interpreter that the run may use (on a cluster, for each partition).
+    random_state : int
+        The choice of rows depends on it, the exactness does not.
+    content : bool
+        Hash the rows, so that the same rows are not added twice later.
+    progress : callable, optional
+        Called with (bytes done, bytes in all) after every batch.
+
+    Returns
+    -------
+    Cube
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, karat
+    >>> rng = np.random.default_rng(0)
+    >>> region = np.repeat(["EU", "US", "AP"], 3000)
+    >>> frame = pd.DataFrame({"x": rng.standard_normal(9000), "region": region})
+    >>> frame["y"] = 2 * frame.x + rng.standard_normal(9000)
+    >>> cube = karat.cube(frame, target="y", by="region")
+    >>> cube
+    Cube(3 cells by region, 18 of 9,000 rows, LeastSquares())
+    >>> cube.select(region=["EU", "US"]).n_rows
+    6000
+    """
+    problem = check_mergeable(column_problem(problem, target))
+    check_whole("random_state", random_state, 0)
+    if problem.absorb is not None:
+        raise InputError(
+            "absorb and cells do not go together: an absorbed coreset serves one fit of one alpha."
+        )
+    check_memory(memory)
+    if progress is not None and not callable(progress):
+        raise InputError(
+            f"progress must be a function of two numbers, not {progress!r}.", argument="progress"
+        )
+    if path is not None:
+        output_path(path)
+    layout = CellLayout.for_cells(problem, target, by, columns, sample_weight, key, on_missing)
+    seed = int(random_state)
+    cells, record, layout = gather_cells(data, layout, problem, seed, 0, memory, content, progress)
+    made = Cube(cells, problem, layout, [stamped({"change": "build"} | record)], seed=seed)
+    if path is not None:
+        made.save(path)
+    return made

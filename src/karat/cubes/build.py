@@ -1,0 +1,284 @@
+"""The cells of anything that holds rows: frames, files, queries and streams, and frames of Dask and
+Spark.
+
+    rows of a batch  -> the number of the cell of each, and its number within the cell
+    wait             -> until they fill the memory that they may take
+    fold             -> every cell that has many rows keeps a few
+                     (:class:`karat.cubes.cells.Reducer`)
+
+in one pass and bounded memory.  Cells of which all rows come together are reduced once.  Others are
+reduced again when more rows have come, together with the rows that they hold.  On a cluster the
+cells of a partition are made where it lies, and merged in a tree; only kept rows travel.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
+from functools import partial
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from karat.cluster.partitions import cluster_of, scan_partitions
+from karat.core.certify import Certificate
+from karat.cubes.cells import (
+    Cells,
+    Reducer,
+    in_order,
+    joined_cells,
+    label_list,
+    no_cells,
+    no_weight,
+    starts_of,
+)
+from karat.cubes.layout import CellLayout, Labels
+from karat.cubes.present import Present
+from karat.data.batch import Batch, joined
+from karat.data.containers import collected
+from karat.engine.linalg import Indices
+from karat.engine.rows import Progress
+from karat.errors import InputError
+from karat.io.consumers import Consumer, Hashes
+from karat.io.find import open_source
+from karat.io.row_hashes import RowHashes
+from karat.io.scan import require_rows, scan
+from karat.io.source import Chunk
+from karat.problems import Problem
+
+BATCH = 2**19  # rows that are read at a time
+SHARE = 4  # parts of the memory: rows wait in one, and are sorted and reduced in others
+MANY = 4  # rows per feature above which a cell is reduced before the end
+
+
+def gather_cells(
+    data: Any, layout: CellLayout, problem: Problem, seed: int, origin: int, memory: int,
+    content: bool, progress: Progress | None = None, present: Present | None = None,
+) -> tuple[Cells, dict[str, Any], CellLayout]:  # fmt: skip
+    """The cells of some rows, what is to be remembered of them, and the layout of their columns.
+
+    ``origin`` is the number of the change that they are part of; ``present`` looks for kept rows
+    among them.
+    """
+    cluster = cluster_of(data)
+    if cluster is not None:
+        known = layout.named(cluster.frame_schema(data).names)
+        make = partial(CollectCells, problem, known, seed, memory, present)
+        collector, facts = scan_partitions(
+            data, known, make, known.roles.columns if content else ()
+        )
+        source: dict[str, Any] = {"given": [], "files": []}
+        rows, dropped, hashes = facts.rows, {"missing": facts.missing, "broken": 0}, facts.content
+    else:
+        opened = open_source(collected(data))
+        known = layout.among(opened.schema())
+        collector = CollectCells(problem, known, seed, memory, present)
+        hashing = [Hashes(RowHashes(known.roles.columns, known.gaps))] if content else []
+        files = opened.identity()
+        position = scan(opened, known, [*hashing, collector], BATCH, progress=progress)
+        require_rows(opened, known, position)
+        source = opened.described(files, position.counts)
+        rows, dropped = position.rows, {"missing": position.dropped, "broken": position.bad}
+        hashes = hashing[0].rows.to_dict() if hashing else None
+    if present is not None:
+        present.found |= collector.present.found
+    cells = collector.cells()
+    if not len(cells):
+        raise InputError("The data has no rows that could be used; a cube needs at least one.")
+    if not cells.sizes.all():
+        labels = zip(
+            layout.by, (values[int(np.argmin(cells.sizes))] for values in cells.labels), strict=True
+        )
+        name = ", ".join(f"{column}={value}" for column, value in labels)
+        raise InputError(
+            f"Cell {name} has no row of positive weight; leave its rows out or correct their"
+            " weights."
+        )
+    # Labels are not hashed with the rows: a digest of them can be left out where a rollup changes
+    # them.
+    sums = None if hashes is None else [*hashes["sums"], _label_digest(cells)]
+    record = {"source": source, "rows": rows, "dropped": dropped, "content": sums}
+    return replace(cells, origins=((origin,),) * len(cells)), record, known
+
+
+def _label_digest(cells: Cells) -> str:
+    """A digest of the labels and of how many rows each has: rows of other labels are other rows."""
+    counted = sorted(
+        (repr(label), count)
+        for label, count in zip(label_list(cells), cells.counts.tolist(), strict=True)
+    )
+    return sha256(repr(counted).encode()).hexdigest()[:16]
+
+
+class CollectCells(Consumer):
+    """Sorts rows into cells, and keeps a few of each.
+
+    Parameters
+    ----------
+    problem : Problem
+    layout : CellLayout
+        Which knows its columns.
+    seed : int
+    memory : int
+        Bytes that may be used.
+    present : Present, optional
+        Looks for kept rows among those that come; this one stays as it is.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        layout: CellLayout,
+        seed: int,
+        memory: int,
+        present: Present | None = None,
+    ) -> None:
+        self.reducer, self.layout = new_reducer(problem, layout, seed), layout
+        # rows that may wait
+        self.most = max(10**5, memory // (SHARE * 8 * (len(layout.columns) + 3)))
+        self.present = None if present is None else present.emptied()
+        self.labels = Labels(layout)
+        # rows that wait or are held: their groups are the numbers of cells, their parts flat
+        self.pieces: list[Batch] = []
+        self.claims: dict[int, Certificate] = {}  # of the cells that hold rows for others
+        self.counts = np.zeros(0, dtype=np.int64)  # rows of each cell so far
+        self.seen = self.waiting = 0
+        self.merged: Cells | None = None  # those of several partitions
+
+    def add(self, chunk: Chunk, batch: Batch) -> None:
+        codes = self.labels.codes(chunk.table, chunk.where)
+        if len(batch) < chunk.table.num_rows:
+            codes = codes[batch.numbers - self.seen]
+        self.seen += chunk.table.num_rows
+        if len(batch):
+            columns = [np.asarray(part)[:, 0] for part in batch.parts]
+            if self.present is not None:
+                self.present.look(self.labels, codes, columns, batch.keys)
+            self.pieces.append(
+                Batch(columns, self._numbered(codes), batch.weights, codes, batch.keys)
+            )
+            self.waiting += len(batch)
+            if self.waiting >= self.most:
+                self.fold(MANY * self.reducer.kernel.width)
+
+    def _numbered(self, codes: Indices) -> np.ndarray:
+        """The number of each row within its cell."""
+        counts = np.bincount(codes, minlength=len(self.labels))
+        before = np.zeros(len(self.labels), dtype=np.int64)
+        before[: len(self.counts)] = self.counts
+        order = _sorted(codes, len(counts))
+        numbers = np.empty(len(codes), dtype=np.int64)
+        starts = np.cumsum(counts) - counts
+        numbers[order] = np.arange(len(codes)) - np.repeat(starts - before, counts)
+        self.counts = before + counts
+        return numbers
+
+    def _name(self, cell: int) -> str:
+        labels = zip(self.layout.by, self.labels.arrays(np.array([cell])), strict=True)
+        return f"Cell {', '.join(f'{name}={values[0]}' for name, values in labels)}"
+
+    def fold(self, least: int = 0) -> None:
+        """Reduce the cells that have more than ``least`` rows; the rows of others wait on."""
+        if not self.pieces:
+            return
+        piece, codes = self._waiting()
+        self.pieces = []
+        positive = None if piece.weights is None else piece.weights > 0
+        counts = np.bincount(
+            codes if positive is None else codes[positive], minlength=len(self.labels)
+        )
+        many = counts > least
+        # nothing has come since
+        many[[c for c, claim in self.claims.items() if claim.n_rows == self.counts[c]]] = False
+        order = _sorted(codes, len(counts))
+        chosen = many[codes[order]]
+        if positive is not None:
+            chosen &= positive[order]
+        rest, order = order[~chosen], order[chosen]
+        cells = np.flatnonzero(many)
+        starts = starts_of(counts[cells])
+        sorted_rows = piece.take(order)
+        claims = [[self.claims[c]] if c in self.claims else [] for c in cells.tolist()]
+        kept = self.reducer.reduce(
+            sorted_rows.parts,
+            sorted_rows.weights,
+            starts,
+            self.counts[cells],
+            claims,
+            lambda g: self._name(int(cells[g])),
+        )
+        held = np.concatenate(
+            [start + one.positions for start, one in zip(starts[:-1], kept, strict=True)]
+            or [order[:0]]
+        )
+        reduced = sorted_rows.take(
+            held, np.concatenate([one.weights for one in kept] or [np.zeros(0)])
+        )
+        self.claims |= {c: one.certificate for c, one in zip(cells.tolist(), kept, strict=True)}
+        self.pieces = [reduced] if not len(rest) else [reduced, piece.take(rest)]
+        self.waiting = sum(map(len, self.pieces))
+        # many cells: what they hold must not be folded again and again
+        self.most = max(self.most, 2 * self.waiting)
+
+    def cells(self) -> Cells:
+        """All cells.  A label all of whose rows lack values is none; one whose rows all have weight
+        zero keeps no row.
+        """
+        if self.merged is not None:
+            return self.merged
+        if not self.pieces:
+            return no_cells(len(self.layout.by), len(self.reducer.names))
+        self.fold()
+        there = np.flatnonzero(self.counts)
+        rows, codes = self._waiting()
+        order = _sorted(codes, len(self.labels))
+        order = order[np.asarray(rows.weights)[order] > 0]
+        rows = rows.take(order)
+        labels = self.labels.arrays(there)
+        sizes = np.bincount(codes[order], minlength=len(self.labels))[there]
+        problem = self.reducer.problem
+        claims = [
+            self.claims.get(cell) or no_weight(problem, int(self.counts[cell]))
+            for cell in there.tolist()
+        ]
+        found = Cells(
+            labels, starts_of(sizes), tuple(rows.parts), np.asarray(rows.weights), rows.numbers,
+            rows.keys, tuple(claims), ((0,),) * len(there),
+        )  # fmt: skip
+        return found.chosen(in_order(labels, len(there))[0])
+
+    def _waiting(self) -> tuple[Batch, Indices]:
+        """All rows that wait or are held, and the cell of each."""
+        rows = joined(self.pieces)
+        return rows, np.asarray(rows.groups)
+
+    def pack(self) -> bytes:
+        return pickle.dumps((self.cells(), None if self.present is None else self.present.found))
+
+    def unpack(self, message: bytes) -> CollectCells:
+        other = copy(self)
+        other.merged, found = pickle.loads(message)
+        if self.present is not None:
+            other.present = self.present.emptied()
+            other.present.found = found
+        return other
+
+    def merge_all(self, others: Sequence[Any]) -> None:
+        self.merged = self.reducer.merged(joined_cells([part.cells() for part in (self, *others)]))
+        for other in others:
+            if self.present is not None:
+                self.present.found |= other.present.found
+
+
+def new_reducer(problem: Problem, layout: CellLayout, seed: int) -> Reducer:
+    """For the rows of a layout that knows its columns."""
+    features, targets = layout.roles.features, layout.roles.targets
+    return Reducer(problem, features + targets, len(targets), seed)
+
+
+def _sorted(codes: Indices, most: int) -> Indices:
+    """The order of codes; few codes are sorted by counting."""
+    return np.argsort(codes.astype(np.uint16) if most <= 2**16 else codes, kind="stable")

@@ -1,0 +1,128 @@
+"""The Chow test: whether two sets of rows follow the same linear model.
+
+With A = Xa'Xa and B = Xb'Xb, coefficients a and b and sums of squared residuals Sa and Sb of k
+terms and na and nb rows,
+
+    F = (a - b)' (A^-1 + B^-1)^-1 (a - b) / k  /  ((Sa + Sb) / (na + nb - 2 k))
+
+is distributed as F(k, na + nb - 2 k) where the models are equal and errors are normal, of one
+variance.  The numerator is the increase of the sum of squares when both share one model; in this
+form nothing cancels.  Everything is a function of second moments, which the kept rows carry
+exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import linalg, stats
+
+from karat.core.coreset import Coreset
+from karat.data import containers
+from karat.data.containers import native_frame
+from karat.engine.least_squares import DependentColumnError, LeastSquaresSolution, solve
+from karat.engine.linalg import Array
+from karat.errors import InputError, NotExactError
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The Chow test of two slices.
+
+    Attributes
+    ----------
+    statistic, pvalue : float
+        F, and the probability of so large a value where the models are equal.
+    df : (int, int)
+        Degrees of freedom.
+    terms : tuple of str
+    first, second : array
+        The coefficients of both, by ordinary least squares.
+    errors : array
+        Standard errors of their differences, from the pooled variance.
+    n_rows : (int, int)
+    """
+
+    statistic: float
+    pvalue: float
+    df: tuple[int, int]
+    terms: tuple[str, ...]
+    first: Array
+    second: Array
+    errors: Array
+    n_rows: tuple[int, int]
+
+    @property
+    def coefficients(self) -> Any:
+        """One line per term: both coefficients, their difference, and its standard error."""
+        columns = {"term": np.array(self.terms), "first": self.first, "second": self.second}
+        return native_frame(
+            columns | {"difference": self.second - self.first, "standard_error": self.errors}
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"Chow test of {self.n_rows[0]:,} and {self.n_rows[1]:,} rows: F({self.df[0]},"
+            f" {self.df[1]:,}) = {self.statistic:.6g}, p = {self.pvalue:.3g}"
+        )
+
+
+def chow(first: Coreset, second: Coreset) -> Comparison:
+    """Compare the linear models of two coresets."""
+    names = _check(first)
+    one, two = _model(first, names), _model(second, names)
+    k, n = len(names), first.n_rows + second.n_rows
+    if n <= 2 * k:
+        raise InputError(f"{n:,} rows are too few to compare two models of {k} terms.")
+    difference = two.params - one.params
+    # A^-1 + B^-1 = U'U for U stacked of the roots of both, so that the form is |U^-T d|^2.
+    both = linalg.qr(np.vstack([one.root.T, two.root.T]), mode="economic")[1]
+    increase = float(np.square(linalg.solve_triangular(both, difference, trans="T")).sum())
+    variance = (one.rss + two.rss) / (n - 2 * k)
+    statistic = increase / k / variance if variance > 0 else np.inf if increase > 0 else np.nan
+    errors = np.sqrt(variance * np.square(both).sum(axis=0))
+    pvalue = float(stats.f.sf(statistic, k, n - 2 * k))
+    return Comparison(
+        float(statistic),
+        pvalue,
+        (k, n - 2 * k),
+        names,
+        one.params,
+        two.params,
+        errors,
+        (first.n_rows, second.n_rows),
+    )
+
+
+def _check(core: Coreset) -> tuple[str, ...]:
+    """The terms of the model; an error if the coreset does not keep what is needed."""
+    if core.y is None:
+        raise InputError("A comparison needs a target; build the cube with target=.")
+    if not core.problem.keeps_squares:
+        raise NotExactError(
+            f"A comparison needs second moments, which {core.problem.describe()} does not keep."
+        )
+    if containers.dimensions(core.y) != 1:
+        raise InputError("A comparison is of one target; build a cube for each.")
+    features = tuple(map(str, core.X.column_names))
+    return ("intercept", *features) if core.problem.shifts else features
+
+
+def _model(core: Coreset, names: tuple[str, ...]) -> LeastSquaresSolution:
+    """Least squares of the weighted rows."""
+    X, y = core.arrays()
+    assert y is not None
+    if core.n_rows <= len(names):
+        raise InputError(f"A slice of {core.n_rows:,} rows is too small for {len(names)} terms.")
+    intercept = core.problem.shifts
+    try:
+        return solve(
+            np.column_stack([np.ones(len(X)), X]) if intercept else X, y, core.weights, intercept
+        )
+    except DependentColumnError as error:
+        name = names[error.column]
+        raise InputError(
+            f"The term {name!r} is constant in a slice, or depends on others there; leave it out."
+        ) from error

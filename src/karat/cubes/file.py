@@ -1,0 +1,270 @@
+"""A cube in one Parquet file that any tool can open and filter.
+
+    labels... | features... | targets... | weight | row | key  kept rows, in the order of the cells
+    metadata["karat"]                                          problem, history, certificates (JSON)
+
+The schema is that of coresets (:mod:`karat.storage.parquet`): a header and named arrays, with a
+digest.  A file is replaced in one step, under a lock, and only if it still is the one that was
+read: a process that is killed leaves the old file or the new.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from karat.core.certify import Certificate
+from karat.core.files import problem_header, saved_problem
+from karat.core.stored import check_certificate
+from karat.cubes.cells import Cells, starts_of
+from karat.cubes.layout import CellLayout
+from karat.data.arguments import ColumnRoles
+from karat.errors import InputError, StorageError, reading, require
+from karat.problems import Problem
+from karat.storage.atomic import LOCKS, write_atomically
+from karat.storage.members import Spec
+from karat.storage.parquet import pack_table, unpack_table
+
+WHAT = "a cube"
+CELL = "cell:"
+NUMBERS = {"float": np.float64, "int": np.int64, "bool": np.bool_, "float | None": np.float64}
+KNOWN = ("keeps", "excludes")  # said by the problem, as a rule
+
+
+def write_cube(
+    path: Path,
+    cells: Cells,
+    problem: Problem,
+    layout: CellLayout,
+    history: Sequence[dict[str, Any]],
+) -> None:
+    """Write a cube, atomically."""
+    data = pack_cube(cells, problem, layout, history)
+    write_atomically(path, lambda file: file.write(data))
+
+
+def pack_cube(
+    cells: Cells, problem: Problem, layout: CellLayout, history: Sequence[dict[str, Any]]
+) -> bytes:
+    """The bytes of the file."""
+    roles = layout.roles
+    arrays: dict[str, Any] = {
+        f"label:{i}": np.repeat(values, cells.sizes) for i, values in enumerate(cells.labels)
+    }
+    names = [*roles.features, *roles.targets]
+    arrays |= {f"column:{i}": values for i, values in enumerate(cells.columns)}
+    arrays |= {"weights": cells.weights, "numbers": cells.numbers}
+    if cells.keys is not None:
+        arrays["keys"] = cells.keys
+    shown = [(f"label:{i}", "array", [name]) for i, name in enumerate(layout.by)]
+    shown += [(f"column:{i}", "array", [name]) for i, name in enumerate(names)]
+    shown += [("weights", "array", ["weight"]), ("numbers", "array", ["row"])]
+    shown += [("keys", "array", ["key"])] if cells.keys is not None else []
+    certificates, notes = _certificate_arrays(cells.certificates)
+    arrays |= (
+        certificates | {f"{CELL}sizes": cells.sizes} | _ragged("origins", cells.origins, np.int64)
+    )
+    header = problem_header(problem) | {
+        "kind": "cube",
+        "by": list(layout.by),
+        "features": list(roles.features),
+        "targets": list(roles.targets),
+        "weight": roles.weight,
+        "key": roles.key,
+        "on_missing": "drop" if layout.drop else "error",
+        "history": list(history),
+        "notes": notes,
+        "keeps": {
+            str(i): one.keeps
+            for i, one in enumerate(cells.certificates)
+            if one.keeps != problem.keeps
+        },
+    }
+    return pack_table(header, arrays, shown)
+
+
+def unpack_cube(
+    data: bytes, name: str, problem: Problem | None
+) -> tuple[Cells, Problem, CellLayout, list[dict[str, Any]]]:
+    """What :func:`pack_cube` packed; ``name`` is for error messages."""
+    header, arrays = unpack_table(data, name, WHAT, _admit)
+    found = saved_problem(header, name, problem)
+    with reading(name, WHAT):
+        roles = ColumnRoles(
+            tuple(header["features"]),
+            tuple(header["targets"]),
+            header["weight"],
+            None,
+            header["key"],
+        )
+        layout = CellLayout(roles, drop=header["on_missing"] == "drop", by=tuple(header["by"]))
+        sizes = arrays[f"{CELL}sizes"]
+        starts = starts_of(sizes)
+        require(
+            bool((sizes > 0).all()) and int(starts[-1]) == len(arrays["weights"]),
+            "its cells have other rows",
+        )
+        weights = arrays["weights"]
+        require(
+            bool(np.isfinite(weights).all() and (weights > 0).all()),
+            "a weight is not a positive number",
+        )
+        cells = Cells(
+            tuple(arrays[f"label:{i}"][starts[:-1]] for i in range(len(layout.by))),
+            starts,
+            tuple(arrays[f"column:{i}"] for i in range(len(roles.features) + len(roles.targets))),
+            weights,
+            arrays["numbers"],
+            arrays.get("keys"),
+            _certificates(arrays, header["notes"], header.get("keeps", {}), found),
+            _from_ragged("origins", arrays),
+        )
+        for certificate in cells.certificates:
+            check_certificate(certificate)
+        require(
+            len(cells.origins) == len(cells) == len(sizes),
+            "cells without a certificate or a history",
+        )
+    return cells, found, layout, header["history"]
+
+
+def _admit(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
+    """Raise unless the file is a cube whose arrays go together."""
+    if header.get("kind") != "cube":
+        raise InputError("The file is a coreset, not a cube; load it with karat.load.")
+    count = len(header["features"]) + len(header["targets"])
+    named = [
+        *(f"label:{i}" for i in range(len(header["by"]))),
+        *(f"column:{i}" for i in range(count)),
+        "weights",
+        "numbers",
+    ]
+    rows = specs["weights"].shape
+    for name in named:
+        require(
+            specs[name].shape == rows,
+            f"{name!r} of shape {specs[name].shape} beside weights of shape {rows}",
+        )
+    require(
+        all(type(name) is str for name in (*header["by"], *header["features"], *header["targets"])),
+        "it names no columns",
+    )
+    require(
+        isinstance(header["history"], list) and isinstance(header["notes"], dict),
+        "its history is none",
+    )
+
+
+def _certificate_arrays(
+    certificates: Sequence[Certificate],
+) -> tuple[dict[str, np.ndarray], dict[str, list[str]]]:
+    """Certificates as an array for each field; notes by the number of the cell."""
+    found: dict[str, np.ndarray] = {}
+    for field in fields(Certificate):
+        values = [getattr(certificate, field.name) for certificate in certificates]
+        if field.name in ("notes", *KNOWN):
+            continue
+        if field.name == "excluded_directions":
+            found |= _ragged("excluded", values, np.float64)
+        elif str(field.type) in NUMBERS:
+            numbers = [np.nan if value is None else value for value in values]
+            found[f"{CELL}{field.name}"] = np.array(numbers, dtype=NUMBERS[str(field.type)])
+        else:
+            found[f"{CELL}{field.name}"] = np.array(values)
+    return found, {str(i): list(one.notes) for i, one in enumerate(certificates) if one.notes}
+
+
+def _certificates(
+    arrays: Mapping[str, np.ndarray],
+    notes: dict[str, list[str]],
+    keeps: dict[str, str],
+    problem: Problem,
+) -> tuple[Certificate, ...]:
+    columns: dict[str, list[Any]] = {}
+    for field in fields(Certificate):
+        if f"{CELL}{field.name}" in arrays:
+            values = arrays[f"{CELL}{field.name}"].tolist()
+            if str(field.type) == "float | None":
+                values = [None if np.isnan(value) else value for value in values]
+            columns[field.name] = values
+    excluded = _from_ragged("excluded", arrays)
+    found = []
+    for i, directions in enumerate(excluded):
+        own: dict[str, Any] = {name: values[i] for name, values in columns.items()}
+        own |= {"keeps": keeps.get(str(i), problem.keeps), "excludes": problem.excludes}
+        own |= {"excluded_directions": directions, "notes": tuple(notes.get(str(i), ()))}
+        found.append(Certificate.from_dict(own))
+    return tuple(found)
+
+
+def _ragged(name: str, values: Sequence[Sequence[Any]], kind: Any) -> dict[str, np.ndarray]:
+    ends = np.cumsum([0, *(len(one) for one in values)])
+    return {
+        f"{CELL}{name}": np.array([v for one in values for v in one], dtype=kind),
+        f"{CELL}{name}_ends": ends,
+    }
+
+
+def _from_ragged(name: str, arrays: Mapping[str, np.ndarray]) -> tuple[tuple[Any, ...], ...]:
+    values, ends = arrays[f"{CELL}{name}"].tolist(), arrays[f"{CELL}{name}_ends"].tolist()
+    require(ends[0] == 0 and ends[-1] == len(values), f"its {name} are cut off")
+    return tuple(tuple(values[a:b]) for a, b in pairwise(ends))
+
+
+def cube_path(path: Any) -> Path:
+    """The path of a cube's file."""
+    try:
+        return Path(path)
+    except TypeError:
+        raise InputError(
+            f"path must be the path of a file, not {path!r}.", argument="path"
+        ) from None
+
+
+def output_path(path: Any) -> Path:
+    """The path of a cube that is to be written; refused before anything is read for it."""
+    found = cube_path(path)
+    if found.suffix != ".parquet":
+        raise InputError(
+            f"A cube is saved as .parquet, not {found.suffix or 'without a suffix'!r}: {found}.",
+            argument="path",
+        )
+    if not found.parent.is_dir():
+        raise StorageError(f"{found} cannot be written: there is no folder {found.parent}.")
+    return found
+
+
+def identity(path: Path) -> tuple[int, ...] | None:
+    """What tells a file from another that has replaced it; None if there is none."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file; it goes with the process, however it ends."""
+    if not LOCKS:  # writes are atomic in any case
+        yield
+        return
+    import fcntl
+
+    lock = path.with_name(f".{path.name}.lock")
+    try:
+        file = lock.open("w")
+    except OSError as error:
+        raise StorageError(
+            f"{lock} could not be written ({os.strerror(error.errno or 0)})."
+        ) from error
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,178 @@
+"""Which cells a selection means: a label, a list of labels, or a slice from one label to another,
+both included.
+
+A label is never taken for another one.  Its kind is that of the labels; "2026-03" means all days of
+March in a selection, and no single day where one label is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from karat.cubes.cells import Cells
+from karat.cubes.layout import as_date, shown
+from karat.engine.linalg import Flags, Indices
+from karat.errors import InputError, UnknownLabelError
+
+# units of dates that mean several labels, by the unit of the labels
+COARSE = {"D": "YMW", "us": "YMWD"}
+
+
+def asked(selection: Any, labels: Mapping[str, Any]) -> dict[str, Any]:
+    """A selection from its two forms, a dict and keyword arguments."""
+    if selection is None:
+        return dict(labels)
+    if not isinstance(selection, Mapping):
+        raise InputError(
+            "A selection is a dict of labels by name, such as {'region': 'EU'}, not"
+            f" {shown(selection)}.",
+            argument="selection",
+        )
+    twice = [name for name in selection if name in labels]
+    if twice:
+        raise InputError(
+            f"Labels of {twice[0]!r} are given twice, in the dict and by name; give them once.",
+            argument=twice[0],
+        )
+    return {**selection, **labels}
+
+
+def label_names(names: Any, by: Sequence[str]) -> tuple[str, ...]:
+    """The columns of labels that an argument ``by`` names."""
+    try:
+        found = (names,) if isinstance(names, str) else tuple(names)
+    except TypeError:
+        raise InputError(
+            f"by must be a name or a list of names, not {shown(names)}.", argument="by"
+        ) from None
+    for i, name in enumerate(found):
+        check_name(name, by, "by")
+        if name in found[:i]:
+            raise InputError(f"{name!r} is named twice in by; name it once.", argument="by")
+    return found
+
+
+def check_name(name: Any, by: Sequence[str], argument: str | None = None) -> None:
+    """Refuse what is not the name of a column of labels."""
+    if not isinstance(name, str) or name not in by:
+        close = get_close_matches(str(name), by, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"they are labelled by {', '.join(by)}."
+        raise InputError(
+            f"Cells have no label {shown(name)}; {hint}",
+            argument=str(name) if argument is None else argument,
+        )
+
+
+def matching(cells: Cells, by: Sequence[str], selection: Mapping[str, Any]) -> Indices:
+    """The cells that a selection means, in order; an error if there are none."""
+    found: Flags = np.ones(len(cells), dtype=bool)
+    for name, wanted in selection.items():
+        check_name(name, by)
+        found &= _matches(cells.labels[list(by).index(name)], name, wanted)
+    if not found.any():
+        said = ", ".join(f"{name}={shown(wanted)}" for name, wanted in selection.items())
+        raise InputError(f"There is no cell with {said}.")
+    return np.flatnonzero(found)
+
+
+def _matches(values: np.ndarray, name: str, wanted: Any) -> Flags:
+    if isinstance(wanted, slice):
+        if wanted.step is not None:
+            raise InputError(
+                f"{name}={shown(wanted)}: a slice of labels has no step.", argument=name
+            )
+        found = np.ones(len(values), dtype=bool)
+        if wanted.start is not None:
+            found &= values >= _like(values, name, wanted.start)
+        if wanted.stop is not None:
+            found &= values <= _until(values, _like(values, name, wanted.stop))
+        return found
+    if isinstance(wanted, np.ndarray) and not wanted.ndim:
+        wanted = wanted[()]
+    several = (
+        hasattr(wanted, "__iter__")
+        and hasattr(wanted, "__len__")
+        and not isinstance(wanted, str | bytes | Mapping)
+    )
+    labels = [_like(values, name, one) for one in (wanted if several else [wanted])]
+    found = np.zeros(len(values), dtype=bool)
+    for label in labels:
+        same = (values >= label) & (values <= _until(values, label))  # a month means its days
+        if not same.any():
+            known = np.unique(values)
+            close = get_close_matches(str(label), [str(value) for value in known], n=1)
+            some = ", ".join(map(str, known[:5])) + (" ..." if len(known) > 5 else "")
+            said = f"did you mean {close[0]!r}?" if close else f"there are {some}."
+            raise InputError(f"No cell has {name}={shown(label)}; {said}", argument=name)
+        found |= same
+    return found
+
+
+def _like(values: np.ndarray, name: str, label: Any) -> Any:
+    """A label as the cells have it: dates may be written as text."""
+    if hasattr(label, "as_py"):  # of an Arrow array
+        label = label.as_py()
+    if values.dtype.kind == "M":
+        return as_date(label, name)
+    kind, true_or_false = values.dtype.kind, isinstance(label, bool | np.bool_)
+    number = isinstance(label, int | float | np.integer | np.floating) and not true_or_false
+    if not (isinstance(label, str) if kind == "U" else true_or_false if kind == "b" else number):
+        known = {"U": "text", "b": "truth values"}.get(kind, "numbers")
+        raise InputError(
+            f"{name}={shown(label)}: the labels are {known}, such as {values[0]!r}.", argument=name
+        )
+    if isinstance(label, str) and label.endswith("\0"):
+        raise InputError(
+            f"{name}={shown(label)} ends in a NUL character, which no label does.", argument=name
+        )
+    if kind in "iu" and isinstance(label, float | np.floating) and float(label).is_integer():
+        return int(label)  # NumPy would compare in double precision, where 2**53 + 1 is 2**53
+    if kind == "f" and isinstance(label, int | np.integer) and not _is_double(int(label)):
+        raise InputError(
+            f"{name}={label} is not a number of double precision, which the labels are.",
+            argument=name,
+        )
+    return label
+
+
+def _is_double(whole: int) -> bool:
+    try:
+        return int(float(whole)) == whole
+    except OverflowError:
+        return False
+
+
+def label_key(values: np.ndarray, name: str, label: Any) -> Any:
+    """One label among others, as :func:`karat.cubes.layout.label_keys` has it; an error if it means
+    several, or is none.
+    """
+    found = _like(values, name, label)
+    if values.dtype.kind == "M":
+        unit = np.datetime_data(values.dtype)[0]
+        if np.datetime_data(found.dtype)[0] in COARSE.get(unit, ""):
+            raise UnknownLabelError(
+                f"{shown(label)} may mean several labels of {name!r}, which are"
+                f" {'days' if unit == 'D' else 'times'} such as {values[0]}; name one of them.",
+                argument=name,
+            )
+        exact = found.astype(values.dtype)
+        # a time of a day is not the day
+        return exact.astype(np.int64).item() if exact == found else None
+    if values.dtype.kind == "f" and isinstance(found, float):
+        return values.dtype.type(found).item()  # as NumPy compares it
+    return found.item() if isinstance(found, np.generic) else found
+
+
+def _until(values: np.ndarray, label: Any) -> Any:
+    """The last label that a label means: a month lasts to its last day."""
+    if (
+        values.dtype.kind == "M"
+        and label.dtype != values.dtype
+        and np.promote_types(label.dtype, values.dtype) == values.dtype
+    ):
+        return (label + 1).astype(values.dtype) - 1
+    return label

@@ -1,0 +1,253 @@
+"""A cube against the data that it was made of: every cell is proven or refuted by itself.
+
+    fresh    the cells of the data, made anew in one pass (:mod:`karat.cubes.build`), each with its
+             proof
+    present  which kept rows of the cube are rows of the data, found in the same pass
+    (:mod:`karat.cubes.present`) measure  the kept rows of a cell against those of the fresh one
+
+The fresh rows stand for those of the data, and are off by what their certificate claims; the cell
+inherits that (:mod:`karat.engine.claim`).
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from karat.core.certify import Certificate, readable
+from karat.core.verify import measured
+from karat.core.wording import several, verdict
+from karat.cubes.build import gather_cells
+from karat.cubes.cells import Cells, label_list
+from karat.cubes.layout import joined_labels
+from karat.cubes.present import Present
+from karat.data.batch import read_input
+from karat.engine.linalg import Indices
+from karat.engine.rows import Progress
+
+if TYPE_CHECKING:
+    from karat.cubes.base import Cube
+
+SAID = 3  # cells that are named
+NO_ROWS = "The data has no rows of this cell."
+KINDS = {"extra": "of the cube without rows in the data", "missing": "of the data not in the cube"}
+Label = dict[str, Any]  # by name, as Cube.select takes it
+
+
+@dataclass(frozen=True)
+class CubeVerification:
+    """What :meth:`karat.Cube.verify` found.
+
+    Attributes
+    ----------
+    cube : Cube
+        The same cells with fresh certificates; those of cells that do not agree say why, and are
+        not ``ok``.  It has no file: ``found.cube.save(path)`` writes one.
+    differ : tuple of dict
+        Labels of the cells that do not agree with their rows in the data.
+    extra : tuple of dict
+        Labels of cells of which the data has no rows.
+    missing : tuple of dict
+        Labels of the data that the cube has no cells of.
+    n_rows : int
+        Rows of the data.
+    """
+
+    cube: Cube
+    differ: tuple[Label, ...]
+    extra: tuple[Label, ...]
+    missing: tuple[Label, ...]
+    n_rows: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether every cell is exact for its rows, and the cells are those of the data."""
+        return not (self.differ or self.extra or self.missing)
+
+    @property
+    def certificate(self) -> Certificate:
+        """That of all cells together."""
+        return self.cube.certificate()
+
+    def to_dict(self) -> dict[str, Any]:
+        """All findings, for JSON; labels that are dates as text."""
+        named = {
+            name: [_plain(label) for label in getattr(self, name)]
+            for name in ("differ", "extra", "missing")
+        }
+        found = {"ok": self.ok, "cells": len(self.cube), "rows": self.n_rows}
+        return found | named | {"certificate": self.certificate.to_dict()}
+
+    def __str__(self) -> str:
+        found = [
+            f"{several(len(self.cube), 'cell')} against {several(self.n_rows, 'row')}:"
+            f" {verdict(self.ok)}."
+        ]
+        if self.ok:
+            found.append(
+                f"The worst relative loss error of a cell is {self.certificate.loss_error:.1e}."
+            )
+        return " ".join([*found, *self.reasons()])
+
+    def reasons(self) -> list[str]:
+        """What does not agree, in words; the first cells of each kind are named."""
+        said = []
+        if self.differ:
+            some = "; ".join(
+                f"{_named(label)} ({self._why(label)})" for label in self.differ[:SAID]
+            )
+            said.append(
+                f"{several(len(self.differ), 'cell')} of the cube not as the data:"
+                f" {some}{_more(self.differ)}."
+            )
+        for kind, what in KINDS.items():
+            labels = getattr(self, kind)
+            if labels:
+                said.append(
+                    f"{several(len(labels), 'cell')} {what}:"
+                    f" {'; '.join(map(_named, labels[:SAID]))}{_more(labels)}."
+                )
+        return said
+
+    def _why(self, label: Label) -> str:
+        certificate = self.cube.certificate(label)
+        off = []
+        if certificate.loss_error > certificate.tolerance:
+            off = [f"The loss is off by {readable(certificate.loss_error, certificate.tolerance)}."]
+        elif not certificate.proven:
+            off = ["Moments differ by more than their rounding."]
+        return " ".join([*off, *certificate.notes]).rstrip(".")
+
+
+def verify_cube(cube: Cube, data: Any, memory: int, progress: Progress | None) -> CubeVerification:
+    """See :meth:`karat.Cube.verify`."""
+    cells, present = cube.cells, Present(cube.cells)
+    fresh, record, _ = gather_cells(
+        data, cube.layout, cube.problem, cube.seed, 0, memory, False, progress, present
+    )
+    both, other = _shared(cells, fresh)
+    certificates = [replace(one, refuted=True, notes=(NO_ROWS,)) for one in cells.certificates]
+    if len(both):
+        lost = np.add.reduceat((~present.found).astype(int), cells.starts[:-1])[both]
+        for place, found in zip(
+            both, _certificates(cube, cells.chosen(both), fresh.chosen(other), lost), strict=True
+        ):
+            certificates[place] = found
+    checked = copy(cube)
+    checked.cells, checked.path = replace(cells, certificates=tuple(certificates)), None
+    differ = [place for place in both if not certificates[place].ok]
+    extra, missing = (
+        np.setdiff1d(np.arange(len(some)), known) for some, known in ((cells, both), (fresh, other))
+    )
+    mine, theirs = (partial(_label, some, cube.by) for some in (cells, fresh))
+    return CubeVerification(
+        checked,
+        tuple(map(mine, differ)),
+        tuple(map(mine, extra)),
+        tuple(map(theirs, missing)),
+        record["rows"],
+    )
+
+
+def _shared(cells: Cells, fresh: Cells) -> tuple[Indices, Indices]:
+    """The cells whose labels both have, and their places among the fresh ones."""
+    for mine, theirs in zip(cells.labels, fresh.labels, strict=True):
+        joined_labels([mine, theirs])  # refuses labels of other kinds
+    labels, places = (
+        label_list(cells),
+        {label: place for place, label in enumerate(label_list(fresh))},
+    )
+    both = [place for place, label in enumerate(labels) if label in places]
+    return np.array(both, dtype=np.intp), np.array(
+        [places[labels[place]] for place in both], dtype=np.intp
+    )
+
+
+def _certificates(cube: Cube, cells: Cells, fresh: Cells, lost: np.ndarray) -> list[Certificate]:
+    """Of cells that the data has, from the fresh cells of the same labels; ``lost`` kept rows are
+    not rows of the data.
+    """
+    everything = np.arange(len(cells))
+    mine, theirs = (cube.coreset_of(some, everything) for some in (cells, fresh))
+    groups, fresh_groups = (np.repeat(everything, some.sizes) for some in (cells, fresh))
+    core = replace(mine, groups=groups, indices=_verbatim(cells, fresh))
+    data = read_input(theirs.X, theirs.y, cube.problem, theirs.weights, fresh_groups)
+    totals = np.bincount(fresh_groups, data.weights)
+    found = []
+    for place, reduction in enumerate(measured(core, data, data.kept(core), data.labels)):
+        own, now, count = (
+            cells.certificates[place],
+            fresh.certificates[place],
+            cells.certificates[place].n_rows,
+        )
+        refutations = []
+        if count != now.n_rows:
+            refutations.append(
+                f"The cell was made of {several(count, 'row')}, the data has {now.n_rows:,}."
+            )
+        if lost[place]:
+            refutations.append(
+                f"{several(int(lost[place]), 'kept row')} not among the rows of the data."
+            )
+        certificate = cube.reducer.certificate(reduction, [now], totals[place], count, refutations)
+        found.append(
+            replace(
+                certificate,
+                rank=own.rank,
+                peeled=own.peeled,
+                size=own.size,
+                refuted=bool(refutations),
+            )
+        )
+    return found
+
+
+def _verbatim(cells: Cells, fresh: Cells) -> Indices:
+    """For each kept row of the cells, the place of the same row with the same weight in the fresh
+    ones; beyond all, if none.
+    """
+    places: dict[tuple[Any, ...], list[int]] = {}
+    for place, row in enumerate(_rows(fresh)):
+        places.setdefault(row, []).append(place)
+    beyond = len(fresh.weights)
+    return np.array(
+        [places[row].pop() if places.get(row) else beyond for row in _rows(cells)], dtype=np.int64
+    )
+
+
+def _rows(cells: Cells) -> Any:
+    """Cell, weight and numbers of every kept row."""
+    numbers = np.repeat(np.arange(len(cells)), cells.sizes)
+    return zip(
+        numbers.tolist(),
+        cells.weights.tolist(),
+        *(column.tolist() for column in cells.columns),
+        strict=True,
+    )
+
+
+def _label(cells: Cells, by: tuple[str, ...], place: Any) -> Label:
+    values = (one[place] for one in cells.labels)
+    return {
+        name: value if value.dtype.kind == "M" else value.item()
+        for name, value in zip(by, values, strict=True)
+    }
+
+
+def _plain(label: Label) -> Label:
+    return {
+        name: str(value) if isinstance(value, np.datetime64) else value
+        for name, value in label.items()
+    }
+
+
+def _named(label: Label) -> str:
+    return ", ".join(f"{name}={value}" for name, value in label.items()) or "all rows"
+
+
+def _more(labels: tuple[Label, ...]) -> str:
+    return f" and {len(labels) - SAID:,} more" if len(labels) > SAID else ""

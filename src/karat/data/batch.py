@@ -1,0 +1,543 @@
+"""Rows that travel: batches, and tables of checked input.
+
+A :class:`Batch` is some rows of a source as column blocks, with their numbers, and the weights,
+groups and keys they carry.  A :class:`Table` is a batch with names of columns and a problem: what
+:func:`karat.coreset` is given, checked, or what a coreset keeps of it.  What can be checked without
+a pass over the data is checked here.  NaN and infinity show in the moments, after the pass
+(:mod:`karat.data.non_finite`).  Whole numbers that double precision cannot tell apart get offsets
+(:func:`find_offsets`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from karat.data import containers
+from karat.data.arguments import check_taken
+from karat.data.labels import Grouping, check_groups, group_rows
+from karat.data.non_finite import explain_non_finite
+from karat.data.transformed import transformed
+from karat.engine.kernel import Kernel
+from karat.engine.linalg import Array, Indices, is_long
+from karat.engine.offsets import WHOLE, all_exact, all_small, nearby_offset
+from karat.engine.parts import Chunked, Offsets, SideBySide
+from karat.engine.rows import Rows
+from karat.engine.tolerances import TINY
+from karat.errors import InputError, NotExactError
+from karat.problems import Problem
+
+COMPARED = 2**22  # numbers of kept rows that are compared with the data at a time
+OTHER_ROWS = "The kept rows are not the rows of this data at the stored indices."
+RESCALE = (
+    "Multiply all weights by one number, so that they are about 1: every loss is multiplied by it,"
+    " and nothing else changes."
+)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Consecutive rows of a source, or the rows held of it."""
+
+    parts: list[Any]  # column blocks side by side: those of X, then those of y
+    numbers: Any  # row numbers in the source; a stacked batch has them, and its keys, in chunks
+    weights: Array | None = None
+    groups: np.ndarray | None = None
+    keys: Any = None
+    # what is subtracted from columns when they are read; the column blocks hold the numbers as they
+    # came
+    offsets: Offsets | None = None
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @cached_property
+    def grouping(self) -> Grouping | None:
+        """The rows of positive weight by their groups; None if there are no groups."""
+        return None if self.groups is None else group_rows(self.groups, self.weights)
+
+    @property
+    def labels(self) -> list[Any]:
+        """The groups in order; None alone if there are no groups."""
+        return [None] if self.grouping is None else self.grouping.labels
+
+    def index(self, label: Any = None) -> Indices | None:
+        """The rows of one group, or all, without those of zero weight; None means every row."""
+        if self.grouping is not None and label is not None:
+            return self.grouping.rows(label)
+        return None if self.weights is None or self.weights.all() else np.flatnonzero(self.weights)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the column blocks."""
+        return sum(
+            p.data.nbytes + p.indices.nbytes if sparse.issparse(p) else p.nbytes for p in self.parts
+        )
+
+    def take(self, where: Any, weights: Array | None = None) -> Batch:
+        """Some of the rows (a slice, mask or positions), with new weights or their own."""
+        own = (
+            weights
+            if weights is not None
+            else None
+            if self.weights is None
+            else self.weights[where]
+        )
+        labels = None if self.groups is None else self.groups[where]
+        keys = None if self.keys is None else self.keys[where]
+        return Batch(
+            [p[where] for p in self.parts], self.numbers[where], own, labels, keys, self.offsets
+        )
+
+    def stored_rows(self, index: Indices | None = None) -> Rows:
+        """All rows as they are stored, or some of them; a problem may read something else in
+        them.
+        """
+        return Rows(self.parts, self.weights, index, self.offsets)
+
+    def block(self, left: int, right: int) -> Any:
+        """Columns ``left:right``, side by side in one array or CSR matrix (in several, where one
+        would round them).
+        """
+        edges = np.cumsum([0, *(p.shape[1] for p in self.parts)])
+        inside = [
+            p
+            for p, a, b in zip(self.parts, edges, edges[1:], strict=False)
+            if left <= a and b <= right
+        ]
+        if any(sparse.issparse(p) for p in inside):
+            return sparse.csr_array(sparse.hstack(inside, format="csr"))
+        if self.offsets and len(inside) > 1:
+            return SideBySide([column[:, None] for p in inside for column in p.T])
+        return inside[0] if len(inside) == 1 else np.hstack(inside)
+
+
+def stack(batches: Sequence[Batch]) -> Batch:
+    """Batches of equal columns, one after the other; dense column blocks are not copied."""
+    first = batches[0]
+    if len(batches) == 1:
+        return first
+    return Batch(
+        _stacked_parts(batches),
+        Chunked([p.numbers for p in batches]),
+        _stacked_weights(batches),
+        None if first.groups is None else np.concatenate([p.groups for p in batches]),
+        None if first.keys is None else Chunked([p.keys for p in batches]),
+        first.offsets,
+    )
+
+
+def joined(batches: Sequence[Batch]) -> Batch:
+    """The same as one copy of all rows."""
+    first = batches[0]
+    return Batch(
+        [
+            containers.stack_rows(*blocks)
+            for blocks in zip(*(p.parts for p in batches), strict=True)
+        ],
+        np.concatenate([p.numbers for p in batches]),
+        _stacked_weights(batches),
+        None if first.groups is None else np.concatenate([p.groups for p in batches]),
+        None if first.keys is None else np.concatenate([p.keys for p in batches]),
+        first.offsets,
+    )
+
+
+def stacked_rows(batches: Sequence[Batch], index: Indices | None) -> Rows:
+    """Rows of several batches for the engine, without numbers, groups and keys."""
+    return Rows(_stacked_parts(batches), _stacked_weights(batches), index, batches[0].offsets)
+
+
+def _stacked_parts(batches: Sequence[Batch]) -> list[Any]:
+    """Column blocks of several batches."""
+    if len(batches) == 1:
+        return batches[0].parts
+    columns = zip(*(p.parts for p in batches), strict=True)
+    return [
+        containers.stack_rows(*blocks) if sparse.issparse(blocks[0]) else Chunked(blocks)
+        for blocks in columns
+    ]
+
+
+def _stacked_weights(batches: Sequence[Batch]) -> Array | None:
+    if all(p.weights is None for p in batches):
+        return None
+    return np.concatenate([np.ones(len(p)) if p.weights is None else p.weights for p in batches])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table(Batch):
+    """Checked rows of one data set: a batch, the names of its columns, and the problem that reads
+    them.
+
+    Attributes
+    ----------
+    numbers : array or None
+        None if rows are numbered from 0 on.
+    names : list of str
+        Of the columns, those of X and then those of y.
+    targets : int
+        Columns of y.
+    n_rows : int
+        Rows of the input: more than those here where some, or their sequences, cannot be used.
+    problem : Problem
+        Lowered, if it needs sums of all rows.
+    shape : str
+        The numbers of columns, for error messages.
+    unit : float
+        Of the weights, a power of two: weights of 1e200 would overflow.
+    notes : tuple of str
+        For the certificate.
+    maps : dict of arrays or None
+        Those of these rows, if the problem has maps.
+    """
+
+    names: list[str]
+    targets: int = 0
+    n_rows: int
+    problem: Problem
+    shape: str
+    unit: float = 1.0
+    notes: tuple[str, ...] = ()
+    maps: dict[str, Array] | None = None
+
+    def __len__(self) -> int:
+        return int(self.parts[0].shape[0])
+
+    @property
+    def columns(self) -> int:
+        return sum(int(part.shape[1]) for part in self.parts) - self.targets
+
+    @property
+    def origin(self) -> Array:
+        """The offsets of all columns."""
+        return np.array(
+            [float((self.offsets or {}).get(i, 0)) for i in range(self.columns + self.targets)]
+        )
+
+    @property
+    def total(self) -> float:
+        return float(len(self)) if self.weights is None else float(self.weights.sum())
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernelization of the problem for these columns."""
+        return self.problem.kernel(self.columns, self.targets)
+
+    def numbers_of(self, label: Any = None) -> Indices | None:
+        """The numbers in the input of the rows of one group, or all; None if these are numbered
+        from 0 on.
+        """
+        index = self.index(label)
+        if self.numbers is None or index is None:
+            return index if self.numbers is None else np.asarray(self.numbers)
+        return np.asarray(self.numbers[index])
+
+    def grouped_rows(self) -> tuple[Rows, Indices]:
+        """The rows of all groups, one group after the other, and where each begins (the last number
+        is that of all rows).
+        """
+        assert self.grouping is not None
+        return self.problem.view(self.stored_rows(self.grouping.order)), self.grouping.starts
+
+    def rows(self, label: Any = None) -> Rows:
+        """The rows of one group, or all, as the problem reads them."""
+        index = self.index(label)
+        rows = self.stored_rows(index)
+        # a view is read faster than an index
+        rows = rows if index is None else rows.run(0, len(rows))
+        return self.problem.view(rows) if self.problem.has_view else rows
+
+    def kept(self, core: Any) -> Table:
+        """The rows that a coreset keeps, as rows of this table are read."""
+        return kept_table(core, self.problem, self.unit, self.offsets)
+
+    def differences(self, core: Any, kept: Table) -> list[str]:
+        """Differences to a coreset other than in moments: other maps or rows, or ``kept`` rows not
+        at their indices.
+        """
+        found = [*self.problem.changed_maps(core.maps, self.maps), *self.other_size(core)]
+        return (
+            found
+            if self.other_size(core) or self._has(kept, core.indices)
+            else [*found, OTHER_ROWS]
+        )
+
+    def other_size(self, core: Any) -> list[str]:
+        """That a coreset was made of another number of rows, if it was."""
+        said = f"The coreset was made of {core.n_rows:,} rows, the data has {self.n_rows:,}."
+        return [] if core.n_rows == self.n_rows else [said]
+
+    def _has(self, kept: Table, indices: Indices) -> bool:
+        """Whether kept rows are the rows of the input at ``indices``."""
+        places = indices if self.numbers is None else np.searchsorted(self.numbers, indices)
+        if not len(places) or places.max() >= len(self):
+            return False
+        if self.numbers is not None and not np.array_equal(self.numbers[places], indices):
+            return False
+        zeros, own_places = np.zeros(self.columns + self.targets), np.arange(len(places))
+        full, own = (Rows(t.parts, offsets=t.offsets) for t in (self, kept))
+        step = max(1, COMPARED // len(zeros))  # sparse rows may have many columns
+        return all(
+            np.array_equal(full.take(places[some], zeros), own.take(own_places[some], zeros))
+            for some in (slice(start, start + step) for start in range(0, len(places), step))
+        )
+
+    def explain_non_finite(self) -> InputError:
+        """The error for rows whose moments are not finite."""
+        return explain_non_finite(self.parts, self.names)
+
+
+def kept_table(
+    core: Any, problem: Problem, unit: float = 1.0, offsets: Offsets | None = None
+) -> Table:
+    """The rows of a coreset, numbered by its indices, as the rows of its data are read;
+    ``problem``: its own, lowered.
+    """
+    parts = problem.kept_parts(core)
+    if parts is None:
+        table = read_input(core.X, core.y, problem, core.weights, core.groups, unit, offsets)
+    else:
+        widths = [int(part.shape[1]) for part in parts]
+        table = Table(
+            parts, None, core.weights, names=[str(i) for i in range(sum(widths))],
+            n_rows=core.n_rows, problem=problem, shape=f"{', '.join(map(str, widths))} columns",
+        )  # fmt: skip
+    return replace(table, numbers=core.indices, keys=core.keys)
+
+
+def features_of(X: Any, problem: Problem, apart: bool = False) -> Any:
+    """X as the problem reads it: the columns themselves, or what its transformation makes of
+    them.
+    """
+    if problem.transform is not None:
+        return transformed(X, problem.transform)
+    return containers.as_table(X, "X", apart)
+
+
+def read_input(
+    X: Any, y: Any, problem: Problem, sample_weight: Any, groups: Any, unit: float | None = None,
+    offsets: Offsets | None = None,
+) -> Table:  # fmt: skip
+    """Check inputs, without a pass over the data (except for large whole numbers), and make a Table
+    of them.
+
+    ``unit`` and ``offsets`` are those of other rows that these will be compared with.
+    """
+    if isinstance(y, Problem):
+        raise InputError(
+            "The second argument is y; pass the problem by name: karat.coreset(X, problem=...).",
+            argument="y",
+        )
+    if isinstance(y, str):
+        raise InputError(
+            f"y={y!r} names a column, but X has no names; pass the values of the target.",
+            argument="y",
+        )
+    check_taken(problem, y=y)
+    if X is None:
+        raise InputError("X is None; pass a table of rows.")
+    table = features_of(X, problem, bool(offsets))
+    count, columns = table.shape
+    if count == 0:
+        raise InputError("X has no rows; a coreset needs at least one.")
+    if columns == 0:
+        raise InputError("X has no columns; a coreset needs at least one.")
+    names = containers.column_names(X, columns)
+    target = None
+    if y is not None:
+        target = containers.as_table(y, "y", bool(offsets))
+        if sparse.issparse(target):
+            raise InputError("y is sparse; pass it as a dense array.")
+        if target.shape[1] == 0:
+            raise InputError("y has no columns; leave it out, or pass at least one target.")
+        if len(target) != count:
+            raise InputError(f"X has {count} rows but y has {len(target)}; they must be equal.")
+        named = containers.column_names(y, target.shape[1])
+        names += ["y"] if named == ["0"] else [f"{name} of y" for name in named]
+    elif problem.needs_target:
+        raise InputError(f"{problem.describe()} needs a target: pass y.")
+    weights = check_weights(sample_weight, count)
+    own = unit is None
+    if unit is None:
+        unit = 1.0 if weights is None else _unit(float(weights.max()))
+    if weights is not None and unit != 1.0:
+        weights = _in_units(weights, unit, own)
+    labels = None if groups is None else check_groups(groups, count)
+    parts = containers.parts_of(table, target)
+    if weights is not None and not weights.all():  # rows of weight zero do not count
+        parts = [part[weights > 0] if is_long(part.dtype) else part for part in parts]
+    # they may be too large for doubles
+    whole_numbers = any(part.dtype.kind in "iu" for part in parts)
+    offsets = find_offsets(parts, names, problem, offsets) if whole_numbers else dict(offsets or {})
+    if not offsets:  # doubles hold everything
+        table, target = (
+            part[:] if isinstance(part, SideBySide) else part for part in (table, target)
+        )
+    targets = 0 if target is None else int(target.shape[1])
+    return Table(
+        containers.parts_of(table, target), None, weights, labels, None, offsets, names=names,
+        targets=targets, n_rows=count, problem=problem,
+        shape=f"{columns} columns and {targets} targets", unit=unit,
+    )  # fmt: skip
+
+
+def _in_units(weights: Array, unit: float, own: bool) -> Array:
+    """Weights in other units; if these are their own, all must be numbers that keep their digits
+    there.
+    """
+    with np.errstate(over="ignore", under="ignore"):
+        scaled = weights / unit
+    lost = (weights > 0) & (scaled < TINY)
+    if own and lost.any():
+        row = int(lost.argmax())
+        raise InputError(
+            f"Weights range from {weights[row]:.1e} (in row {row}) to {weights.max():.1e}: doubles"
+            " cannot add both. Leave out the rows whose weights are nothing beside the others, or"
+            " give them weights in the same units.",
+            argument="sample_weight",
+            row=row,
+        )
+    return scaled
+
+
+def check_weights(sample_weight: Any, count: int) -> Array | None:
+    """Weights as numbers, one per row, finite and not negative; None means that all are 1."""
+    if sample_weight is None:
+        return None
+    weights = containers.as_table(sample_weight, "sample_weight")
+    if weights.shape[1] != 1:
+        raise InputError(
+            f"sample_weight has shape {np.shape(sample_weight)}; it must be one number per row.",
+            argument="sample_weight",
+        )
+    weights = np.ascontiguousarray(weights[:, 0], dtype=float)
+    if len(weights) != count:
+        raise InputError(
+            f"X has {count} rows but sample_weight has {len(weights)}; they must be equal."
+        )
+    for wrong, what, remedy in (
+        (~np.isfinite(weights), "values that are not finite", "drop or correct them"),
+        (weights < 0, "negative values", "weights must be at least 0"),
+    ):
+        if wrong.any():
+            count, row = int(wrong.sum()), int(wrong.argmax())
+            message = f"sample_weight has {count} {what}, the first in row {row}; {remedy}."
+            raise InputError(message, argument="sample_weight", row=row)
+    if not weights.any():
+        raise InputError(
+            "sample_weight is zero in every row; at least one row must have a positive weight."
+        )
+    tiny = (weights > 0) & (weights < TINY)
+    if tiny.any():
+        row = int(tiny.argmax())
+        raise InputError(
+            f"sample_weight is {weights[row]:.1e} in row {row}, where doubles lose their digits."
+            f" {RESCALE}",
+            argument="sample_weight",
+            row=row,
+        )
+    with np.errstate(over="ignore"):
+        if not np.isfinite(weights.sum()):
+            raise InputError(
+                f"The sum of sample_weight is beyond the largest double. {RESCALE}",
+                argument="sample_weight",
+            )
+    return weights
+
+
+def weights_or_ones(sample_weight: Any, count: int) -> Array:
+    """The same as an array, also where no weights are given."""
+    weights = check_weights(sample_weight, count)
+    return np.ones(count) if weights is None else weights
+
+
+def stored_weights(weights: Array, unit: float = 1.0) -> Array:
+    """Weights as they are stored, in units of 1; raise unless they are the numbers that were
+    proven.
+    """
+    with np.errstate(over="ignore", under="ignore"):
+        # exact, since the unit is a power of two, if the result is a normal number
+        stored = weights * unit
+    if not (np.isfinite(stored) & (stored >= TINY)).all():
+        raise NotExactError(
+            f"Weights of kept rows, from {stored.min():.1e} to {stored.max():.1e}, leave the"
+            f" doubles. {RESCALE}"
+        )
+    return stored
+
+
+def _unit(heaviest: float) -> float:
+    return 1.0 if 1e-100 < heaviest < 1e100 else 2.0 ** np.floor(np.log2(heaviest))
+
+
+def find_offsets(
+    parts: Sequence[Any], names: Sequence[str], problem: Problem, known: Offsets | None = None
+) -> dict[int, int]:
+    """Numbers to subtract from columns of whole numbers, so that doubles hold the differences; an
+    error if there are none.
+
+    ``known`` are offsets that were chosen for other rows of the same columns; the same must do for
+    these.
+    """
+    found = dict(known or {})
+    edges = np.cumsum([0, *(int(part.shape[1]) for part in parts)]).tolist()
+    for part, left, right in zip(parts, edges, edges[1:], strict=False):
+        if not is_long(part.dtype):
+            continue
+        for column in sorted(
+            {left + own for own in _long_columns(part)} | {c for c in found if left <= c < right}
+        ):
+            values = (
+                part.data[part.indices == column - left]
+                if sparse.issparse(part)
+                else part[:, column - left]
+            )
+            offset = found.get(column, 0)
+            if known is None and problem.shifts and not sparse.issparse(part):
+                offset = nearby_offset(values)
+            if not all_exact(values, offset):
+                if column in found or not all_exact(values):
+                    raise InputError(
+                        _too_long(names[column], values, problem, found.get(column, 0))
+                    )
+                offset = 0
+            if offset:
+                found[column] = offset
+    return found
+
+
+def _long_columns(part: Any) -> list[int]:
+    """The columns of a block that hold whole numbers beyond 2^53."""
+    values = part.data if sparse.issparse(part) else part
+    if all_small(values):
+        return []
+    if sparse.issparse(part):
+        return np.unique(part.indices[(values < -WHOLE) | (values > WHOLE)]).tolist()  # type: ignore[no-any-return]
+    return np.flatnonzero((part.min(axis=0) < -WHOLE) | (part.max(axis=0) > WHOLE)).tolist()
+
+
+def _too_long(name: str, values: np.ndarray, problem: Problem, known: int) -> str:
+    """Why doubles do not hold a column of whole numbers, and what to do."""
+    low, high = int(values.min()), int(values.max())
+    size = (
+        f"Column {name} holds whole numbers up to {max(-low, high):.1e}, which double precision"
+        " cannot tell apart"
+    )
+    otherwise = "or convert it with astype(float) if rounding does no harm."
+    if known:
+        return (
+            f"{size}: they are more than 2^53 away from those of other rows, about {known:.1e}. Use"
+            f" a coarser unit, {otherwise}"
+        )
+    if problem.shifts and high - low > 2**53:
+        return (
+            f"{size}: they range over {high - low:.1e}, more than 2^53. Use a coarser unit,"
+            f" {otherwise}"
+        )
+    return f"{size}; subtract an offset, for example its minimum {low}, {otherwise}"

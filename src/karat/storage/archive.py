@@ -1,0 +1,185 @@
+"""One schema for everything that karat stores: a JSON header and named arrays, never pickled.
+
+    .npz      the arrays, and the header as an array of bytes (this module; also as bytes that
+              travel)
+    .parquet  arrays with one entry per row as columns, the rest in the metadata
+    (:mod:`karat.storage.parquet`)
+
+A SHA-256 digest of the header and of all arrays is stored beside them.  It notices damage; it is
+not a signature: whoever writes a hostile file can write its digest too.  So types, shapes and sizes
+are checked, and what only a bug of the writer could get wrong is not. Arrays are read only if
+``admit`` expects them.  What the header and the arrays mean is known to those who write them:
+:mod:`karat.core.files` and :mod:`karat.stream.state`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from karat.data.labels import as_text
+from karat.errors import InputError, reading, require
+from karat.storage.atomic import write_atomically
+from karat.storage.members import Members, Spec
+
+FORMAT_VERSION, NEWEST_FORMAT = 3, 4  # below 3 there is no digest; 4 is that of synthetic rows
+ZIP = b"PK"  # with which an .npz begins
+HEADER, DIGEST = "header", "digest"
+MOST_VALUES = 10**6  # of a header: each takes up to a hundred bytes of memory
+
+Stored = tuple[dict[str, Any], dict[str, Any]]  # header, arrays
+# raises unless these arrays belong to this header
+Admit = Callable[[dict[str, Any], Mapping[str, Spec]], object]
+
+
+def write_archive(path: Path, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+    """An archive in a file, atomically."""
+    if path.suffix != ".npz":
+        raise InputError(f"It is saved as .npz, not {path.suffix or 'without a suffix'!r}: {path}.")
+    write_atomically(path, lambda file: file.write(pack(header, arrays)))
+
+
+def read_archive(path: Path, what: str, admit: Admit | None = None) -> Stored:
+    """The header and arrays of :func:`write_archive`."""
+    return unpack(read_bytes(path), str(path), what, admit)
+
+
+def read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"There is no file {path}.") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}).") from error
+    except ValueError as error:  # NUL in a path
+        raise InputError(f"{str(path)!r} is not a path ({error}).") from error
+
+
+def plain(arrays: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Arrays that need no pickle: text of any kind becomes plain text, None is left out."""
+    known = {k: np.asarray(v) for k, v in arrays.items() if v is not None}
+    return {k: as_text(v) if v.dtype.kind == "O" else v for k, v in known.items()}
+
+
+def to_json(header: dict[str, Any]) -> bytes:
+    return json.dumps({"format_version": FORMAT_VERSION} | header).encode()
+
+
+def from_json(text: bytes, name: str) -> dict[str, Any]:
+    """A header; refused if it would take much more memory than its text, or if it is of another
+    version.
+    """
+    require(
+        sum(text.count(sign) for sign in (b",", b"[", b"{", b":")) <= MOST_VALUES,
+        "its header is too large",
+    )
+    header: dict[str, Any] = json.loads(text)
+    require(isinstance(header, dict), "its header is no object")
+    version = header.get("format_version")
+    if version in (1, 2):
+        raise InputError(
+            f"{name} has format version {version}, without a digest, which karat 0.2.0 is the last"
+            " to read. Make it again, or read it with that version."
+        )
+    if type(version) is not int or not FORMAT_VERSION <= version <= NEWEST_FORMAT:
+        raise InputError(
+            f"{name} has format version {version}; this karat reads up to version {NEWEST_FORMAT}."
+            " Update karat."
+        )
+    return header
+
+
+def content_digest(text: bytes, arrays: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 of a header and of arrays: their names, types, shapes and values."""
+    found = hashlib.sha256(text)
+    for name in sorted(arrays):
+        array = arrays[name]
+        found.update(json.dumps([name, array.dtype.str, list(array.shape)]).encode())
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()
+
+
+def check_digest(stored: str, text: bytes, arrays: Mapping[str, np.ndarray]) -> None:
+    """Raise unless the content is what was written."""
+    require(
+        content_digest(text, arrays) == stored, "its content is not what was written, by its digest"
+    )
+
+
+def pack(header: dict[str, Any], arrays: dict[str, Any]) -> bytes:
+    """A JSON header and arrays as the bytes of an ``.npz``."""
+    file, text = io.BytesIO(), to_json(header)
+    known = plain(arrays)
+    digest = bytes.fromhex(content_digest(text, known))
+    own = {
+        HEADER: np.frombuffer(text, dtype=np.uint8),
+        DIGEST: np.frombuffer(digest, dtype=np.uint8),
+    }
+    np.savez_compressed(file, **known, **own)  # type: ignore[arg-type]
+    return file.getvalue()
+
+
+def unpack(data: bytes, name: str, what: str, admit: Admit | None = None) -> Stored:
+    """The header and arrays of :func:`pack`; ``name`` and ``what`` it is are for error messages.
+
+    Parameters
+    ----------
+    admit : callable, optional
+        Called with the header and with what the arrays claim to be, before they are read.
+    """
+    with reading(name, what):
+        require(data.startswith(ZIP), "it does not begin like one")
+        members = Members(data)
+        text = members.read(HEADER).tobytes()
+        header = from_json(text, name)
+        specs = {key: members.spec(key) for key in members.infos if key not in (HEADER, DIGEST)}
+        if admit is not None:
+            admit(header, specs)
+        arrays = {key: members.read(key) for key in specs}
+        check_digest(members.read(DIGEST).tobytes().hex(), text, arrays)
+    return header, arrays
+
+
+def flat(values: dict[str, Any]) -> dict[str, Any]:
+    """Named arrays and CSR matrices as arrays only."""
+    arrays: dict[str, Any] = {}
+    for name, value in values.items():
+        if sparse.issparse(value):
+            arrays |= {
+                f"{name}/{part}": getattr(value, part)
+                for part in ("data", "indices", "indptr", "shape")
+            }
+        else:
+            arrays[name] = value
+    return arrays
+
+
+def unflat(arrays: dict[str, Any]) -> dict[str, Any]:
+    """What :func:`flat` was given."""
+    values = {name: value for name, value in arrays.items() if "/" not in name}
+    for name in {name.partition("/")[0] for name in arrays if "/" in name}:
+        data, indices, indptr, shape = (
+            arrays[f"{name}/{part}"] for part in ("data", "indices", "indptr", "shape")
+        )
+        values[name] = sparse.csr_array((data, indices, indptr), shape=tuple(shape.tolist()))
+    return values
+
+
+def prefixed(prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:
+    return {f"{prefix}:{name}": value for name, value in arrays.items()}
+
+
+def without_prefix(prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:
+    """The arrays that :func:`prefixed` named."""
+    return {
+        name.partition(":")[2]: value
+        for name, value in arrays.items()
+        if name.startswith(f"{prefix}:")
+    }
