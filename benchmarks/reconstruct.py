@@ -50,7 +50,7 @@ def by_linear_programme(known: Array, sums: Array) -> Array:
 
 
 def by_lattice(known: Array, sums: Array) -> Array:
-    """A short vector of +-1 in the lattice of the columns, in whole numbers; nothing found is all
+    """A short vector of +-1 in the lattice of the columns, in integers; nothing found is all
     zeros.
     """
     n, scale = len(known), 2.0**BITS

@@ -94,7 +94,7 @@ def one_hot(rng, n, c):
     return _ones(table)
 
 
-def whole_numbers(rng, n, c):
+def as_integers(rng, n, c):
     return _ones(rng.integers(-3, 4, (n, c)).astype(float))
 
 
@@ -151,7 +151,7 @@ HOSTILE: dict[str, Callable[[np.random.Generator, int, int], Group]] = {
         duplicates,
         zeros_and_ones,
         one_hot,
-        whole_numbers,
+        as_integers,
         weights_of_many_magnitudes,
         one_heavy_weight,
         one_huge_row,

@@ -30,7 +30,7 @@ from karat.data.arguments import (
     column_roles,
     refuse_sequence,
 )
-from karat.errors import InputError, check_whole
+from karat.errors import InputError, check_integer
 from karat.io.layout import Layout
 from karat.problems import Problem
 from karat.problems.latent import Latent
@@ -91,7 +91,7 @@ def coreset(
     -------
     Coreset or Delayed
     """
-    check_whole("random_state", random_state, 0)
+    check_integer("random_state", random_state, 0)
     choice = RowChoice(rows, verbatim)
     if isinstance(problem, Latent):
         check_rows_argument(rows, problem, "auto", verbatim)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# NumPy's whole numbers are registered; NumPy itself is not needed here
+# NumPy's integers are registered; NumPy itself is not needed here
 from numbers import Integral
 
 
@@ -79,16 +79,16 @@ def check_memory(memory: object) -> None:
     """Raise unless an argument says how many bytes may be used."""
     if isinstance(memory, bool) or not isinstance(memory, int) or memory < 10**6:
         raise InputError(
-            f"memory must be a whole number of at least 10**6 bytes, not {memory!r}.",
+            f"memory must be an integer of at least 10**6 bytes, not {memory!r}.",
             argument="memory",
         )
 
 
-def check_whole(name: str, value: object, least: int = 1) -> None:
-    """Raise unless an argument is a whole number of at least ``least``."""
+def check_integer(name: str, value: object, least: int = 1) -> None:
+    """Raise unless an argument is an integer of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise InputError(
-            f"{name} must be a whole number of at least {least}, not {value!r}.", argument=name
+            f"{name} must be an integer of at least {least}, not {value!r}.", argument=name
         )
 
 

@@ -24,7 +24,7 @@ from karat.cluster.sketches import finish, last_pass, two_passes
 from karat.core.coreset import Coreset
 from karat.core.synthetic import RowChoice, RowKind, Verbatim, check_rows_argument
 from karat.data.arguments import check_taken, column_problem, column_roles
-from karat.errors import InputError, NotExactError, check_whole
+from karat.errors import InputError, NotExactError, check_integer
 from karat.io.layout import Layout
 from karat.problems import Problem
 from karat.problems.latent import Latent
@@ -80,7 +80,7 @@ def coreset(
     Coreset
     """
     _check_frame(df)
-    check_whole("random_state", random_state, 0)
+    check_integer("random_state", random_state, 0)
     problem = column_problem(problem, target)
     check_rows_argument(rows, problem, "auto", verbatim)
     if isinstance(problem, Latent):

@@ -367,7 +367,7 @@ def test_whole_numbers_stay_whole_in_a_sketch(frame, kind):
 
 
 def test_whole_numbers_beside_fractions_become_doubles(frame):
-    """A later batch with fractions in a column of whole numbers: no digit is lost, whichever comes
+    """A later batch with fractions in a column of integers: no digit is lost, whichever comes
     first.
     """
     rooms = frame[["rooms", "size"]]

@@ -114,7 +114,7 @@ def test_integers_beyond_doubles():
     merged = halves[0].merge(halves[1])
     check(merged, X, y)
     assert merged.verify(X, y).ok
-    with pytest.raises(karat.NotExactError, match="whole numbers beyond 2"):
+    with pytest.raises(karat.NotExactError, match="integers beyond 2"):
         karat.coreset(X[:300], y[:300]).merge(halves[1])
 
 

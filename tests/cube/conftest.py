@@ -12,7 +12,7 @@ FEATURES = ["size", "price", "count"]
 
 
 def sales(n=24_000, days=20, seed=0, start="2026-01-20"):
-    """Rows in random order; ``count`` is a whole number, ``units`` a weight, ``id`` a key."""
+    """Rows in random order; ``count`` is an integer, ``units`` a weight, ``id`` a key."""
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame({
         "size": rng.standard_normal(n) + 3,

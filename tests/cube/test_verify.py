@@ -337,7 +337,7 @@ def test_what_is_refused(cube, rows):
     with pytest.raises(InputError, match="memory"):
         cube.verify(rows, memory=3)
     numbers = labelled_rows([1, 2, 3])
-    with pytest.raises(InputError, match="whole numbers"):
+    with pytest.raises(InputError, match="integers"):
         karat.cube(numbers, target="y", by="k").verify(numbers.assign(k=numbers.k.astype(str)))
 
 

@@ -51,7 +51,7 @@ def test_windows_for_each_label(cube, frame):
         cube.rolling("day", 2, by="day")
     with pytest.raises(InputError, match="no label 'week'"):
         cube.rolling("week", 2)
-    with pytest.raises(InputError, match="whole number"):
+    with pytest.raises(InputError, match="integer"):
         cube.rolling("day", 2.5)
 
 

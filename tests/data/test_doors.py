@@ -1,4 +1,4 @@
-"""The doors: whole numbers beyond 2^53, odd objects in every argument, tables that are too wide."""
+"""The doors: integers beyond 2^53, odd objects in every argument, tables that are too wide."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def test_a_csv_file_whose_whole_numbers_come_late(tmp_path):
     with pytest.raises(InputError, match=r"'ts'.*2\^53"):
         karat.coreset_files(path)
     pd.DataFrame({"ts": [str(t) for t in ts[:-1]] + ["1.5"], "x": x}).to_csv(path, index=False)
-    with pytest.raises(InputError, match=r"line 2,001: column 'ts'.*whole number"):
+    with pytest.raises(InputError, match=r"line 2,001: column 'ts'.*integer"):
         karat.coreset_files(path)
     core = karat.coreset_files(path, on_missing="drop")
     assert [int(t) for t in np.asarray(core.X["ts"])] == ts[core.indices].tolist()
@@ -285,7 +285,7 @@ def test_problems_that_a_shift_would_change(problem):
     ts, x, y = stamps()
     target = y if problem.needs_target else None
     with pytest.raises(
-        InputError, match=r"Column 'ts' holds whole numbers up to 1.7e\+18.*subtract an offset"
+        InputError, match=r"Column 'ts' holds integers up to 1.7e\+18.*subtract an offset"
     ):
         karat.coreset(pd.DataFrame({"ts": ts, "x": x}), target, problem)
     with pytest.raises(InputError, match=r"Column 'ts' holds"):
@@ -299,7 +299,7 @@ def test_ranges_beyond_double_precision():
     ids = rng.integers(-(2**62), 2**62, 300)
     x = rng.standard_normal(300)
     for X in (np.column_stack([ids, ids]), pd.DataFrame({"0": ids, "x": x}), ids):
-        with pytest.raises(InputError, match=r"Column '?0'? holds whole numbers up to 4.*range"):
+        with pytest.raises(InputError, match=r"Column '?0'? holds integers up to 4.*range"):
             karat.coreset(X, x)
     with pytest.raises(InputError, match=r"Column y holds"):
         karat.coreset(x, ids)
@@ -330,7 +330,7 @@ def test_rows_of_no_weight_do_not_widen_the_range():
 def test_sparse_whole_numbers():
     ts, _, y = stamps()
     X = sparse.csr_array(np.column_stack([ts % 5, ts]))
-    with pytest.raises(InputError, match="Column 1 holds whole numbers"):
+    with pytest.raises(InputError, match="Column 1 holds integers"):
         karat.coreset(X, y)
     assert karat.coreset(sparse.csr_array(np.column_stack([ts % 5, ts % 1000])), y).certificate.ok
 

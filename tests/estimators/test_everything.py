@@ -306,7 +306,7 @@ VARIANTS = [
 
 
 def columns_for(transformer, X):
-    """Numbers; whole numbers for encoders, gaps for imputers."""
+    """Numbers; integers for encoders, gaps for imputers."""
     text = str(transformer)
     table = np.floor(X * 1.5) if "Encoder" in text else X
     if "Imput" in text or "Missing" in text:

@@ -68,7 +68,7 @@ def hot(**options):
     return OneHotEncoder(**{"handle_unknown": "ignore"} | options)
 
 
-def fronts():
+def preprocessors():
     text = ["town", "kind"]
     return {
         "encoder": ([hot()], text),
@@ -109,14 +109,14 @@ def fronts():
     }
 
 
-@pytest.mark.parametrize("name", fronts())
+@pytest.mark.parametrize("name", preprocessors())
 @pytest.mark.parametrize(
     "cv",
     [5, RepeatedKFold(n_splits=3, n_repeats=2, random_state=0), ShuffleSplit(3, random_state=1)],
 )
 def test_searches(table, shared, name, cv):
     frame, y = table
-    steps, columns = fronts()[name]
+    steps, columns = preprocessors()[name]
     X = frame if columns is None else frame[columns]
     search = GridSearchCV(
         make_pipeline(*steps, Ridge(tol=1e-13)), {"ridge__alpha": [0.1, 1.0, 30.0]}, cv=cv

@@ -1,4 +1,4 @@
-"""Labels of clusters: whole numbers of any width are added up as they are."""
+"""Labels of clusters: integers of any width are added up as they are."""
 
 from __future__ import annotations
 

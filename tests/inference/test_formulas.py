@@ -277,5 +277,5 @@ def test_expressions_of_whole_numbers_that_would_be_rounded(frame):
     """A remainder of a number beyond 2^53 is another one in double precision."""
     long = frame.assign(key=2**60 + np.arange(len(frame)))
     for term in ("C(key % 3)", "I(key - 2**60)", "center(key)"):
-        with pytest.raises(InputError, match="'key' holds whole numbers beyond"):
+        with pytest.raises(InputError, match="'key' holds integers beyond"):
             ols(f"y ~ {term}", long)

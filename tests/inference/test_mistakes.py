@@ -29,7 +29,7 @@ TERMS = [
     ("bs(a, knots=['a'])", "knots must be a list of numbers"),
     ("bs(a, knots=[99])", "99 is not between"),
     ("bs(a, df=h)", "'h' is a column"),
-    ("bs(a, df=2.5)", "df must be a whole number"),
+    ("bs(a, df=2.5)", "df must be an integer"),
     ("bs(a, df=4, knots=[0])", "give one of them"),
     ("bs(a, degree='x')", "degree must be"),
     ("bs(a, extrapolation='x')", "extrapolation must be"),

@@ -186,7 +186,7 @@ def test_a_missing_number_does_not_hide_one_that_doubles_round(odd, tmp_path):
     lines = [f"{0.5 + i},{i % 5}" for i in range(300)]
     lines[150], lines[151] = f"{odd},1", "9007199254740993,1"
     (tmp_path / "a.csv").write_text("\n".join(["a,y", *lines]) + "\n")
-    with pytest.raises(InputError, match="9007199254740993, a whole number beyond 2"):
+    with pytest.raises(InputError, match="9007199254740993, an integer beyond 2"):
         karat.coreset_files(tmp_path / "a.csv", "y", on_missing="drop")
 
 
@@ -195,9 +195,9 @@ def test_the_first_whole_number_that_doubles_lack_is_refused(value, tmp_path):
     """2^53 + 1 becomes 2^53, which is not beyond 2^53."""
     lines = [f"{i},{i % 5}" for i in range(300)] + [f"{value},1"]
     (tmp_path / "a.csv").write_text("\n".join(["a,y", *lines]) + "\n")
-    with pytest.raises(InputError, match=f"{value}, a whole number beyond 2"):
+    with pytest.raises(InputError, match=f"{value}, an integer beyond 2"):
         karat.coreset_files(tmp_path / "a.csv", "y")
-    with pytest.raises(InputError, match=f"{value}, a whole number beyond 2"):
+    with pytest.raises(InputError, match=f"{value}, an integer beyond 2"):
         karat.coreset([[value, 0.5], *([i, i / 4] for i in range(9))], range(10))
 
 
@@ -263,7 +263,7 @@ def test_a_label_of_another_kind_is_refused(options, tmp_path):
     lines = [f"{'7' if i < 300 else 'seven'},{i},{i * i % 7}" for i in range(400)]
     source = open_source(written(tmp_path / "a.csv", "g,a,y", lines), block_bytes=800)
     with pytest.raises(
-        InputError, match=r"line 302: column 'g' has the value 'seven', which is not a whole number"
+        InputError, match=r"line 302: column 'g' has the value 'seven', which is not an integer"
     ):
         karat.coreset_files(source, "y", groups="g", **options)
 
@@ -291,7 +291,7 @@ def test_levels_of_a_file_without_a_number_have_one_type(tmp_path):
     lines = [["01", "22222222"][i % 2] for i in range(300)] + ["k"] * 100 + ["01"] * 100
     source = open_source(written(tmp_path / "a.csv", "g", lines), block_bytes=900)
     with pytest.raises(
-        InputError, match=r"line 302: column 'g' has the value 'k', which is not a whole number"
+        InputError, match=r"line 302: column 'g' has the value 'k', which is not an integer"
     ):
         karat.coreset_files(source, problem=karat.problems.Moments(1), columns=["g"], one_hot=["g"])
     lines = [["18446744073709551617", "18446744073709551618"][i % 2] for i in range(300)]

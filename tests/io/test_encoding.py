@@ -25,7 +25,7 @@ ONE_HOT = ["carrier", "month"]
 
 @pytest.fixture(scope="module")
 def flights():
-    """A rare level that comes late, whole numbers as categories, and missing hours and
+    """A rare level that comes late, integers as categories, and missing hours and
     distances.
     """
     rng = np.random.default_rng(0)

@@ -358,7 +358,7 @@ def test_wrong_arguments_are_refused(name, folder):
         WRONG[name](folder)
     assert len(str(caught.value)) > 15
     if "words" in name:
-        assert "whole number of bytes" in str(caught.value)
+        assert "integer of bytes" in str(caught.value)
     if "systems" in name:
         assert "different file systems" in str(caught.value)
 

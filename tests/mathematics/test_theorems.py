@@ -110,7 +110,7 @@ def test_b_fewer_rows_than_the_rank_never_suffice(degree, law):
 
 
 def test_b_needs_a_density():
-    """On the whole numbers fewer rows may do: karat keeps the rank, 3, where 2 are enough."""
+    """On the integers fewer rows may do: karat keeps the rank, 3, where 2 are enough."""
     x = np.array([-7.0, -5.0, -1.0, 1.0, 5.0, 7.0])[:, None]
     powers = np.column_stack([np.ones(6), x, x**2])
     assert np.array_equal(np.array([0, 3, 0, 0, 3, 0]) @ powers, powers.sum(axis=0))

@@ -66,7 +66,7 @@ def test_sequences():
         karat.coreset(X, problem=problems.HiddenMarkov(3), lengths=[1000, 999])
     with pytest.raises(InputError, match="every sequence is shorter than 3"):
         karat.coreset(X, problem=problems.HiddenMarkov(3), lengths=[2] * 1000)
-    with pytest.raises(InputError, match="whole numbers of at least 1"):
+    with pytest.raises(InputError, match="integers of at least 1"):
         karat.coreset(X, problem=problems.HiddenMarkov(3), lengths=[2000.0])
     with pytest.raises(InputError, match=r"row 5 of X holds"):
         karat.coreset(np.where(np.arange(2000) == 5, -1, X), problem=problems.HiddenMarkov(3))
@@ -162,8 +162,8 @@ def test_mode_c_refuses_what_would_not_be_small():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: problems.GaussianMixture(0), "whole number of at least 1"),
-        (lambda: problems.GaussianMixture(2.0), "whole number of at least 1"),
+        (lambda: problems.GaussianMixture(0), "integer of at least 1"),
+        (lambda: problems.GaussianMixture(2.0), "integer of at least 1"),
         (lambda: problems.GaussianMixture(2, "full"), "variances must be"),
         (lambda: problems.SingleTopic(2, keep="most"), "keep must be one of"),
         (lambda: problems.LatentDirichlet(2, 0.0), "alpha0 must be a positive number"),

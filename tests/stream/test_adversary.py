@@ -54,7 +54,7 @@ def test_weights_of_any_size_keep_their_size():
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32])
 def test_rows_that_differ_have_hashes_that_differ(kind):
-    """Small whole numbers and signs differ in few bits, all of them high."""
+    """Small integers and signs differ in few bits, all of them high."""
     grid = np.stack(np.meshgrid(*[np.arange(-2, 8)] * 4), axis=-1).reshape(-1, 4).astype(kind)
     content = RowHashes(list("abcd"))
     hashes = content._hashes(list(np.ascontiguousarray(grid.T)), len(grid))

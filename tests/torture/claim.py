@@ -9,7 +9,7 @@ j about its exact weighted mean (about 0 without an intercept); the constant has
 Rows that are kept unchanged, with their own weights, are left out on both sides.  The claim is
 broken where :func:`Claim.worst` returns a ratio of error to allowance above 1.
 
-Losses at a query are whole numbers, so nothing is rounded; roots have 160 digits.  p = 2: because
+Losses at a query are integers, so nothing is rounded; roots have 160 digits.  p = 2: because
 
     P(z) = min over t > 0 and shares l_j > 0 (sum 1) of  t f + rho^2 (1 + 1/t) U sum_j z_j^2
     sigma_j^2 / l_j,
@@ -47,7 +47,7 @@ class Worst:
     ratio: float
     error: float = 0.0  # relative to f
     allowed: float = 0.0  # likewise
-    query: list | None = None  # whole numbers, one per column (of the Side's units)
+    query: list | None = None  # integers, one per column (of the Side's units)
 
     def __str__(self) -> str:
         return (
@@ -180,7 +180,7 @@ class Pair:
             )
             for j in range(1, size):
                 move[0, j] = -self.mean[j]
-            # exact sums of squares about the mean: whole numbers are subtracted before they are
+            # exact sums of squares about the mean: integers are subtracted before they are
             # rounded
             full = self.M[np.ix_(used, used)]
             centred = np.empty((size, size), dtype=object)
@@ -201,7 +201,7 @@ class Pair:
         self.norms = self._norms()
 
     def _moved(self, used, U) -> np.ndarray:
-        """The difference about the means of all rows, as Decimals of exact whole numbers."""
+        """The difference about the means of all rows, as Decimals of exact integers."""
         full, C, size = self.M[np.ix_(used, used)], self.C[np.ix_(used, used)], len(used)
         made, square = np.empty((size, size), dtype=object), int(full[0, 0]) ** 2
         u, total = int(full[0, 0]), CONTEXT.create_decimal(square)
@@ -249,7 +249,7 @@ class Pair:
         )
 
     def _rows(self):
-        """All rows but those apart, as whole numbers in common units; kept as they are where there
+        """All rows but those apart, as integers in common units; kept as they are where there
         are few.
         """
         if not hasattr(self, "held"):
@@ -264,7 +264,7 @@ class Pair:
     # Queries
 
     def query(self, a: np.ndarray, digits: int) -> list[int]:
-        """Coordinates as a query in whole numbers of so many digits, one per column of the data and
+        """Coordinates as a query in integers of so many digits, one per column of the data and
         the constant.
         """
         scaled = self.T.dot(np.array([Decimal(float(v)) for v in a], dtype=object))
@@ -302,7 +302,7 @@ class Pair:
         return found
 
     def losses(self, z: list[int]) -> tuple[int, int]:
-        """f and f_c - f at a query of whole numbers: exact."""
+        """f and f_c - f at a query of integers: exact."""
         if self.p == 2:
             q = np.array(z, dtype=object)
             return int(q.dot(self.M).dot(q)), int(q.dot(self.E).dot(q))
@@ -498,7 +498,7 @@ class Ascent:
         return found
 
     def _unit(self, maps: np.ndarray) -> list[Decimal]:
-        """What one unit of a coordinate is, in the whole numbers of ``maps``."""
+        """What one unit of a coordinate is, in the integers of ``maps``."""
         found = []
         for k, raw in enumerate(self.maps):
             j = max(
@@ -512,7 +512,7 @@ class Ascent:
         return found
 
     def _turned(self, blocks, unit: list[Decimal]) -> tuple[np.ndarray, np.ndarray]:
-        """Coordinates of rows, extended: from exact whole numbers; and weights."""
+        """Coordinates of rows, extended: from exact integers; and weights."""
         rows, weights = [], []
         self.units = getattr(self, "units", int(self.pair.M[0, 0]) if self.pair.affine else None)
         for u, columns in blocks:
@@ -699,7 +699,7 @@ def _solved(T: np.ndarray, Z: np.ndarray) -> np.ndarray:
 
 
 def _extended(whole: np.ndarray, unit: Decimal) -> np.ndarray:
-    """Whole numbers over a unit, with 64 bits."""
+    """Integers over a unit, with 64 bits."""
     inverse = 1 / unit
     shift = int(inverse.logb() * Decimal("3.3219280948873623")) - 80  # inverse = scale 2^shift
     scale = int(inverse * Decimal(2) ** -shift)

@@ -1,7 +1,7 @@
-"""Exact arithmetic for the oracles: doubles as whole numbers times powers of two, and second
+"""Exact arithmetic for the oracles: doubles as integers times powers of two, and second
 moments of them.
 
-Nothing here rounds.  What is not a whole number (roots, inverses) is a Decimal of many digits, and
+Nothing here rounds.  What is not an integer (roots, inverses) is a Decimal of many digits, and
 says so.
 """
 
@@ -21,9 +21,9 @@ ZERO = Decimal(0)
 
 
 def parts(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Odd whole numbers m and exponents e with ``values = m 2^e`` exactly; 0 has exponent 0.
+    """Odd integers m and exponents e with ``values = m 2^e`` exactly; 0 has exponent 0.
 
-    Whole numbers stay whole.
+    Integers stay whole.
     """
     values = np.asarray(values)
     if values.dtype.kind in "iub":
@@ -60,7 +60,7 @@ def lowest(values: np.ndarray) -> int:
 
 
 def whole(values: np.ndarray, low: int) -> np.ndarray:
-    """The values as Python's whole numbers, in units of 2^low."""
+    """The values as Python's integers, in units of 2^low."""
     odd, exponent = parts(values)
     shift = np.where(odd != 0, exponent - low, 0)
     assert shift.min(initial=0) >= 0
@@ -85,7 +85,7 @@ class Side:
         )
 
     def blocks(self, lows: list[int], low: int, constant: bool):
-        """Weights and columns as whole numbers, block by block; a column of ones first if
+        """Weights and columns as integers, block by block; a column of ones first if
         ``constant``.
         """
         for a in range(0, self.count, BLOCK):
@@ -98,7 +98,7 @@ class Side:
     def gram(
         self, lows: list[int], low: int, constant: bool, only: int | None = None
     ) -> np.ndarray:
-        """Second moments, as whole numbers; ``only``: those with this column, the others are 0."""
+        """Second moments, as integers; ``only``: those with this column, the others are 0."""
         size = len(self.columns) + constant
         total = np.full((size, size), 0, dtype=object)
         for u, columns in self.blocks(lows, low, constant):
@@ -114,7 +114,7 @@ class Side:
 
 
 def decimals(matrix: np.ndarray) -> np.ndarray:
-    """Whole numbers as Decimals, rounded to DIGITS."""
+    """Integers as Decimals, rounded to DIGITS."""
     made = np.empty(matrix.shape, dtype=object)
     for place, value in np.ndenumerate(matrix):
         made[place] = CONTEXT.create_decimal(int(value))

@@ -2,7 +2,7 @@
 (:mod:`.claim`, p = 2).
 
 Second moments are sums of products of slices: every number is cut into pieces of so few bits that
-BLAS adds their products without rounding.  The sums are whole numbers then, and nothing is lost.
+BLAS adds their products without rounding.  The sums are integers then, and nothing is lost.
 Where the error of the made rows is largest beside the claim is sought in doubles, by eigenvectors
 as in :class:`.claim.Pair`; at what is found, both losses are exact.
 """
@@ -32,7 +32,7 @@ GRID = 10.0 ** np.arange(-17.0, 1.1, 2.0)
 
 
 def exact_gram(table: np.ndarray, lows: list[int]) -> np.ndarray:
-    """``D'D`` as whole numbers, column j in units of ``2^lows[j]``."""
+    """``D'D`` as integers, column j in units of ``2^lows[j]``."""
     bits = (53 - int(np.ceil(np.log2(max(2, len(table)))))) // 2
     numbers = [whole(column, low) for column, low in zip(table.T, lows, strict=True)]
     length = max(int(abs(v)).bit_length() for column in numbers for v in column)
@@ -201,7 +201,7 @@ def levels(rng, n, d):
 
 @kind
 def combinations(rng, n, d):
-    """Columns that are combinations of others: of whole numbers exactly, of others up to
+    """Columns that are combinations of others: of integers exactly, of others up to
     rounding.
     """
     base = (
@@ -270,7 +270,7 @@ def repeated(rng, n, d):
 
 @kind
 def counts(rng, n, d):
-    """Rare whole numbers, as of words in documents."""
+    """Rare integers, as of words in documents."""
     return rng.poisson(rng.gamma(0.3, 1.0, d), (n, d)).astype(float)
 
 

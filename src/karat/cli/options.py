@@ -102,7 +102,7 @@ def _parameters(bundle: Any) -> list[inspect.Parameter]:
 
 
 def count(text: str | int) -> int:
-    """Parse a whole number, also 1e9 or 1_000_000; defaults are numbers already."""
+    """Parse an integer, also 1e9 or 1_000_000; defaults are numbers already."""
     for kind in (int, float):
         try:
             value = kind(text)
@@ -110,7 +110,7 @@ def count(text: str | int) -> int:
                 return int(value)
         except (ValueError, OverflowError):
             continue
-    raise InputError(f"{text!r} is not a whole number, such as 1000000 or 1e6.")
+    raise InputError(f"{text!r} is not an integer, such as 1000000 or 1e6.")
 
 
 def size(text: str) -> int:

@@ -109,7 +109,7 @@ def array_hashes(arrays: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sparse_words(table: Any) -> np.ndarray:
-    """A whole number per row of a CSR matrix, made of the places and values of its entries that are
+    """An integer per row of a CSR matrix, made of the places and values of its entries that are
     not zero.
     """
     table = table.copy()

@@ -168,7 +168,7 @@ def two_passes(
             "Some chunks are sparse and others are not, or their columns differ; give all of them"
             " one kind."
         )
-    first = FirstPass(problem.lower(sums.total(), widths), sums.notes, facts)
+    first = FirstPass(problem.with_maps(sums.total(), widths), sums.notes, facts)
     work = last_pass(first.problem, layout, seed)
     return finish(work, run(work), name, first)
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from karat.engine.claim import PROOF_VERSION, Claim, united
 from karat.engine.kernel import FittedMoments, Kernel
-from karat.engine.proof import Terms, linear_class, measure
+from karat.engine.proof import ErrorBudget, linear_class, measure
 from karat.engine.reduce import Reduction
 from karat.engine.rows import Rows, own_weights
 from karat.engine.threads import one_blas_thread
@@ -362,7 +362,7 @@ def measure_again(
     are in units of ``unit``.
     """
     positions = np.arange(len(kept))
-    weights, terms = own_weights(kept, positions), Terms.claimed(core.certificate.rounding)
+    weights, terms = own_weights(kept, positions), ErrorBudget.claimed(core.certificate.rounding)
     proof = measure(
         rows, fitted, kept.take(positions, fitted.kernel.shift), weights, witnesses, terms
     )

@@ -72,7 +72,7 @@ def assembled(
         numbers = table.numbers_of(label)
         origins.append(reduction.positions if numbers is None else numbers[reduction.positions])
         heavy += (
-            reduction.in_the_way if numbers is None else numbers[reduction.in_the_way]
+            reduction.dominating_rows if numbers is None else numbers[reduction.dominating_rows]
         ).tolist()
     indices = np.concatenate(origins)
     order = np.argsort(indices, kind="stable")

@@ -39,7 +39,7 @@ from karat.data.labels import as_objects, as_text
 from karat.engine.linalg import Array
 from karat.engine.reduce import NonFiniteError
 from karat.engine.rows import Progress
-from karat.errors import InputError, check_whole
+from karat.errors import InputError, check_integer
 from karat.problems import Problem
 from karat.problems.absorb.correction import Correction
 
@@ -156,8 +156,8 @@ class Coreset:
             for view in (self.X if isinstance(self.X, tuple) else (self.X,))
         )
 
-    def lowered(self) -> tuple[Array, Array | None, list[int]]:
-        """X and y minus an offset per column, and the offsets: not 0 where whole numbers are too
+    def minus_offsets(self) -> tuple[Array, Array | None, list[int]]:
+        """X and y minus an offset per column, and the offsets: not 0 where integers are too
         large for doubles.
         """
         X, y = self.arrays()
@@ -478,7 +478,7 @@ def coreset(
     if rows != REAL or verbatim != KEEP:
         check_rows_argument(rows, problem, method, verbatim)
     if type(random_state) is not int or random_state < 0:  # a NumPy integer will do, True will not
-        check_whole("random_state", random_state, 0)
+        check_integer("random_state", random_state, 0)
     X, y = containers.collected(X), containers.collected(y)
     data = read_rows(X, y, problem, sample_weight, groups, lengths)
     check_absorbing(problem, groups, data.targets)

@@ -1,6 +1,6 @@
 """The kept rows as one table of another library, and the summary of a coreset.
 
-Columns keep their names and types: whole numbers stay whole numbers.  A name that the data uses
+Columns keep their names and types: integers stay integers.  A name that the data uses
 already gets an underscore: ``weight_`` beside a feature ``weight``.
 """
 

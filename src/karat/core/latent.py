@@ -30,7 +30,7 @@ def lowered_table(
     pass.
     """
     sample, tables = read_sample(X, problem, sample_weight, lengths)
-    maps = guarded(tables, lambda: problem.maps(sample))
+    maps = explaining_nan(tables, lambda: problem.maps(sample))
     return Table(
         list(sample.views),
         sample.origin,
@@ -79,7 +79,7 @@ def read_sample(
     return found, tables
 
 
-def guarded(tables: tuple[Table, ...], action: Callable[[], Result]) -> Result:
+def explaining_nan(tables: tuple[Table, ...], action: Callable[[], Result]) -> Result:
     """The result of an action; if it meets NaN or infinity, an error that says where they are."""
     try:
         return action()

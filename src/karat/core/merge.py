@@ -19,7 +19,7 @@ from karat.data.batch import Table, read_input
 from karat.data.containers import stack_rows
 from karat.data.labels import same_kind
 from karat.engine.claim import Claim
-from karat.engine.reduce import NonFiniteError, Reduction, whole
+from karat.engine.reduce import NonFiniteError, Reduction, keep_all_rows
 from karat.engine.tolerances import EXACT
 from karat.errors import InputError, NotExactError
 
@@ -130,4 +130,4 @@ def _with_inherited_claim(
     """
     found = replace(found, inherited=inherited)
     within = found.claim.loss_error <= EXACT and found.claim.remainder <= 1.0
-    return found if found.proof.ok and within else whole(table.rows(label), found)
+    return found if found.proof.ok and within else keep_all_rows(table.rows(label), found)

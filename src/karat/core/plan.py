@@ -22,7 +22,7 @@ from karat.engine.reduce import first_candidates
 from karat.engine.rows import block_rows
 from karat.engine.stream import FOLD
 from karat.engine.threads import cores
-from karat.errors import InputError, check_whole
+from karat.errors import InputError, check_integer
 from karat.problems import Problem
 
 REDUCTION = 14  # operations of a reduction over the cube of the number of features
@@ -132,7 +132,7 @@ def plan(
         "workers": workers,
     }
     for name, value in counts.items():
-        check_whole(name, value)
+        check_integer(name, value)
     if source not in SOURCES:
         raise InputError(f"source must be one of {', '.join(SOURCES)}, not {source!r}.")
     if source != "cluster" and (partitions, workers) != (1, 1):

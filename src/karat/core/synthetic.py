@@ -33,7 +33,7 @@ from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.moment_stream import MomentStream
 from karat.engine.peel import PEELED, wild_rows
-from karat.engine.proof import Terms, measure
+from karat.engine.proof import ErrorBudget, measure
 from karat.engine.reduce import NonFiniteError, Reduction, fit_moments
 from karat.engine.rotations import prove_by_rotations
 from karat.engine.rows import Progress, Rows, own_weights, sample, sweep
@@ -379,7 +379,7 @@ def _measured_stratum(core: Coreset, data: Table, rows: Rows, kept: Rows) -> Red
 
 def _measured_rows(core: Coreset, rows: Rows, kept: Rows, before: int = 0) -> Reduction:
     everything = np.arange(len(kept))
-    weights, terms = own_weights(kept, everything), Terms.claimed(core.certificate.rounding)
+    weights, terms = own_weights(kept, everything), ErrorBudget.claimed(core.certificate.rounding)
     fitted, passes = _moments_of(rows)
     shift = fitted.kernel.shift
     block = kept.take(everything, shift)
@@ -422,7 +422,7 @@ def measured_by_moments(
     weights = own_weights(made, some)
     if stream.sums is not None:
         fitted = stream.sums.fitted_moments()
-        terms = Terms.claimed(core.certificate.rounding)
+        terms = ErrorBudget.claimed(core.certificate.rounding)
         proof = measure(None, fitted, made.take(some, fitted.kernel.shift), weights, terms=terms)
         found = Reduction(
             some, weights, fitted, 0, proof, VERIFIED, passes, inherited=stream.sums.inherited
@@ -461,9 +461,9 @@ def strata_of(core: Coreset) -> Indices:
 
 def in_doubles(core: Coreset) -> Coreset:
     """The coreset with its rows as doubles, as made rows are; a sparse matrix becomes an array."""
-    if any(core.lowered()[2]):
+    if any(core.minus_offsets()[2]):
         raise NotExactError(
-            "The real rows hold whole numbers beyond 2^53, which doubles cannot tell apart; make"
+            "The real rows hold integers beyond 2^53, which doubles cannot tell apart; make"
             " both coresets with rows='synthetic', or subtract an offset first."
         )
     X, y = core.arrays()

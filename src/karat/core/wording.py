@@ -30,7 +30,7 @@ CORRECTION = (
 
 
 def grouped_digits(value: int) -> str:
-    """Format a whole number in groups of three digits."""
+    """Format an integer in groups of three digits."""
     return f"{value:,}".replace(",", THIN).replace("-", MINUS)
 
 
@@ -38,7 +38,7 @@ def number(value: float, digits: int = 3, longest: int | None = None) -> str:
     """Format a number to some significant digits; the script of the page (``page.js``) does the
     same.
 
-    Whole numbers below 1e15 are written out in full.  Other numbers from 1e-3 to 1e7 are written
+    Integers below 1e15 are written out in full.  Other numbers from 1e-3 to 1e7 are written
     out to the digits asked for. The rest is in scientific notation, as is everything of more than
     ``longest`` digits before the point.
 
@@ -91,7 +91,7 @@ def typeset(text: str) -> str:
 
 @dataclass(frozen=True)
 class Style:
-    """How numbers are written: functions for whole numbers, and for numbers to some significant
+    """How numbers are written: functions for integers, and for numbers to some significant
     digits.
     """
 

@@ -31,16 +31,16 @@ from karat.cubes.file import (
     write_cube,
 )
 from karat.cubes.fits import Fits, check_estimator, fit_cells
-from karat.cubes.history import alive, contents_of, refuse_again, unlabelled
+from karat.cubes.history import contents_of, live_changes, refuse_again, unlabelled
 from karat.cubes.layout import CellLayout
 from karat.cubes.rolling import Rolling
-from karat.cubes.select import asked, check_name, label_names, matching
+from karat.cubes.select import check_name, label_names, matching, merge_selections
 from karat.cubes.verify import CubeVerification, verify_cube
 from karat.data.arguments import check_mergeable, column_problem
 from karat.data.containers import frame_of, native_frame
 from karat.engine.linalg import Indices
 from karat.engine.rows import Progress
-from karat.errors import InputError, StorageError, check_memory, check_whole
+from karat.errors import InputError, StorageError, check_integer, check_memory
 from karat.io.build import MEMORY
 from karat.problems import Problem
 from karat.storage.archive import read_bytes
@@ -112,7 +112,7 @@ class Cube:
 
     def certificate(self, selection: Selection | None = None, **labels: Any) -> Certificate:
         """The certificate of a cell, or of several together."""
-        which = matching(self.cells, self.by, asked(selection, labels))
+        which = matching(self.cells, self.by, merge_selections(selection, labels))
         return Certificate.union([self.cells.certificates[i] for i in which])
 
     def to_frame(self) -> Any:
@@ -161,7 +161,7 @@ class Cube:
             For each name a label, a list of labels, or a slice (both ends included; dates may be
             text, and "2026-03" means every day of that month).
         """
-        which = matching(self.cells, self.by, asked(selection, labels))
+        which = matching(self.cells, self.by, merge_selections(selection, labels))
         core = (
             self.coreset_of(self._coarser(which, ()), np.arange(1))
             if reduce
@@ -252,7 +252,7 @@ class Cube:
             and term.
         """
         check_estimator(estimator)
-        which = matching(self.cells, self.by, asked(selection, labels))
+        which = matching(self.cells, self.by, merge_selections(selection, labels))
         names = label_names(by, self.by)
         return fit_cells(self, self._coarser(which, names), names, estimator)
 
@@ -262,7 +262,9 @@ class Cube:
 
     def compare(self, first: Selection, second: Selection) -> Comparison:
         """Whether two slices follow the same linear model: the Chow test, from the few rows."""
-        one, two = (matching(self.cells, self.by, asked(which, {})) for which in (first, second))
+        one, two = (
+            matching(self.cells, self.by, merge_selections(which, {})) for which in (first, second)
+        )
         both = np.intersect1d(one, two)
         if len(both):
             raise InputError(
@@ -321,7 +323,7 @@ class Cube:
 
     def drop(self, selection: Selection | None = None, /, **labels: Any) -> Cube:
         """Remove cells, chosen as in :meth:`select`."""
-        wanted = asked(selection, labels)
+        wanted = merge_selections(selection, labels)
         if not wanted:
             raise InputError("Say which cells to remove: cube.drop(day='2024-01-01').")
 
@@ -352,7 +354,7 @@ class Cube:
             cells: Cells, history: tuple[dict[str, Any], ...]
         ) -> tuple[Cells, dict[str, Any]]:
             first = len(history)
-            living = alive(other.cells)
+            living = live_changes(other.cells)
             refuse_again(
                 cells, history, [one for i in living for one in contents_of(other.history[i])]
             )
@@ -506,7 +508,7 @@ def cube(
     6000
     """
     problem = check_mergeable(column_problem(problem, target))
-    check_whole("random_state", random_state, 0)
+    check_integer("random_state", random_state, 0)
     if problem.absorb is not None:
         raise InputError(
             "absorb and cells do not go together: an absorbed coreset serves one fit of one alpha."

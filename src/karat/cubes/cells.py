@@ -35,7 +35,7 @@ from karat.engine.claim import Claim
 from karat.engine.groups import reduce_many
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array, Indices
-from karat.engine.reduce import NonFiniteError, Reduction, whole
+from karat.engine.reduce import NonFiniteError, Reduction, keep_all_rows
 from karat.engine.rows import Rows
 from karat.errors import InputError, NotExactError
 from karat.problems import Problem
@@ -200,7 +200,7 @@ def label_list(cells: Cells) -> list[tuple[Any, ...]]:
     return list(zip(*map(label_keys, values), strict=True))
 
 
-class Kept(NamedTuple):
+class ReducedCell(NamedTuple):
     """What is kept of a group of rows."""
 
     positions: Indices  # from the start of the group
@@ -235,7 +235,7 @@ class Reducer:
         self, columns: Sequence[np.ndarray], weights: Array | None, starts: Indices,
         counts: np.ndarray, claims: Sequence[Sequence[Certificate]],
         name: Callable[[int], str] | None = None,
-    ) -> list[Kept]:  # fmt: skip
+    ) -> list[ReducedCell]:  # fmt: skip
         """Reduce groups of rows, one after the other in ``columns``.
 
         Parameters
@@ -289,14 +289,14 @@ class Reducer:
         claims: Sequence[Certificate],
         count: int,
         names: list[str],
-    ) -> Kept:
+    ) -> ReducedCell:
         certificate = self.certificate(found, claims, rows.total, count)
         if not (certificate.proven and found.proof.ok):
             fresh = count > sum(claim.n_rows for claim in claims)  # some are rows of the data
             if not fresh or len(rows) <= WHOLE:
                 return self._stay(rows, found, claims, count, fresh)
-        require_proven(certificate, [found], names, found.in_the_way.tolist())
-        return Kept(found.positions, found.weights, certificate)
+        require_proven(certificate, [found], names, found.dominating_rows.tolist())
+        return ReducedCell(found.positions, found.weights, certificate)
 
     def certificate(
         self,
@@ -316,11 +316,11 @@ class Reducer:
 
     def _stay(
         self, rows: Rows, found: Reduction, claims: Sequence[Certificate], count: int, fresh: bool
-    ) -> Kept:
+    ) -> ReducedCell:
         """All rows as they are; ``claims`` are those of the kept rows, and ``fresh`` says whether
         there are others.
         """
-        everything = whole(rows, found)
+        everything = keep_all_rows(rows, found)
         own = [certify(self.problem, [everything], rows.total, count, 0.0)] if fresh else []
         united = Certificate.union([*claims, *own])
         bound = found.fitted.kernel.width
@@ -334,7 +334,7 @@ class Reducer:
             standard_errors=None,
             notes=(STAY.format(f"{len(rows):,}"),),
         )
-        return Kept(everything.positions, everything.weights, certificate)
+        return ReducedCell(everything.positions, everything.weights, certificate)
 
     def added(self, cells: Cells, new: Cells) -> Cells:
         """Cells with the rows of new ones."""

@@ -20,7 +20,7 @@ Change = dict[str, Any]
 Content = Sequence[str]
 
 
-def alive(cells: Cells) -> list[int]:
+def live_changes(cells: Cells) -> list[int]:
     """The changes by which some rows of the cells came."""
     return sorted({origin for origins in cells.origins for origin in origins})
 
@@ -42,7 +42,7 @@ def same_rows(first: Content, second: Content) -> bool:
 
 def refuse_again(cells: Cells, history: Sequence[Change], contents: Sequence[Content]) -> None:
     """Refuse rows that are in the cells already, by their hashes."""
-    for i in alive(cells):
+    for i in live_changes(cells):
         if any(same_rows(known, new) for known in contents_of(history[i]) for new in contents):
             raise InputError(
                 f"These rows are in the cube already, by the change of {history[i]['time']}: they"

@@ -1,6 +1,6 @@
 """How rows are read for a cube: the columns of a coreset, and those that label its cells.
 
-A label is text, a number, a truth value, a date or a time; all labels of a column are of one kind.
+A label is text, a number, a boolean, a date or a time; all labels of a column are of one kind.
 Labels of different kinds are never converted silently: as numbers of double precision 2**53 and
 2**53 + 1 would be one label.  Labels of a batch are found by Arrow's dictionary encoding, so that
 Python sees each of them once a batch.
@@ -25,9 +25,9 @@ from karat.io.layout import Layout, pandas_index, require_values
 from karat.problems import Problem
 
 KINDS = {
-    "b": "truth values",
-    "i": "whole numbers",
-    "u": "whole numbers",
+    "b": "booleans",
+    "i": "integers",
+    "u": "integers",
     "f": "numbers with a fraction",
     "M": "dates",
     "U": "text",
@@ -62,12 +62,12 @@ def check_type(kind: Any, name: str) -> None:
 
 
 def label_keys(values: np.ndarray) -> list[Any]:
-    """Labels as a dict knows them: dates are whole numbers of their unit."""
+    """Labels as a dict knows them: dates are integers of their unit."""
     return values.astype(np.int64).tolist() if values.dtype.kind == "M" else values.tolist()  # type: ignore[no-any-return]
 
 
-def whole_numbers(values: Sequence[int], name: str) -> np.ndarray:
-    """Whole numbers, exactly."""
+def as_integers(values: Sequence[int], name: str) -> np.ndarray:
+    """Integers, exactly."""
     if not values or max(values) <= LARGEST:
         return np.array(values, dtype=np.int64)
     if min(values) < 0:
@@ -91,7 +91,7 @@ def joined_labels(parts: Sequence[np.ndarray]) -> np.ndarray:
                 " cube's labels."
             )
     if first.dtype.kind in "iu":
-        return whole_numbers([value for part in parts for value in part.tolist()], "of labels")
+        return as_integers([value for part in parts for value in part.tolist()], "of labels")
     if first.dtype.kind == "f":
         _check_precision(parts)
     return np.concatenate(parts)
@@ -330,7 +330,7 @@ class Labels:
                 found.append(
                     as_times(np.array(values, np.int64))
                     if kind.kind == "M"
-                    else whole_numbers(values, name)
+                    else as_integers(values, name)
                 )
         return tuple(found)
 

@@ -23,7 +23,7 @@ from karat.cubes.cells import Cells, Reducer, in_order, joined_cells
 from karat.cubes.fits import Fits, Place, check_estimator, fit_one, plain_coreset
 from karat.cubes.select import check_name
 from karat.engine.linalg import Indices
-from karat.errors import InputError, check_whole
+from karat.errors import InputError, check_integer
 
 if TYPE_CHECKING:
     from karat.cubes.base import Cube
@@ -46,7 +46,7 @@ class Rolling:
     """
 
     def __init__(self, cube: Cube, name: str, window: int, by: tuple[str, ...] = ()) -> None:
-        check_whole("window", window)
+        check_integer("window", window)
         check_name(name, cube.by, "name")
         if name in by:
             raise InputError(f"Windows run over {name!r}, so it cannot be in by.", argument="by")

@@ -22,7 +22,7 @@ from karat.errors import InputError, UnknownLabelError
 COARSE = {"D": "YMW", "us": "YMWD"}
 
 
-def asked(selection: Any, labels: Mapping[str, Any]) -> dict[str, Any]:
+def merge_selections(selection: Any, labels: Mapping[str, Any]) -> dict[str, Any]:
     """A selection from its two forms, a dict and keyword arguments."""
     if selection is None:
         return dict(labels)
@@ -121,7 +121,7 @@ def _like(values: np.ndarray, name: str, label: Any) -> Any:
     kind, true_or_false = values.dtype.kind, isinstance(label, bool | np.bool_)
     number = isinstance(label, int | float | np.integer | np.floating) and not true_or_false
     if not (isinstance(label, str) if kind == "U" else true_or_false if kind == "b" else number):
-        known = {"U": "text", "b": "truth values"}.get(kind, "numbers")
+        known = {"U": "text", "b": "booleans"}.get(kind, "numbers")
         raise InputError(
             f"{name}={shown(label)}: the labels are {known}, such as {values[0]!r}.", argument=name
         )

@@ -4,7 +4,7 @@ A :class:`Batch` is some rows of a source as column blocks, with their numbers, 
 groups and keys they carry.  A :class:`Table` is a batch with names of columns and a problem: what
 :func:`karat.coreset` is given, checked, or what a coreset keeps of it.  What can be checked without
 a pass over the data is checked here.  NaN and infinity show in the moments, after the pass
-(:mod:`karat.data.non_finite`).  Whole numbers that double precision cannot tell apart get offsets
+(:mod:`karat.data.non_finite`).  Integers that double precision cannot tell apart get offsets
 (:func:`find_offsets`).
 """
 
@@ -324,7 +324,7 @@ def read_input(
     X: Any, y: Any, problem: Problem, sample_weight: Any, groups: Any, unit: float | None = None,
     offsets: Offsets | None = None,
 ) -> Table:  # fmt: skip
-    """Check inputs, without a pass over the data (except for large whole numbers), and make a Table
+    """Check inputs, without a pass over the data (except for large integers), and make a Table
     of them.
 
     ``unit`` and ``offsets`` are those of other rows that these will be compared with.
@@ -373,8 +373,8 @@ def read_input(
     if weights is not None and not weights.all():  # rows of weight zero do not count
         parts = [part[weights > 0] if is_long(part.dtype) else part for part in parts]
     # they may be too large for doubles
-    whole_numbers = any(part.dtype.kind in "iu" for part in parts)
-    offsets = find_offsets(parts, names, problem, offsets) if whole_numbers else dict(offsets or {})
+    as_integers = any(part.dtype.kind in "iu" for part in parts)
+    offsets = find_offsets(parts, names, problem, offsets) if as_integers else dict(offsets or {})
     if not offsets:  # doubles hold everything
         table, target = (
             part[:] if isinstance(part, SideBySide) else part for part in (table, target)
@@ -479,7 +479,7 @@ def _unit(heaviest: float) -> float:
 def find_offsets(
     parts: Sequence[Any], names: Sequence[str], problem: Problem, known: Offsets | None = None
 ) -> dict[int, int]:
-    """Numbers to subtract from columns of whole numbers, so that doubles hold the differences; an
+    """Numbers to subtract from columns of integers, so that doubles hold the differences; an
     error if there are none.
 
     ``known`` are offsets that were chosen for other rows of the same columns; the same must do for
@@ -513,7 +513,7 @@ def find_offsets(
 
 
 def _long_columns(part: Any) -> list[int]:
-    """The columns of a block that hold whole numbers beyond 2^53."""
+    """The columns of a block that hold integers beyond 2^53."""
     values = part.data if sparse.issparse(part) else part
     if all_small(values):
         return []
@@ -523,10 +523,10 @@ def _long_columns(part: Any) -> list[int]:
 
 
 def _too_long(name: str, values: np.ndarray, problem: Problem, known: int) -> str:
-    """Why doubles do not hold a column of whole numbers, and what to do."""
+    """Why doubles do not hold a column of integers, and what to do."""
     low, high = int(values.min()), int(values.max())
     size = (
-        f"Column {name} holds whole numbers up to {max(-low, high):.1e}, which double precision"
+        f"Column {name} holds integers up to {max(-low, high):.1e}, which double precision"
         " cannot tell apart"
     )
     otherwise = "or convert it with astype(float) if rounding does no harm."

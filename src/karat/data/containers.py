@@ -23,7 +23,7 @@ from karat.engine.parts import SideBySide
 from karat.errors import InputError, MissingExtraError
 
 FRAME_LIBRARIES = ("pandas", "polars", "pyarrow", "modin", "cudf")
-TOO_LONG = "whole numbers beyond 2^53, which double precision cannot tell apart"
+TOO_LONG = "integers beyond 2^53, which double precision cannot tell apart"
 NUMERIC_TARGET = "karat needs a numeric target: encode it as numbers first"
 
 
@@ -98,7 +98,7 @@ def as_table(table: Any, name: str, apart: bool = False) -> Any:
     """A two-dimensional numeric array, or a CSR matrix, that shares memory with the input where
     possible.
 
-    A frame that mixes large whole numbers with other types is read as :class:`Columns`; with
+    A frame that mixes large integers with other types is read as :class:`MixedColumns`; with
     ``apart``, any that mixes types.
     """
     if sparse.issparse(table):
@@ -163,7 +163,7 @@ def _check_integers(table: Any, name: str) -> None:
             and not (abs(int(value)) < 2**1000 and int(float(value)) == value)
         ):
             raise InputError(
-                f"{name} holds {value}, a whole number beyond 2^53, among values of other types;"
+                f"{name} holds {value}, an integer beyond 2^53, among values of other types;"
                 " pass such columns as int64 or uint64, in a data frame if the types differ, or"
                 " convert them with astype(float) if rounding does no harm."
             )
@@ -442,19 +442,19 @@ def describe(X: Any, y: Any) -> dict[str, Any]:
 
 
 def _types(table: Any) -> list[str | None]:
-    """Of every column of a frame, its type if it holds whole numbers or booleans; read side by side
+    """Of every column of a frame, its type if it holds integers or booleans; read side by side
     they become doubles.
     """
     frame = as_narwhals(collected(table))
     columns = [frame[:, i] for i in range(frame.shape[1])] if hasattr(frame, "columns") else [frame]
     return [
-        whole_type(column.to_numpy()[:0].dtype) if not column.null_count() else None
+        integer_type(column.to_numpy()[:0].dtype) if not column.null_count() else None
         for column in columns
     ]
 
 
-def whole_type(kind: np.dtype[Any]) -> str | None:
-    """The name of a type of whole numbers or booleans; None for another."""
+def integer_type(kind: np.dtype[Any]) -> str | None:
+    """The name of a type of integers or booleans; None for another."""
     return str(kind) if kind.kind in "iub" else None
 
 
@@ -470,7 +470,7 @@ def common_types(
         None if a is None or b is None else np.result_type(a, b)
         for a, b in zip(first, second, strict=True)
     ]
-    return [None if kind is None else whole_type(kind) for kind in both]
+    return [None if kind is None else integer_type(kind) for kind in both]
 
 
 def in_container(described: dict[str, Any], X: Any, y: Any, index: np.ndarray) -> tuple[Any, Any]:
@@ -532,7 +532,7 @@ def _check_types(kinds: list[Any], columns: list[np.ndarray], where: str) -> Non
     if len(set(kinds)) > 1 and any(rounds(column) for column in columns):
         types = " and ".join(sorted({str(kind) for kind in kinds}))
         raise InputError(
-            f"{where} are {types}: joined, whole numbers beyond 2^53 would be rounded. Convert them"
+            f"{where} are {types}: joined, integers beyond 2^53 would be rounded. Convert them"
             " to one type."
         )
 

@@ -28,7 +28,7 @@ from karat.engine.linalg import Array, Flags, Indices
 from karat.errors import InputError
 
 NUL = ("\0", b"\0")
-MANY = 2**16  # whole numbers within so large a range are counted, however few there are
+MANY = 2**16  # integers within so large a range are counted, however few there are
 PLAIN = "use numbers or strings throughout, one per row"
 MISSING = ("a missing value",)  # the one key of all values that do not equal themselves
 # rows per run of equal labels, on average, from which on the runs are sorted instead of the rows
@@ -60,7 +60,7 @@ def as_text(values: np.ndarray, kind: Any = str) -> np.ndarray:
 
 
 def as_keys(values: Any) -> np.ndarray:
-    """Keys as whole numbers, numbers or text; a missing one is an error."""
+    """Keys as integers, numbers or text; a missing one is an error."""
     keys = as_objects(values)
     if missing_values(keys).any():
         raise InputError("The key column has missing values; every row needs a key.")

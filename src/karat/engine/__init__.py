@@ -18,6 +18,6 @@ Beside them: polynomial, mean, grouped and function are further kernels, monomia
 they share; tree holds the reducers that look at every row; peel finds wild rows and rows that
 dominate a moment; stream is the same for rows that arrive in batches, and carried says what sums of
 features are off by when the means wander; groups is the same for many groups at once, with
-group_moments, group_points, group_weights and group_proof; offsets serves whole numbers beyond
+group_moments, group_points, group_weights and group_proof; offsets serves integers beyond
 2^53; linalg and sums (with blas, blocked and threads) and tolerances are used by all.
 """

@@ -101,7 +101,7 @@ class FunctionKernel(Kernel):
         try:
             with np.errstate(all="ignore"):
                 change = np.abs(self.features(moved) - self.features(block))
-        except Exception:  # a function of whole numbers, or at the end of its range
+        except Exception:  # a function of integers, or at the end of its range
             return np.full((len(block), self.width), np.inf)
         return np.asarray(change + np.quantile(change, 0.75, axis=0))
 

@@ -31,7 +31,7 @@ from karat.engine.group_weights import (
     match_group_moments,
     polish_groups,
     reduce_group_points,
-    taken,
+    take_rows,
 )
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Flags, Indices
@@ -220,7 +220,7 @@ class Stack:
                 return
         reduced = reduce_group_points(points, mass)
         support = np.argsort(~(reduced > 0), axis=1, kind="stable")[:, :rank]
-        held, held_points = np.take_along_axis(reduced, support, axis=1), taken(points, support)
+        held, held_points = np.take_along_axis(reduced, support, axis=1), take_rows(points, support)
         full = held.shape[1] == rank and (held > 0).all(axis=1) & (counts[groups] > rank)
         if np.any(full):
             held[full] = polish_groups(held_points[full], held[full], target[full])
@@ -236,7 +236,7 @@ class Stack:
         chosen = fitted.chosen(groups)
         alive = np.ix_(np.arange(len(groups)), self.alive, self.alive)
         kept = KeptStack(
-            taken(candidates.variables[groups], support)[:, :, self.alive],
+            take_rows(candidates.variables[groups], support)[:, :, self.alive],
             weights,
             chosen.map[alive],
             chosen.plain,

@@ -79,7 +79,7 @@ def second_moments(variables: Array, weights: Array) -> Array:
     return np.asarray(total)
 
 
-def taken(stack: Array, places: Indices) -> Array:
+def take_rows(stack: Array, places: Indices) -> Array:
     """Some rows of every group: ``stack[g, places[g]]`` of a stack (G, N, k)."""
     groups, count, width = stack.shape
     return np.asarray(
@@ -154,7 +154,7 @@ def _changed(hessian: Array, points: Array, before: Flags, now: Flags) -> Array:
     if most > FEW_CHANGES * points.shape[1]:
         return np.asarray((points * now[:, :, None]).transpose(0, 2, 1) @ points)
     places = np.argsort(~changed, axis=1, kind="stable")[:, :most]
-    some = taken(points, places)
+    some = take_rows(points, places)
     came, went = (np.take_along_axis(flags & changed, places, axis=1) for flags in (now, before))
     hessian += (some * (came.astype(float) - went)[:, :, None]).transpose(0, 2, 1) @ some
     return hessian
@@ -194,7 +194,7 @@ def reduce_group_points(points: Array, weights: Array) -> Array:
             chosen, mass, places = points, weights, None
         else:
             places = np.argsort(~alive, axis=1, kind="stable")[:, :most]
-            mass, chosen = np.take_along_axis(weights, places, axis=1), taken(points, places)
+            mass, chosen = np.take_along_axis(weights, places, axis=1), take_rows(points, places)
         chosen = chosen * mass[:, :, None]
         if most <= DIRECT * width:
             factors = eliminate_groups(chosen)

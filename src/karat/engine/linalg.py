@@ -36,7 +36,7 @@ RELEASED = 500  # NumPy lets other threads go on during a product with more entr
 
 
 def is_long(kind: np.dtype[Any]) -> bool:
-    """Whether a type holds whole numbers that a double may not."""
+    """Whether a type holds integers that a double may not."""
     return kind.kind in "iu" and kind.itemsize > 4
 
 

@@ -1,6 +1,6 @@
-"""Offsets for whole numbers that double precision cannot tell apart.
+"""Offsets for integers that double precision cannot tell apart.
 
-A double holds every whole number up to 2^53; identifiers and timestamps in nanoseconds are larger,
+A double holds every integer up to 2^53; identifiers and timestamps in nanoseconds are larger,
 and neighbours among them become one number.  Their differences to an offset need not be:
 :class:`karat.engine.rows.Rows` subtracts it before the conversion, so that nothing is rounded.
 Moments about one origin determine those about another where the constant is among the variables, so
@@ -16,23 +16,23 @@ import numpy as np
 
 from karat.engine.parts import distances
 
-WHOLE = 2**53  # whole numbers up to here are doubles
+WHOLE = 2**53  # integers up to here are doubles
 GRID = 2**11  # offsets are multiples of it, so that they are doubles themselves: 2^64 = 2^53 * 2^11
 
 
 def all_small(values: np.ndarray) -> bool:
-    """Whether no whole number is beyond 2^53."""
+    """Whether no integer is beyond 2^53."""
     return values.size == 0 or (int(values.min()) >= -WHOLE and int(values.max()) <= WHOLE)
 
 
 def nearby_offset(values: np.ndarray) -> int:
-    """An offset from which the differences of whole numbers are small."""
+    """An offset from which the differences of integers are small."""
     low = int(values.min())
     return low - low % GRID
 
 
 def all_exact(values: np.ndarray, offset: int = 0) -> bool:
-    """Whether the difference of every whole number to an offset is a double."""
+    """Whether the difference of every integer to an offset is a double."""
     if not len(values):
         return True
     furthest = max(abs(int(values.min()) - offset), abs(int(values.max()) - offset))

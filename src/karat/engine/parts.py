@@ -1,7 +1,7 @@
 """Column blocks: what rows are read from.
 
 A block is an array, a CSR matrix, or one of the lazy blocks below, which hold less than they show
-and make rows where these are read: whole numbers less an offset, rows in several chunks, indicators
+and make rows where these are read: integers less an offset, rows in several chunks, indicators
 held as codes, blocks side by side, and what a function makes of the rows of other blocks.  The
 engine reads a block by slices and by positions, ``block[where]``, and asks for no more than
 :class:`Part` says.
@@ -85,7 +85,7 @@ def run(part: Part, where: slice) -> Part:
 
 
 def distances(values: np.ndarray, offset: int) -> tuple[np.ndarray, np.ndarray]:
-    """Distances of whole numbers to an offset, and which are below it.
+    """Distances of integers to an offset, and which are below it.
 
     Modulo 2^64 signed numbers subtract as unsigned.
     """
@@ -170,7 +170,7 @@ class Chunked(LazyPart):
 
 
 class SideBySide(LazyPart):
-    """Blocks side by side, put together when rows are read: one array might round whole numbers
+    """Blocks side by side, put together when rows are read: one array might round integers
     among them.
     """
 

@@ -151,7 +151,7 @@ class Proof:
 
 
 @dataclass(frozen=True)
-class Terms:
+class ErrorBudget:
     """What a proof may measure of the second term: one reduction its own share, a coreset that is
     verified what it claims.
     """
@@ -162,12 +162,12 @@ class Terms:
     patient: bool = False
 
     @staticmethod
-    def claimed(rounding: float) -> Terms:
+    def claimed(rounding: float) -> ErrorBudget:
         """Those of a certificate."""
-        return Terms(max(rounding, ROUNDING), max(rounding, MEASURED), patient=True)
+        return ErrorBudget(max(rounding, ROUNDING), max(rounding, MEASURED), patient=True)
 
 
-REDUCTION = Terms()
+REDUCTION = ErrorBudget()
 # features of some rows of the data (N x m), and their own weights
 Witnesses = Callable[[Kernel], tuple[Array, Array]]
 
@@ -180,7 +180,7 @@ def measure(
     block: Array,
     weights: Array,
     witnesses: Rows | None = None,
-    terms: Terms = REDUCTION,
+    terms: ErrorBudget = REDUCTION,
     charges: bool = True,
 ) -> Proof:  # fmt: skip
     """Prove weighted rows (a block ``[1 | D - shift]``) against the moments of all rows, within
@@ -236,7 +236,7 @@ def _linear(
     weights: Array,
     witnesses: Witnesses,
     rows: Rows | None,
-    terms: Terms,
+    terms: ErrorBudget,
 ) -> Proof:
     absolute, limit = fitted.absolute, terms.features
     assert absolute is not None

@@ -77,7 +77,7 @@ class Reduction:
     peeled: Flags = field(default_factory=lambda: np.zeros(0, dtype=bool))
     inherited: Claim = NO_ERROR  # of the rows that were reduced, if they stand for others
     # dominate a moment, if nothing is exact
-    in_the_way: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    dominating_rows: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     spread: float = 1.0  # the largest ratio of a column's size to what is typical in it
     levels: int = 1  # how many levels of rows were reduced by themselves
 
@@ -183,9 +183,9 @@ def build(
     if not best.proof.ok and method == "auto" and len(rows) <= SLOW * width and width <= SLOW:
         best = better(best, _anew(rows, kernel, "caratheodory", rng, progress, pilot))
     if not best.proof.ok and len(rows) <= FEW * width:
-        best = whole(rows, best)
+        best = keep_all_rows(rows, best)
     if not best.proof.ok:
-        best = replace(best, in_the_way=heaviest(rows, kernel))
+        best = replace(best, dominating_rows=heaviest(rows, kernel))
     return best
 
 
@@ -207,7 +207,7 @@ def better(first: Reduction | None, second: Reduction | None) -> Reduction:
     return first if first.proof.merit >= second.proof.merit else second
 
 
-def whole(rows: Rows, found: Reduction) -> Reduction:
+def keep_all_rows(rows: Rows, found: Reduction) -> Reduction:
     """All rows with their own weights; the condition is that of the columns, whatever rows are
     kept.
     """
@@ -220,7 +220,7 @@ def whole(rows: Rows, found: Reduction) -> Reduction:
         weights=weights,
         proof=proof,
         method="all rows",
-        in_the_way=nothing,
+        dominating_rows=nothing,
     )
 
 
@@ -353,10 +353,10 @@ def _peeled(
     left = np.setdiff1d(np.arange(len(rows)), positions)
     rest = rows.subset(left)
     if len(left) <= width:
-        return whole(rows, before)
+        return keep_all_rows(rows, before)
     found = _anew(rest, kernel, method, rng, None, sample(rng, len(rest), pilot_size(len(rest))))
     if not found.proof.ok and len(left) <= FEW * width:
-        found = whole(rest, found)
+        found = keep_all_rows(rest, found)
     found = replace(
         found.with_peeled(rows, left, positions), passes=before.passes + found.passes + 2
     )

@@ -3,7 +3,7 @@
 **Reading.**  The table is never copied whole.  A block is written into a small buffer as ``[1 | D -
 shift]``: the leading ones give totals and first moments, and the shift (a pilot's column means, or
 zero) keeps later products accurate at no cost, since the copy is made anyway.  Integers, float32
-and sparse rows become float64 only there.  A double holds every whole number up to 2^53; larger
+and sparse rows become float64 only there.  A double holds every integer up to 2^53; larger
 ones (identifiers, timestamps in nanoseconds) are read as differences to an offset, which is
 subtracted before the conversion, so that nothing is rounded (:mod:`karat.engine.offsets` chooses
 the offsets).
@@ -62,7 +62,7 @@ class Rows:
     index : array or None
         Use only these rows of ``parts``, in this order; None means all.
     offsets : mapping of column to int, or None
-        Whole numbers that are subtracted from columns before they become doubles.
+        Integers that are subtracted from columns before they become doubles.
     """
 
     def __init__(

@@ -62,7 +62,7 @@ CUTS = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 0.1)
 # the same as NULL, for combinations of so many columns that their rounding is more
 NULL_OF_MANY = 32 * EPS
 BLIND = 1e-13  # and below which a pivot is rounding
-WHOLE = 1e-7  # distance from a whole number within which a coefficient is one: levels add up
+WHOLE = 1e-7  # distance from an integer within which a coefficient is one: levels add up
 SEVERAL = (
     # rows of a sample per variable from which on it tells combinations; and how much larger than a
     # column its terms are
@@ -473,7 +473,7 @@ class SecondMoments(Powers):
         mean = scaled[0, 1:][order[few:]] - scaled[0, 1:][order[:few]] @ raw
         first, raw = np.concatenate([among[:1], first]), np.vstack([mean, raw])
         coefficients = raw * size[last] / size[first][:, None]
-        # Levels add up to whole numbers.  What is left in a rest after that is removed as it is,
+        # Levels add up to integers.  What is left in a rest after that is removed as it is,
         # however small.
         whole, again = np.rint(coefficients), np.isin(last, self.replaced)
         coefficients = np.where(

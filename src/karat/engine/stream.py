@@ -61,10 +61,10 @@ from karat.engine.reduce import (
     about_means,
     better,
     fit_moments,
+    keep_all_rows,
     pilot_size,
     searches,
     vertex,
-    whole,
     without_rank_decision,
 )
 from karat.engine.rows import Rows, own_weights, pass_over, sample
@@ -355,7 +355,7 @@ def _afresh(
             else better(fresh, rest.with_peeled(rows, left, heavy))
         )
     if not fresh.proof.ok and len(rows) <= FEW * fresh.fitted.kernel.width:
-        fresh = whole(rows, fresh)
+        fresh = keep_all_rows(rows, fresh)
     if fresh.keeps_all(rows):
         fresh = replace(fresh, proof=Proof.trivial(fresh.proof.power, fresh.proof.condition))
     alone = fresh.positions[fresh.peeled]

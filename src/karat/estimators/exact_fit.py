@@ -257,7 +257,7 @@ def fit_exactly(estimator: Any, rows: TrainingRows, groups: Any = None) -> tuple
     if transformers is not None:
         behind = rows.behind(transformers)
         fitted, core = fit_exactly(leaf, behind, groups)
-        return join_pipeline(estimator, behind.fronts[-1], fitted), core
+        return join_pipeline(estimator, behind.preprocessors[-1], fitted), core
     if key in registry.SEARCHES:
         return searches.run_search(leaf, rows, groups, fit_exactly)
     if key == "TransformedTargetRegressor":

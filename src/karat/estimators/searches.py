@@ -124,7 +124,7 @@ class Parts:
         self.splits, self.fit_alone, self.problem = splits, fit, problem
         self.finite = get_config()["assume_finite"]  # as the user has set it
         self.whole: dict[tuple[int, bool], TrainingRows] = {(WHOLE, False): self.rows}
-        self.fronts: dict[tuple[Any, int], FittedFront | None] = {}
+        self.preprocessors: dict[tuple[Any, int], FittedFront | None] = {}
         self.tested: dict[tuple[Any, int, bool], tuple[Any, WeightedRows]] = {}
         self.seen: OrderedDict[tuple[Any, int, bool], tuple[Any, Any]] = OrderedDict()
         self.last: Coreset | None = None
@@ -178,14 +178,14 @@ class Parts:
         are none.
         """
         key = self.setting(front), number
-        if key not in self.fronts:
+        if key not in self.preprocessors:
             affine = front is None or (
                 is_affine(front) and not containers.is_sparse(self.rows.table)
             )
-            self.fronts[key] = (
+            self.preprocessors[key] = (
                 self._scaled(front, number) if affine else self._shared(front, number)
             )
-        return self.fronts[key]
+        return self.preprocessors[key]
 
     def _scaled(self, front: Any, number: int) -> FittedFront | None:
         """The same of affine transformers, or without any."""
@@ -422,7 +422,7 @@ def _count(search: Any) -> int:
     least = 1 if isinstance(search.min_resources, str) else search.min_resources
     if isinstance(search.max_resources, str):
         raise InputError(
-            f"max_resources must be a whole number if the resource is {search.resource!r}.",
+            f"max_resources must be an integer if the resource is {search.resource!r}.",
             argument="max_resources",
         )
     return int(search.max_resources) // int(least)

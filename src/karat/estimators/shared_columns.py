@@ -115,7 +115,7 @@ class FoldRows:
             "target": few.y,
             "sample_weight": few.weights,
             "positions": None,
-            "fronts": (),
+            "preprocessors": (),
             "memo": {},
         }
         return replace(replace(self.rows, **own).few(), sparse=few.sparse)
@@ -207,7 +207,7 @@ class SharedColumns:
             ]
         fitted, table = fit_and_transform(plain, rows.X, rows.y)
         self.fitted = fitted.steps[0][1]
-        self.rows = replace(rows, table=table, positions=None, fronts=(), memo={})
+        self.rows = replace(rows, table=table, positions=None, preprocessors=(), memo={})
         self.folds: FoldRows | None = None
         self._find_categories()
 
@@ -222,7 +222,7 @@ class SharedColumns:
         """Few rows for so many candidates; None where every part has to be transformed by
         itself.
         """
-        if containers.is_sparse(rows.table) or rows.fronts:
+        if containers.is_sparse(rows.table) or rows.preprocessors:
             return None
         try:
             own = cls(rows, *shared)

@@ -142,7 +142,7 @@ class TrainingRows:
         Of the rows of this part; ``sample_weight`` may be None.
     positions : array, optional
         The rows of this part in the table; by default all.
-    fronts : tuple of fitted transformers
+    preprocessors : tuple of fitted transformers
         What was applied to the columns, in this order.
     classifies : bool
         Whether the target holds classes.
@@ -157,7 +157,7 @@ class TrainingRows:
     target: Any
     sample_weight: Array | None = None
     positions: np.ndarray | None = None
-    fronts: tuple[Any, ...] = ()
+    preprocessors: tuple[Any, ...] = ()
     classifies: bool = False
     random_state: int = 0
     reduces: bool | None = None
@@ -182,7 +182,7 @@ class TrainingRows:
         if COLUMNS in self.memo:
             return self.memo[COLUMNS]
         columns = containers.in_double(self.raw)
-        for front in self.fronts:
+        for front in self.preprocessors:
             columns = transform(front, columns)
         return columns
 
@@ -210,8 +210,8 @@ class TrainingRows:
     def alone(self) -> TrainingRows:
         """The same rows, without transformers: the columns that they made are the table."""
         return (
-            replace(self, table=numeric(self.X), positions=None, fronts=(), memo={})
-            if self.fronts
+            replace(self, table=numeric(self.X), positions=None, preprocessors=(), memo={})
+            if self.preprocessors
             else self
         )
 
@@ -220,17 +220,19 @@ class TrainingRows:
         if front is None:
             return self
         known = (rows for rows in self.memo.values() if isinstance(rows, TrainingRows))
-        before = (rows for rows in known if step_ids(rows.fronts[-1]) == step_ids(front))
-        return next(before, replace(self, fronts=(*self.fronts, front), memo={}))
+        before = (rows for rows in known if step_ids(rows.preprocessors[-1]) == step_ids(front))
+        return next(before, replace(self, preprocessors=(*self.preprocessors, front), memo={}))
 
     def behind(self, transformers: Any) -> TrainingRows:
         """These rows behind transformers that are fitted on all of them."""
 
         def fitted() -> TrainingRows:
             own = clone(transformers)
-            resolve_columns(own, lambda: self.X if self.fronts else self.raw)
+            resolve_columns(own, lambda: self.X if self.preprocessors else self.raw)
             front, columns = fit_and_transform(own, self.X, self.y, self.sample_weight)
-            return replace(self, fronts=(*self.fronts, front), memo={COLUMNS: columns})
+            return replace(
+                self, preprocessors=(*self.preprocessors, front), memo={COLUMNS: columns}
+            )
 
         return self._once(("behind", setting(transformers)), fitted)
 

@@ -291,7 +291,7 @@ class Expression:
                 self.value(node.left, columns, states),
                 self.value(node.right, columns, states),
             )
-            # whole numbers of Python grow without bound
+            # integers of Python grow without bound
             if type(left) is int and type(right) is int:
                 left, right = float(left), float(right)
             return OPERATORS[type(node.op)](left, right)
@@ -346,7 +346,7 @@ def booleans_as_numbers(value: Any) -> Any:
 
 
 def with_numbers(state: Mapping[str, Any]) -> dict[str, Any]:
-    """A state of formulaic, whose dictionaries have whole numbers as keys, which JSON does not
+    """A state of formulaic, whose dictionaries have integers as keys, which JSON does not
     know.
     """
     return {

@@ -44,7 +44,7 @@ Where = Callable[[int], str]
 
 
 @dataclass(frozen=True)
-class Columns(Layout):
+class FormulaLayout(Layout):
     """How the columns of a formula are read.
 
     Attributes
@@ -87,7 +87,7 @@ class Columns(Layout):
             design=design,
         )
 
-    def among(self, schema: pa.Schema) -> Columns:
+    def among(self, schema: pa.Schema) -> FormulaLayout:
         """The same: the columns were checked before (:func:`formula_columns`)."""
         return self
 
@@ -217,7 +217,7 @@ class Columns(Layout):
 
 
 @dataclass(frozen=True)
-class DesignLayout(Columns):
+class DesignLayout(FormulaLayout):
     """How rows become the columns of a design and the response.
 
     Attributes
@@ -268,11 +268,11 @@ class DesignLayout(Columns):
 
 def formula_columns(
     formula: Formula, schema: pa.Schema, weight: str | None, on_missing: str, key: str | None
-) -> Columns:
+) -> FormulaLayout:
     """The layout of a formula before anything was learned; every column is there."""
     roles = ColumnRoles((), (formula.response.text,), weight, None, key)
     drop = Layout.of(None, roles, None, on_missing).drop
-    found = Columns(
+    found = FormulaLayout(
         roles, None, drop, formula=formula, text=tuple(text_columns(schema)), row=typed_row(schema)
     )
     ColumnRoles(tuple(found.columns)).among(schema.names)
@@ -315,7 +315,7 @@ class SourceRows:
     declared : dict
         Levels of columns that have a category type of their own, in order.
     all_doubles : bool
-        Whether whole numbers come as doubles.
+        Whether integers come as doubles.
     """
 
     def __init__(
@@ -333,12 +333,12 @@ class SourceRows:
         if isinstance(self.source, ColumnarFiles):
             self.source.as_codes(columns)
 
-    def scan(self, layout: Columns, consumer: Any) -> Any:
+    def scan(self, layout: FormulaLayout, consumer: Any) -> Any:
         """The consumer after all rows."""
         self._scan(layout, consumer)
         return consumer
 
-    def _scan(self, layout: Columns, consumer: Consumer) -> Position:
+    def _scan(self, layout: FormulaLayout, consumer: Consumer) -> Position:
         if self.passes and self.source.once:
             raise InputError(
                 "A stream comes only once, and this table takes several passes; write it to files,"
@@ -380,7 +380,7 @@ class ClusterRows:
     def as_codes(self, columns: Sequence[str]) -> None:
         """Partitions are read as they come."""
 
-    def scan(self, layout: Columns, consumer: Any) -> Any:
+    def scan(self, layout: FormulaLayout, consumer: Any) -> Any:
         """The merged consumers of the partitions."""
         return scan_partitions(self.data, layout, partial(replace, consumer))[0]
 

@@ -30,7 +30,7 @@ from karat.data.batch import Batch
 from karat.errors import InputError
 from karat.inference.design import Learned
 from karat.inference.formula import Expression, Factor
-from karat.inference.layout import Columns
+from karat.inference.layout import FormulaLayout
 from karat.io.consumers import LearnLevels
 from karat.io.source import Chunk
 from karat.problems import Moments
@@ -50,9 +50,9 @@ def _is_count(value: Any) -> bool:
 
 # options: what they must be, and how that is said
 KNOWN: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "df": (lambda value: value is None or (_is_count(value) and value > 0), "a whole number"),
-    "degree": (_is_count, "a whole number"),
-    "ddof": (_is_count, "a whole number"),
+    "df": (lambda value: value is None or (_is_count(value) and value > 0), "an integer"),
+    "degree": (_is_count, "an integer"),
+    "ddof": (_is_count, "an integer"),
     "knots": (
         lambda value: value is None or (isinstance(value, list) and all(map(_is_number, value))),
         "a list of numbers",
@@ -294,10 +294,10 @@ def transforms_of(factors: tuple[Factor, ...]) -> Iterator[Transform]:
 class Learn(LearnLevels):
     """Learns levels and states from the rows of a scan."""
 
-    layout: Columns
+    layout: FormulaLayout
     # levels in the order of the data's own category type
     declared: dict[str, list[Any]] = field(default_factory=dict)
-    # numbers are read as doubles, so that whole numbers are levels such as 2019, not 2019.0
+    # numbers are read as doubles, so that integers are levels such as 2019, not 2019.0
     whole: bool = False
     rows: int = 0
     log_weights: float = 0.0
@@ -315,7 +315,7 @@ class Learn(LearnLevels):
         """Whether there is anything to learn."""
         return bool(self.categories or self.transforms or self.layout.roles.weight)
 
-    def reading(self) -> Columns:
+    def reading(self) -> FormulaLayout:
         """The layout of the pass: only the columns that it looks at, if no row is left out."""
         if self.layout.drop:
             return self.layout

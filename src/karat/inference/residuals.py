@@ -2,7 +2,7 @@
 R prints them.
 
 A residual is y - x'b, times the square root of its weight if there are weights.  Doubles in order
-of size are whole numbers in order of size (the bits, turned for negative ones), so they can be
+of size are integers in order of size (the bits, turned for negative ones), so they can be
 counted by their leading bits:
 
     pass 1   a count for each pattern of the first 20 bits: every rank lies in one of 2^20 brackets
@@ -35,7 +35,7 @@ SIGN = np.uint64(2**63)
 
 
 def ordered_bits(values: Array) -> np.ndarray:
-    """Whole numbers in the order of the doubles; zeros of both signs are one."""
+    """Integers in the order of the doubles; zeros of both signs are one."""
     bits = np.ascontiguousarray(values + 0.0).view(np.uint64)
     return np.where(bits & SIGN, ~bits, bits | SIGN)
 

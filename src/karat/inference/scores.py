@@ -14,7 +14,7 @@ they are taken of u e x, and W' comes last: G products instead of n.  Only sums 
 numbers, and G x k for G clusters.  The same pass counts the rows and sums u e^2 and u e z, which
 must be those of the coreset: other data is noticed.
 
-Sums by cluster are added to as rows arrive in any order.  Whole numbers that lie close together are
+Sums by cluster are added to as rows arrive in any order.  Integers that lie close together are
 their own addresses among these sums; other labels get addresses from a table.
 """
 
@@ -156,7 +156,7 @@ class ClusterSums:
 
 
 def _differences(labels: np.ndarray, low: int) -> np.ndarray:
-    """``labels - low``, which is between 0 and 2**63, for whole numbers of any width: modulo 2**64
+    """``labels - low``, which is between 0 and 2**63, for integers of any width: modulo 2**64
     nothing overflows.
     """
     if labels.dtype.kind == "i":

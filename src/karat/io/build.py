@@ -2,7 +2,7 @@
 resumed.
 
 sums    = scan(source, [LatentSums])          # only if the problem depends on all rows
-problem = problem.lower(sums)
+problem = problem.with_maps(sums)
 core    = scan(source, [Hashes, Reduce])
 """
 
@@ -39,7 +39,7 @@ from karat.data.arguments import (
 )
 from karat.engine.rows import Progress
 from karat.engine.stream import FOLD
-from karat.errors import InputError, check_whole, reading
+from karat.errors import InputError, check_integer, reading
 from karat.io.checkpoint import Checkpoint, transform_digest
 from karat.io.consumers import Hashes, LatentSums, Reduce
 from karat.io.content_digest import ALGORITHM, Digest
@@ -165,9 +165,9 @@ def coreset_files(
         raise InputError(f"digest must be {ALGORITHM!r} or None, not {digest!r}.")
     if not problem.needs_sums:
         check_mergeable(problem)
-    check_whole("random_state", random_state, 0)
+    check_integer("random_state", random_state, 0)
     if batch_rows is not None:
-        check_whole("batch_rows", batch_rows)
+        check_integer("batch_rows", batch_rows)
     opened = open_source(source, rows=batch_rows or FOLD)
     require_rereadable(problem, opened)
     layout = layout.among(opened.schema())
@@ -211,7 +211,7 @@ def fold_rows(
         )
     if isinstance(memory, bool) or not isinstance(memory, int):
         raise InputError(
-            f"memory must be a whole number of bytes, such as 10**9, not {memory!r}.",
+            f"memory must be an integer of bytes, such as 10**9, not {memory!r}.",
             argument="memory",
         )
     if memory < fixed + each * LEAST_ROWS:
@@ -281,7 +281,7 @@ class _Build:
             self._resume()
             if self.first is not None and self.reduce is None:
                 self._scan([*self.hashes, *self.digests, self.first])
-                self._begin(self.problem.lower(self.first.total(), self.layout.roles.widths))
+                self._begin(self.problem.with_maps(self.first.total(), self.layout.roles.widths))
                 self.first.sums, self.position = None, Position()
                 self._save()
             elif self.reduce is None:

@@ -25,7 +25,7 @@ from karat.io.source import ResumePoint, Source
 from karat.problems import Kernel, Problem
 from karat.storage.archive import Stored, read_archive, write_archive
 from karat.storage.atomic import LOCKS
-from karat.stream.state import admit
+from karat.stream.state import validate_schema
 
 FIRST = 1024  # rows that are read for the digest
 ROWS = 32  # of those that count, compared
@@ -62,7 +62,7 @@ class Checkpoint:
         """What was saved, if it is of the same call and files; None if there is nothing."""
         if not self.path.exists():
             return None
-        header, arrays = read_archive(self.path, "a checkpoint", admit)
+        header, arrays = read_archive(self.path, "a checkpoint", validate_schema)
         with reading(str(self.path), "a checkpoint"):
             saved = header.get("extra", {})
             if "call" not in saved:

@@ -24,7 +24,7 @@ from karat.io.source import (
     ResumePoint,
     Source,
     ahead,
-    refuse_twins,
+    check_unique_columns,
     with_folders,
 )
 
@@ -78,7 +78,7 @@ class ColumnarFiles(Files):
                 f"{one.path} cannot be read as {'Parquet' if self.parquet else 'Arrow'}"
                 f" ({brief(error)}); it may be cut off: write it again or leave it out."
             ) from error
-        refuse_twins(one.path, schema.names)
+        check_unique_columns(one.path, schema.names)
         for name, value in self.folders[file].items():
             if name not in schema.names:
                 schema = schema.append(pa.field(name, pa.array([value]).type))
@@ -222,7 +222,7 @@ class Stream(Batches):
         self.reader = open()
 
     def read_schema(self) -> pa.Schema:
-        refuse_twins(self.names[0], self.reader.schema.names)
+        check_unique_columns(self.names[0], self.reader.schema.names)
         return self.reader.schema
 
     def batches(self, columns: list[str], rows: int) -> Iterable[Any]:
@@ -243,7 +243,7 @@ class Scan(Batches):
             if isinstance(self.scanned, pads.Dataset)
             else self.scanned.projected_schema
         )
-        refuse_twins(self.names[0], schema.names)
+        check_unique_columns(self.names[0], schema.names)
         return schema
 
     def row_count(self) -> tuple[int, bool]:

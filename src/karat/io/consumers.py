@@ -41,7 +41,7 @@ from karat.problems.latent.sums import Sums, add
 from karat.storage.archive import Stored, flat, prefixed, unflat, without_prefix
 from karat.stream.samples import Samples
 from karat.stream.sketch import BUFFER_BYTES, Sketch
-from karat.stream.summary import Buffer, weighed
+from karat.stream.summary import Buffer, dense_with_weights
 
 MOST_LEVELS = 10_000  # a category with more of them is an identifier
 # passes until the coordinates fit; one is enough for the data that the coreset was made from
@@ -268,7 +268,10 @@ class SumMoments(Consumer):
         labels = self._labels(kept)
         self._begin(
             coordinates
-            or {label: kept.kernel.prepare(*weighed(self.rest(label))) for label in labels}
+            or {
+                label: kept.kernel.prepare(*dense_with_weights(self.rest(label)))
+                for label in labels
+            }
         )
 
     def _labels(self, batch: Batch) -> list[Any]:
@@ -286,7 +289,7 @@ class SumMoments(Consumer):
         self.coordinates = coordinates
         self.strange: set[Any] = set()  # groups of the data that the coreset has not
         self.running = {
-            label: Running.within(fitted, *weighed(self.kept.rows(label))).emptied()
+            label: Running.within(fitted, *dense_with_weights(self.kept.rows(label))).emptied()
             for label, fitted in coordinates.items()
         }
 

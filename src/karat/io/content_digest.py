@@ -13,7 +13,7 @@ the hashes it is one of values, not of the bytes of files:
                                  "t", the lengths of the texts (-1: missing), and their bytes in
                                  UTF-8
 
-A block of whole numbers that doubles cannot hold is written as text.
+A block of integers that doubles cannot hold is written as text.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from karat.io.source import (
     Files,
     ResumePoint,
     ahead,
-    refuse_twins,
+    check_unique_columns,
     with_folders,
     worked_in_order,
 )
@@ -44,7 +44,7 @@ NO_HEADER = "Add a line with the names of the columns"
 STRANGE = {
     "double": "not a number",
     "bool": "neither true nor false",
-    "int64": "not a whole number of 64 bits like those before it",
+    "int64": "not an integer of 64 bits like those before it",
 }
 WHOLE_NUMBER = re.compile(r"^[ \t]*[+-]?[0-9]{1,300}[ \t]*$")
 # What pyarrow reads as a number: no underscores, no digits of other scripts, no words but infinity.
@@ -103,7 +103,7 @@ class CsvFiles(Files):
         self.block_bytes, self.first_bytes = block_bytes, first_bytes
         self.types: Types = {}  # of the columns that are not numbers, from the first block
         self.switches: set[str] = set()  # columns of true and false, among the first lines
-        self.longs: set[str] = set()  # columns of whole numbers beyond 2^53 among these lines
+        self.longs: set[str] = set()  # columns of integers beyond 2^53 among these lines
         self.lines_per_byte = 0.0  # as stored, in the first block
         self.places: list[Place] = []  # of the pieces that were read
         # for a file and a byte of its text: bytes of the file
@@ -188,7 +188,7 @@ class CsvFiles(Files):
         sign = next((sign for sign in signs if sign in outside), signs[0])
         names = next(csv.reader([line], delimiter=sign), [""])
         self._doubt_header(file, names)
-        refuse_twins(self.names[file], names)
+        check_unique_columns(self.names[file], names)
         return Header(names, sign)
 
     def _doubt_header(self, file: int, names: list[str]) -> None:
@@ -355,7 +355,7 @@ class CsvFiles(Files):
         return table, len(broken)
 
     def _refuse_rounded(self, table: pa.Table) -> None:
-        """Refuse whole numbers that the first lines gave no reason to expect, and that were read as
+        """Refuse integers that the first lines gave no reason to expect, and that were read as
         doubles.
         """
         for column in table.column_names:
@@ -365,7 +365,7 @@ class CsvFiles(Files):
             ).to_pylist():
                 if int(float(text)) != int(text):
                     raise InputError(
-                        f"Column {column!r} holds {text}, a whole number beyond 2^53, which double"
+                        f"Column {column!r} holds {text}, an integer beyond 2^53, which double"
                         " precision cannot tell from its neighbours, and numbers of other kinds;"
                         " subtract an offset, or leave the column out."
                     )
@@ -476,7 +476,7 @@ def _is_large(column: pa.ChunkedArray) -> bool:
 
 
 def _is_long(column: pa.ChunkedArray) -> bool:
-    """Whether a column holds whole numbers beyond 2^53."""
+    """Whether a column holds integers beyond 2^53."""
     return pa.types.is_integer(column.type) and _is_large(column)
 
 
@@ -491,7 +491,7 @@ def _switch(text: str | None) -> bool | None:
 
 
 def _whole_number(text: str | None) -> int | None:
-    """The same for a column of whole numbers of 64 bits."""
+    """The same for a column of integers of 64 bits."""
     number = (
         int(text) if text is not None and "+" not in text and WHOLE_NUMBER.match(text) else None
     )

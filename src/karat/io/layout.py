@@ -344,7 +344,7 @@ class Layout:
         names = self.feature_names(sum(part.shape[1] for part in batch.parts) - len(targets))
         parts = batch.parts[: len(batch.parts) - len(targets)]
         types = (
-            [containers.whole_type(part.dtype) for part in parts for _ in range(part.shape[1])]
+            [containers.integer_type(part.dtype) for part in parts for _ in range(part.shape[1])]
             if kind == "pyarrow"
             else None
         )
@@ -430,7 +430,7 @@ class Layout:
             and containers.rounds(np.asarray(column.fill_null(0)))
         ):
             raise InputError(
-                f"Column {name!r} holds whole numbers beyond 2^53 and missing values; a mean would"
+                f"Column {name!r} holds integers beyond 2^53 and missing values; a mean would"
                 " round them all. Use on_missing='drop', or leave the column out.",
                 column=name,
             )

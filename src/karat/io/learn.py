@@ -23,7 +23,7 @@ from karat.io.layout import Encoding, Layout, as_text
 from karat.io.scan import require_rows, scan
 from karat.io.source import Chunk, ResumePoint, Source
 from karat.storage.archive import read_archive
-from karat.stream.state import admit
+from karat.stream.state import validate_schema
 
 
 def learned(
@@ -59,7 +59,7 @@ def _stored(checkpoint: str | Path | None, asked: Encoding) -> Encoding | None:
     """
     if checkpoint is None or not Path(checkpoint).exists():
         return None
-    header, _ = read_archive(Path(checkpoint), "a checkpoint", admit)
+    header, _ = read_archive(Path(checkpoint), "a checkpoint", validate_schema)
     call = header.get("extra", {}).get("call", {})
     found = Encoding.read(call.get("encoding")) if isinstance(call, dict) else None
     if found is None or (found.columns, found.fill) != (asked.columns, asked.fill):

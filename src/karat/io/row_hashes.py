@@ -263,7 +263,7 @@ def _values(column: Any) -> np.ndarray:
 
 
 def _whole_words(values: np.ndarray) -> np.ndarray:
-    """Whole numbers as doubles; beyond 2^53 what the double is off by goes into the word."""
+    """Integers as doubles; beyond 2^53 what the double is off by goes into the word."""
     doubles = values.astype(np.float64)
     if not len(values) or max(abs(int(values.max())), abs(int(values.min()))) <= 2**53:
         return doubles

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from karat.errors import InputError, check_whole
+from karat.errors import InputError, check_integer
 from karat.io.consumers import BottomKSample
 from karat.io.find import open_source
 from karat.io.source import ResumePoint
@@ -41,7 +41,7 @@ def sample_rows(
     numbers : int64 array
         Their numbers, as in ``core.indices``.
     """
-    check_whole("count", count)
+    check_integer("count", count)
     opened = open_source(source, rows=ROWS)
     columns = list(opened.schema().names if columns is None else columns)
     draws, kept = BottomKSample(int(count), seed), None

@@ -48,7 +48,7 @@ def decimals_as_doubles(column: Any) -> Any:
 
 
 def as_doubles(column: Any) -> np.ndarray:
-    """A column of numbers, truth values or nothing; a missing value is NaN."""
+    """A column of numbers, booleans or nothing; a missing value is NaN."""
     if pa.types.is_decimal(column.type):
         column = decimals_as_doubles(column)
     elif not pa.types.is_floating(column.type):
@@ -100,7 +100,7 @@ class Source(ABC):
     once : bool
         Its rows come only once.
     all_doubles : bool
-        Whole numbers come as doubles; the schema says what they are.
+        Integers come as doubles; the schema says what they are.
     query : dict or None
         The query of a database that gives the rows (:mod:`karat.io.find`).
     """
@@ -213,7 +213,7 @@ class Files(Source):
 def folder_columns(files: Sequence[File]) -> list[dict[str, int | float | str | None]]:
     """What the folders of each file say.
 
-    The values of a column are whole numbers, or numbers, if each is written as Python writes it:
+    The values of a column are integers, or numbers, if each is written as Python writes it:
     007 and 7 are two texts.
     """
     texts: dict[str, set[str]] = {}
@@ -293,7 +293,7 @@ class Expected:
                 )
 
 
-def refuse_twins(name: str, columns: Sequence[str]) -> None:
+def check_unique_columns(name: str, columns: Sequence[str]) -> None:
     """Two columns of one name cannot be told apart."""
     twin = next((c for i, c in enumerate(columns) if c in columns[:i]), None)
     if twin is not None:

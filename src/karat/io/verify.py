@@ -327,7 +327,7 @@ class FileCheck:
             self.rows,
             progress=self.progress,
         )
-        fresh = core.problem.lower(first.total(), self.layout.roles.widths)
+        fresh = core.problem.with_maps(first.total(), self.layout.roles.widths)
         assert isinstance(fresh, KnownMaps)
         if core.maps is None:
             return fresh, first.notes, ()

@@ -19,7 +19,7 @@ from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from karat.core.coreset import Coreset
-from karat.core.latent import guarded, read_sample
+from karat.core.latent import explaining_nan, read_sample
 from karat.data import containers
 from karat.engine.linalg import Array, Indices
 from karat.errors import InputError, NotExactError
@@ -85,7 +85,7 @@ class Learner(BaseEstimator):
             return problem.statistics(sample, maps), maps
 
         self.n_dropped_ = sample.dropped
-        return self._learn(*guarded(tables, moments), problem, sample)
+        return self._learn(*explaining_nan(tables, moments), problem, sample)
 
     def fit_coreset(self, core: Coreset) -> Self:
         """Learn from a coreset of the matching problem; the same parameters as from the full data.

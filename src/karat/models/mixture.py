@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 from sklearn.base import DensityMixin
 
 from karat.core.coreset import Coreset
-from karat.core.latent import guarded, read_sample
+from karat.core.latent import explaining_nan, read_sample
 from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.models import misfit, simulate
@@ -352,7 +352,7 @@ def components_by_gap(X: Any, sample_weight: Any = None) -> int:
     """
     problem = latent.GaussianMixture(1)
     sample, tables = read_sample(X, problem, sample_weight, None)
-    mean, cov = guarded(tables, lambda: mean_and_covariance(problem.sums(sample)))
+    mean, cov = explaining_nan(tables, lambda: mean_and_covariance(problem.sums(sample)))
     values = np.linalg.eigvalsh(cov)[::-1]
     d, n = len(mean), len(sample)
     if d < 3:

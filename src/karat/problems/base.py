@@ -48,7 +48,7 @@ class CoresetLike(Protocol):
 
     def arrays(self) -> tuple[Array, Array | None]: ...
 
-    def lowered(self) -> tuple[Array, Array | None, list[int]]: ...
+    def minus_offsets(self) -> tuple[Array, Array | None, list[int]]: ...
 
     def tables(self) -> tuple[Any, ...]: ...
 
@@ -89,7 +89,7 @@ class Problem(ABC):
         return False
 
     def shifted(self, query: Any, X: Sequence[int], y: Sequence[int]) -> Any:
-        """The query that has the loss of ``query`` on columns from which whole numbers were
+        """The query that has the loss of ``query`` on columns from which integers were
         subtracted.
         """
         raise NotImplementedError
@@ -124,7 +124,7 @@ class Problem(ABC):
 
     def loss_on(self, core: CoresetLike, query: Any) -> float:
         """The loss of all rows at a query, from a coreset."""
-        X, y, away = core.lowered()
+        X, y, away = core.minus_offsets()
         if any(away):
             query = self.shifted(query, away[: X.shape[1]], away[X.shape[1] :])
         return self.loss(X, y, core.weights, query)
@@ -148,7 +148,7 @@ class Problem(ABC):
         """What the kernel reads of rows as they are stored; by default the rows themselves."""
         return rows
 
-    def lower(self, sums: Any, widths: tuple[int, ...] | None = None) -> Problem:
+    def with_maps(self, sums: Any, widths: tuple[int, ...] | None = None) -> Problem:
         """The problem with a kernel: this one, unless it needs the ``sums`` of a first pass over
         all rows.
 

@@ -23,7 +23,7 @@ from karat.engine.mean import MeanKernel
 from karat.engine.offsets import exact_combination
 from karat.engine.polynomial import Polynomials
 from karat.engine.powers import Powers
-from karat.errors import InputError, check_whole
+from karat.errors import InputError, check_integer
 from karat.problems.base import Problem
 
 
@@ -106,7 +106,7 @@ class TensorContraction(Problem):
     keeps: ClassVar[str] = "every contraction of the p-th moment tensor"
 
     def __post_init__(self) -> None:
-        check_whole("The order p of TensorContraction", self.p)
+        check_integer("The order p of TensorContraction", self.p)
 
     @property
     def power(self) -> int:
@@ -158,7 +158,7 @@ class Moments(Problem):
     keeps: ClassVar[str] = "every moment of the columns up to the degree"
 
     def __post_init__(self) -> None:
-        check_whole("The degree of Moments", self.degree)
+        check_integer("The degree of Moments", self.degree)
         if not self.total_weight:
             raise InputError(
                 "Moments keeps the total weight in any case: it is the moment of degree 0."

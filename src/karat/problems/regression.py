@@ -172,7 +172,7 @@ class _Regression(Problem):
             ``coef`` and ``intercept``, of shape (d,) and scalar for one target, (d, T) and (T,) for
             several.
         """
-        X, y, away = core.lowered()
+        X, y, away = core.minus_offsets()
         assert y is not None
         found = minimise_power(
             X, y, core.weights, self.power, self.penalty, self.fit_intercept, core.absorbed

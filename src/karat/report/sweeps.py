@@ -15,7 +15,7 @@ import numpy as np
 
 from karat.core.coreset import coreset
 from karat.data import containers
-from karat.errors import InputError, check_whole
+from karat.errors import InputError, check_integer
 from karat.problems import LpRegression, Problem, Ridge
 from karat.report.display import CORE, FULL, GUIDE, OTHER, Display, above_zero, strip_below
 
@@ -186,7 +186,7 @@ class ScalingDisplay(Display):
                 f"rows must be between 1 and {count:,}, the rows of X; {min(rows):,} to"
                 f" {max(rows):,} were asked for."
             )
-        check_whole("repeats", repeats)
+        check_integer("repeats", repeats)
         seconds, errors, sizes = [], [], []
         for n in rows:
             first = np.arange(n)

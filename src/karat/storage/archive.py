@@ -8,8 +8,8 @@
 A SHA-256 digest of the header and of all arrays is stored beside them.  It notices damage; it is
 not a signature: whoever writes a hostile file can write its digest too.  So types, shapes and sizes
 are checked, and what only a bug of the writer could get wrong is not. Arrays are read only if
-``admit`` expects them.  What the header and the arrays mean is known to those who write them:
-:mod:`karat.core.files` and :mod:`karat.stream.state`.
+``validate_schema`` expects them.  What the header and the arrays mean is known to those who write
+them: :mod:`karat.core.files` and :mod:`karat.stream.state`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from scipy import sparse
 from karat.data.labels import as_text
 from karat.errors import InputError, reading, require
 from karat.storage.atomic import write_atomically
-from karat.storage.members import Members, Spec
+from karat.storage.members import NpzReader, Spec
 
 FORMAT_VERSION, NEWEST_FORMAT = 3, 4  # below 3 there is no digest; 4 is that of synthetic rows
 ZIP = b"PK"  # with which an .npz begins
@@ -46,9 +46,9 @@ def write_archive(path: Path, header: dict[str, Any], arrays: dict[str, Any]) ->
     write_atomically(path, lambda file: file.write(pack(header, arrays)))
 
 
-def read_archive(path: Path, what: str, admit: Admit | None = None) -> Stored:
+def read_archive(path: Path, what: str, validate_schema: Admit | None = None) -> Stored:
     """The header and arrays of :func:`write_archive`."""
-    return unpack(read_bytes(path), str(path), what, admit)
+    return unpack(read_bytes(path), str(path), what, validate_schema)
 
 
 def read_bytes(path: Path) -> bytes:
@@ -126,22 +126,22 @@ def pack(header: dict[str, Any], arrays: dict[str, Any]) -> bytes:
     return file.getvalue()
 
 
-def unpack(data: bytes, name: str, what: str, admit: Admit | None = None) -> Stored:
+def unpack(data: bytes, name: str, what: str, validate_schema: Admit | None = None) -> Stored:
     """The header and arrays of :func:`pack`; ``name`` and ``what`` it is are for error messages.
 
     Parameters
     ----------
-    admit : callable, optional
+    validate_schema : callable, optional
         Called with the header and with what the arrays claim to be, before they are read.
     """
     with reading(name, what):
         require(data.startswith(ZIP), "it does not begin like one")
-        members = Members(data)
+        members = NpzReader(data)
         text = members.read(HEADER).tobytes()
         header = from_json(text, name)
         specs = {key: members.spec(key) for key in members.infos if key not in (HEADER, DIGEST)}
-        if admit is not None:
-            admit(header, specs)
+        if validate_schema is not None:
+            validate_schema(header, specs)
         arrays = {key: members.read(key) for key in specs}
         check_digest(members.read(DIGEST).tobytes().hex(), text, arrays)
     return header, arrays

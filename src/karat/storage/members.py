@@ -33,7 +33,7 @@ class Spec(NamedTuple):
         return prod(self.shape) * self.dtype.itemsize  # Python's numbers do not overflow
 
 
-class Members:
+class NpzReader:
     """The arrays of an ``.npz`` in memory, each read on demand."""
 
     def __init__(self, data: bytes) -> None:

@@ -85,7 +85,7 @@ def pack_table(
 
 
 def unpack_table(
-    data: bytes, name: str, what: str, admit: Admit | None = None
+    data: bytes, name: str, what: str, validate_schema: Admit | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The header and arrays of :func:`pack_table`; the arguments are those of
     :func:`karat.storage.archive.unpack`.
@@ -108,8 +108,8 @@ def unpack_table(
         }
         specs = {key: Spec(array.dtype, array.shape) for key, array in arrays.items()}
         specs |= _claimed(file, places, len(data))
-        if admit is not None:
-            admit(header, specs)
+        if validate_schema is not None:
+            validate_schema(header, specs)
         table = file.read([label for place in places.values() for label in place["columns"]])
         for key, place in places.items():
             arrays |= (

@@ -1,7 +1,7 @@
 """Latent-variable problems on rows that come in batches, in two passes.
 
     first pass     sums += what the problem's maps are made of        # a few matrices
-    lowered        = problem.lower(sums)                              # an ordinary problem now
+    lowered        = problem.with_maps(sums)                              # an ordinary problem now
     second pass    a sketch takes the samples, as for any problem
 
 Both passes see the same samples.  A window of three steps may begin in one batch and end in the

@@ -40,12 +40,12 @@ from karat.engine.carried import claimed_again, means_kernel
 from karat.engine.claim import NO_ERROR, Claim
 from karat.engine.parts import SideBySide
 from karat.engine.stream import held_debt
-from karat.errors import InputError, check_whole
+from karat.errors import InputError, check_integer
 from karat.problems import Problem
 from karat.storage.archive import Stored, read_archive, write_archive
 from karat.stream.fingerprint import Fingerprint
 from karat.stream.made import MadeSummary
-from karat.stream.state import admit, restored, state_of
+from karat.stream.state import restored, state_of, validate_schema
 from karat.stream.summary import Buffer, Summary, adds_nothing, coreset_of, is_summable
 
 # folding costs as much as summing some ten thousand rows, so it should not happen often
@@ -111,7 +111,7 @@ class Sketch:
             ("random_state", random_state, 0), ("buffer_rows", buffer_rows, 1),
             ("buffer_bytes", buffer_bytes, 1)
         ):  # fmt: skip
-            check_whole(name, value, least)
+            check_integer(name, value, least)
         self.problem, self.key = problem, key
         self.random_state, self.buffer_rows, self.buffer_bytes = (
             int(random_state),
@@ -257,7 +257,7 @@ class Sketch:
         return self.buffer.batches[0] if self.buffer.batches else self.summary.held
 
     def _lowered(self, batch: Batch) -> Batch:
-        """The batch with the offsets of whole numbers too large for doubles, which the first rows
+        """The batch with the offsets of integers too large for doubles, which the first rows
         fix.
         """
         summary, before = self.summary, self._before
@@ -269,12 +269,12 @@ class Sketch:
         if batch.offsets and before is not None and _types(batch) != _types(before):
             column = summary.names[min(batch.offsets)]
             raise InputError(
-                f"Column {column} holds whole numbers beyond 2^53; every batch must have the types"
+                f"Column {column} holds integers beyond 2^53; every batch must have the types"
                 " of the first."
             )
         if batch.offsets and isinstance(summary.split(batch.take(slice(0, 1)))[1], SideBySide):
             raise InputError(
-                "The targets mix whole numbers beyond 2^53 with other types; give them one type."
+                "The targets mix integers beyond 2^53 with other types; give them one type."
             )
         if self.rows == SYNTHETIC and batch.offsets:  # doubles must hold them
             batch = replace(
@@ -463,7 +463,9 @@ class Sketch:
         problem : Problem, optional
             Needed where the problem holds a user's function, which is not saved.
         """
-        return Sketch.restore(*read_archive(Path(path), "a checkpoint", admit), str(path), problem)
+        return Sketch.restore(
+            *read_archive(Path(path), "a checkpoint", validate_schema), str(path), problem
+        )
 
     def __repr__(self) -> str:
         held = f"{0 if self.summary.held is None else len(self.summary.held):,} held"

@@ -29,7 +29,7 @@ from karat.storage.archive import NEWEST_FORMAT, Stored
 from karat.storage.members import Spec
 from karat.stream.fingerprint import Fingerprint
 from karat.stream.made import MadeSummary, admit_streams, restore_streams, stream_state
-from karat.stream.summary import Summary, weighed
+from karat.stream.summary import Summary, dense_with_weights
 
 if TYPE_CHECKING:
     from karat.stream.sketch import Sketch
@@ -76,7 +76,7 @@ def require_current(header: dict[str, Any]) -> None:
     )
 
 
-def admit(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
+def validate_schema(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
     """Raise unless these are the arrays of the sketch that a header speaks of, with one entry for
     each row held.
     """
@@ -158,7 +158,9 @@ def check_running(summary: Summary, label: Any) -> None:
     rows, _ = summary.held_rows(label)
     shapes = [
         part.shape
-        for part in Running.within(running.kernel, *weighed(rows.subset(np.arange(1)))).high
+        for part in Running.within(
+            running.kernel, *dense_with_weights(rows.subset(np.arange(1)))
+        ).high
     ]
     require(
         all([part.shape for part in sums] == shapes for sums in (running.high, running.low)),

@@ -119,7 +119,7 @@ class Summary:
     names : list of str
         Names of the columns, for error messages.
     offsets : mapping of column to int, or None
-        Of whole numbers too large for doubles; chosen for the first rows.
+        Of integers too large for doubles; chosen for the first rows.
     held : Batch or None
         At most rank rows per group, and the peeled ones.
     peeled : array of bool
@@ -265,7 +265,7 @@ class Summary:
         return containers.in_container(self.like, *self.split(batch), batch.numbers)
 
 
-def weighed(rows: Rows) -> tuple[Array, Array]:
+def dense_with_weights(rows: Rows) -> tuple[Array, Array]:
     """Rows ``[1 | D]`` and their weights."""
     everything = np.arange(len(rows))
     return rows.take(everything, np.zeros(rows.columns)), own_weights(rows, everything)
@@ -298,7 +298,7 @@ def is_summable(table: Table, summary: Summary, waiting: Sequence[Batch]) -> boo
     if all(_harmless(part) for part in table.parts):
         return True
     for label in table.labels:
-        block, weights = weighed(table.rows(label))
+        block, weights = dense_with_weights(table.rows(label))
         if not np.isfinite(block).all():
             return False
         with np.errstate(over="ignore", invalid="ignore"):
@@ -306,7 +306,11 @@ def is_summable(table: Table, summary: Summary, waiting: Sequence[Batch]) -> boo
                 (b.stored_rows(b.index(label)) for b in waiting if len(b) and label in b.labels),
                 None,
             )
-            pilot = (block, weights) if before is None else weighed(summary.problem.view(before))
+            pilot = (
+                (block, weights)
+                if before is None
+                else dense_with_weights(summary.problem.view(before))
+            )
             fitted = summary.summing_kernel(table, label, pilot)
             sums = fitted.statistic(block - np.concatenate([[0.0], fitted.shift]), weights)
         if not all(np.isfinite(part).all() for part in sums):

@@ -135,7 +135,7 @@ class LassoLars(_GramRegressor):
 
     def _path(self, gram: Gram, target: int, alpha_min: float) -> tuple[Array, Array]:
         """Alphas, falling, and coefficients (columns) of the path of one target."""
-        # it takes whole numbers only, so the moments are brought to one
+        # it takes integers only, so the moments are brought to one
         count = max(1, round(gram.total))
         scale = count / gram.total
         alphas, _, coefs, self.n_iter_ = lars_path_gram(

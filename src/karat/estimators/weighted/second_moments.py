@@ -74,7 +74,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         count = rank if self.n_components is None else self.n_components
         if not isinstance(count, int | np.integer) or not 1 <= count <= len(singular):
             raise InputError(
-                f"n_components must be a whole number from 1 to {len(singular)}, not"
+                f"n_components must be an integer from 1 to {len(singular)}, not"
                 f" {self.n_components!r}."
             )
         largest = np.abs(axes).argmax(axis=1)

@@ -26,7 +26,7 @@ import numpy as np
 from karat.engine.linalg import Array, Indices
 from karat.engine.rows import add_in_place, sweep
 from karat.engine.tolerances import EPS, EXACT
-from karat.errors import InputError, check_whole
+from karat.errors import InputError, check_integer
 from karat.problems.base import NEVER_KEPT, CoresetLike, Problem
 from karat.problems.latent.known import KnownMaps
 from karat.problems.latent.sample import Reader, Sample
@@ -154,7 +154,7 @@ class Latent(Problem):
         """Pass one over samples in memory."""
         return self.maps_of(self.sums(sample))
 
-    def lower(self, sums: Sums, widths: tuple[int, ...] | None = None) -> Problem:
+    def with_maps(self, sums: Sums, widths: tuple[int, ...] | None = None) -> Problem:
         return KnownMaps(self, self.maps_of(sums), widths)
 
     def columns_of(self, maps: Maps) -> tuple[int, ...]:
@@ -198,7 +198,7 @@ class Latent(Problem):
     def __post_init__(self) -> None:
         """Check the parameters that all latent-variable problems have."""
         name = fields(self)[0].name  # type: ignore[arg-type]
-        check_whole(f"The number of {self.parts}", getattr(self, name))
+        check_integer(f"The number of {self.parts}", getattr(self, name))
         vars(self)[name] = self.k  # JSON has no NumPy integers
         if self.keep not in KEEPS:
             raise InputError(

@@ -33,7 +33,7 @@ def sequence_steps(lengths: Any, count: int) -> Indices:
         long = np.zeros(0)
     if long.ndim != 1 or long.dtype.kind not in "iu" or (long < 1).any():
         raise InputError(
-            "lengths must be a list of whole numbers of at least 1, one per sequence.",
+            "lengths must be a list of integers of at least 1, one per sequence.",
             argument="lengths",
         )
     if int(long.sum()) != count:

@@ -208,7 +208,7 @@ def bracket_rows(vector: Array) -> Array:
 
 
 def checked_counts(table: Any) -> sparse.csr_array:
-    """Word counts as CSR; whole numbers of at least 0."""
+    """Word counts as CSR; integers of at least 0."""
     counts = sparse.csr_array(table if sparse.issparse(table) else table[:], dtype=float)
     values = counts.data
     for bad, what in (
