@@ -1,0 +1,71 @@
+"""Messages and docstrings are plain English.
+
+Each pattern is a phrase of an earlier version that read as translated, or a word for which the
+field has another, such as integer, boolean and fit.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import karat
+
+PACKAGE = Path(karat.__file__).parent
+PHRASES = [
+    r"whole numbers?",
+    r"truth values?",
+    r"(a few|some) of the own\b",
+    r"ends at the same answer",
+    r"by lot\b",
+    r"single persons",
+    r"\bWho pays",
+    r"where the data is",
+    r"cells that they concern",
+    r"\bcame by\b",
+    r"\bteach(es)? them\b",
+    r"\basked again\b",
+    r"This way go\b",
+    r"without thought\b",
+    r"beside the rounding",
+    r"other than of\b",
+    r"what is fitted on them sees",
+    r"How unlike\b",
+    r"they count up\b",
+    r"is seen from\b",
+    r"with the second and\b",
+    r"needs clusters\. It needs",
+    r"for one value's sake",
+    r"\bWork beside\b",
+    r"pictures know\b",
+    r"\bper cent\b",
+    r"hand(ed|s)? on\b.*\brounding",
+    r"\bgoes? the ordinary way\b",
+]
+PATTERN = re.compile("|".join(PHRASES))
+
+
+def texts(source: str):
+    """Line and text of every string of a module, the constant parts of f-strings among them."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, re.sub(r"\s+", " ", node.value)
+
+
+ROOMS = sorted({path.relative_to(PACKAGE).parts[0] for path in PACKAGE.rglob("*.py")})
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_messages_and_docstrings_are_plain_english(room):
+    place = PACKAGE / room
+    paths = [place] if place.suffix == ".py" else sorted(place.rglob("*.py"))
+    hits = [
+        f"{path.relative_to(PACKAGE)}:{line}: {hit[0]!r}"
+        for path in paths
+        for line, text in texts(path.read_text(encoding="utf-8"))
+        if (hit := PATTERN.search(text))
+    ]
+    assert not hits, "\n".join(hits)
