@@ -25,6 +25,7 @@ import numpy as np
 
 from karat.engine.claim import PROOF_VERSION, Claim, united
 from karat.engine.kernel import FittedMoments, Kernel
+from karat.engine.powers import coefficient_terms
 from karat.engine.proof import ErrorBudget, linear_class, measure
 from karat.engine.reduce import Reduction
 from karat.engine.rows import Rows, own_weights
@@ -432,7 +433,7 @@ def _standard_errors(
         # others
         if found.levels > 1:
             return None, True
-        terms, noise = frame.coefficient_terms(max(1, found.fitted.kernel.separate_targets))  # type: ignore[attr-defined]
+        terms, noise = coefficient_terms(frame, max(1, found.fitted.kernel.separate_targets))  # type: ignore[attr-defined]
         worst, signal = max(worst, terms), max(signal, noise)
     if not rounding * signal <= NOISE:
         return None, False

@@ -125,13 +125,16 @@ def add_squares(gram: Real, block: Real, piece: int, threads: int) -> None:
     share(add_tile, tiles, threads)
 
 
-def blocked_cholesky(gram: Real, threads: int) -> Real | None:
+def blocked_cholesky(gram: Real, threads: int, floor: float = 0.0) -> Real | None:
     """Upper factor R of ``gram = R'R``, whose upper triangle is used; None if it is not numerically
     positive definite.
+
+    None as well, as soon as that is seen, if the square of a pivot is at most ``floor``.
     """
-    factor = np.zeros_like(gram)
+    factor = np.empty_like(gram)
     size = len(gram)
     for rows in _blocks(0, size, BLOCK):
+        factor[rows, : rows.start] = 0.0
         above = factor[: rows.start, rows].T
 
         def reduce(columns: slice, rows: slice = rows, above: Real = above) -> None:
@@ -141,7 +144,7 @@ def blocked_cholesky(gram: Real, threads: int) -> Real | None:
 
         share(reduce, _blocks(rows.start, size, STRIP), threads)
         corner, info = lapack_routine("potrf", gram)(factor[rows, rows], lower=0, clean=1)
-        if info:
+        if info or np.square(np.diag(corner)).min() <= floor:
             return None
         inverse = np.triu(lapack_routine("trtri", gram)(corner, lower=0)[0]).T
 

@@ -65,17 +65,16 @@ NEGLIGIBLE = 5e-12  # error up to which a simple bound on it will do
 # coordinates from which on the smallest eigenvalue of their correlations bounds the rounding of
 # sums
 MANY = 200
-# part of a target in a combination of columns that vanishes, from which on the others explain it
-INVOLVED = 1e-4
 
 
 def power_means(values: Array, weights: Array, total: float, power: int) -> Array:
     """``(sum_i w_i |values_ij|^p / total)^(1/p)`` of every column, without overflow or
     underflow.
     """
-    largest = np.abs(values).max(axis=0, initial=0.0)
+    largest = np.maximum(values.max(axis=0, initial=0.0), -values.min(axis=0, initial=0.0))
     scaled = values / np.where(largest > 0, largest, 1.0)
-    return np.asarray(largest * (weights @ scaled**power / total) ** (1.0 / power))
+    scaled **= power
+    return np.asarray(largest * (weights @ scaled / total) ** (1.0 / power))
 
 
 def typical(columns: Array, centred: bool) -> tuple[Array, Array]:
@@ -116,6 +115,8 @@ class Frame:
     exact: bool = False  # whether the sums were made by :func:`karat.engine.sums.exact_squares`
     # (r, e): orthonormal null directions of redundant coordinates, in units of their sizes
     null: Array | None = None
+    # (k, r - 1): a square root of the covariance, up to rounding, where one is known
+    root: Array | None = None
 
     def over(self, rows: int) -> Frame:
         """The same, of so many rows: bounds on the rounding of sums depend on it."""
@@ -131,7 +132,11 @@ class Frame:
         if self.plain:
             there = self.basis.map.any(axis=1)
             return variables if there.all() else variables[:, there]
-        return variables @ self.basis.map
+        return (
+            linalg.product_with_units(variables, self.basis.map)
+            if self.many
+            else variables @ self.basis.map
+        )
 
     def difference(self, coordinates: Array, weights: Array) -> Array:
         """``half`` of other rows, less that of all rows."""
@@ -156,6 +161,13 @@ class Frame:
         """Whether there are so many coordinates that sums and norms are those of large matrices."""
         return self.degree == 2 and len(self.half) > STACKED
 
+    @property
+    def many(self) -> bool:
+        """Whether there are so many that the smallest eigenvalue of their correlations bounds the
+        rounding of sums.
+        """
+        return self.wide and len(self.half) > MANY and len(self.targets) == 1
+
     @cached_property
     def sum_error(self) -> float:
         """By how much entries of ``half`` may be off, for all rows and kept ones together, per
@@ -165,6 +177,10 @@ class Frame:
 
     def sum_error_of(self, kept: int) -> float:
         """The same for so many kept rows."""
+        return sum(self.sum_errors(kept))
+
+    def sum_errors(self, kept: int) -> tuple[float, float]:
+        """The same for all rows, and for so many kept ones."""
         half = self.degree // 2
         # columns of the products, with those that were dropped
         summed = comb(len(self.basis.map) + half - 1, half)
@@ -175,12 +191,12 @@ class Frame:
         else:
             full = sum_rounding(self.count, own, piece_rows(summed, self.degree))
         if self.wide and self.exact:
-            return full + squares_rounding(kept, summed, own, exact=True)
+            return full, squares_rounding(kept, summed, own, exact=True)
         if self.wide:
-            return full + 0.5 * EPS * (own + FINE + FINE_BLOCK // FINE + TOGETHER)
+            return full, 0.5 * EPS * (own + FINE + FINE_BLOCK // FINE + TOGETHER)
         rest = sum_rounding(min(self.count, kept), own, SHORTEST)
         finer = WIDE / EPS
-        return full * (1.0 if self.summed.dtype == float else finer) + rest * (
+        return full * (1.0 if self.summed.dtype == float else finer), rest * (
             finer if self._extended(kept) else 1.0
         )
 
@@ -214,20 +230,34 @@ class Frame:
         )
 
     @cached_property
+    def _factored(self) -> tuple[Array | None, float, float]:
+        """Of :attr:`base`, scaled to a unit diagonal:
+
+        Cholesky's factor, if there is one, a bound of eigenvalues, a norm.
+        """
+        size = np.sqrt(np.maximum(np.diag(self.base), TINY))
+        scaled = self.base / size
+        scaled /= size[:, None]
+        norm, factor = (
+            float(np.linalg.norm(scaled)),
+            linalg.cholesky(scaled, linalg.lost_by_factoring(len(scaled))),
+        )
+        return factor, 0.0 if factor is None else linalg.least_eigenvalue(scaled, factor), norm
+
+    @property
     def factor(self) -> Array | None:
         """Cholesky's factor of :attr:`base`, scaled to a unit diagonal; None if it has none."""
-        size = np.sqrt(np.maximum(np.diag(self.base), TINY))
-        return linalg.cholesky(np.asfortranarray(self.base / size / size[:, None]))
+        return self._factored[0]
 
-    @cached_property
+    @property
     def least(self) -> float:
         """A lower bound of the smallest eigenvalue of the same matrix; 0 if there is none."""
-        size = np.sqrt(np.maximum(np.diag(self.base), TINY))
-        return (
-            0.0
-            if self.factor is None
-            else linalg.least_eigenvalue(self.base / size / size[:, None], self.factor)
-        )
+        return self._factored[1]
+
+    @property
+    def correlation_norm(self) -> float:
+        """The root of the sum of squares of that matrix."""
+        return self._factored[2]
 
     def relative_norm(self, difference: Array) -> float:
         """The norm of an error of ``half`` relative to the loss."""
@@ -236,7 +266,8 @@ class Frame:
         if not self.least > 0 or not np.isfinite(difference).all():
             return np.inf
         size = np.sqrt(np.maximum(np.diag(self.base), TINY))
-        scaled = difference / size / size[:, None]
+        scaled = difference / size
+        scaled /= size[:, None]
         norm = float(np.linalg.norm(scaled)) / self.least
         if norm <= NEGLIGIBLE:  # sharper norms cost more than the rest of the proof
             return norm
@@ -252,7 +283,9 @@ class Frame:
         if self.null is None:
             return self.half
         scaled = self.null * np.sqrt(np.diag(self.half))[:, None]
-        return np.asarray(self.half + scaled @ scaled.T)
+        found = scaled @ scaled.T
+        found += self.half
+        return np.asarray(found)
 
     @cached_property
     def targets(self) -> list[list[int]]:
@@ -366,7 +399,8 @@ class Frame:
         """k of the rounding of coordinates, for all rows and for kept ones; ``sizes`` bound the
         p-means of both.
         """
-        joint = np.abs(np.hstack([self.basis.map, self.basis.excluded.vectors]))
+        joint = np.hstack([self.basis.map, self.basis.excluded.vectors])
+        np.abs(joint, out=joint)
         # the shift, and products that are not 0; those by powers of two are not rounded
         entries = np.count_nonzero(joint, axis=0)
         powers = (entries == 1) & (np.frexp(joint.sum(axis=0))[0] == 0.5)
@@ -490,49 +524,3 @@ class Frame:
         coordinate = monomials(len(self.second), self.degree // 2).indices[monomial][-1]
         terms = (self.sizes * np.abs(self.basis.map[:, coordinate]))[int(self.affine) :]
         return int(terms.argmax()) if len(terms) else 0
-
-    def coefficient_terms(self, targets: int) -> tuple[float, float]:
-        """How much a change of the columns by rho moves coefficients of least squares, per rho and
-        in residuals; p = 2.
-
-        With G the second moments / U, t the row of T of a target, z* the residual as a query and r
-        its root mean square,
-
-            H = G^-1 - G^-1 t t'G^-1 / (t'G^-1 t),     r^2 = 1 / (t'G^-1 t),     z* = -T G^-1 t r^2,
-
-        the fitted values move by at most ``4 (loss_error + rho (a + b)) r`` (docs/mathematics.md)
-        with
-
-            a = sum_j sigma_j (T H T')_jj^(1/2)  (of columns that others explain),  b = S(z*) / r
-            (signal to noise).
-
-        Returns the largest a + b and the largest b of the last ``targets`` columns.  They are
-        infinite if a residual vanishes, and a is if a direction was dropped: coefficients along it
-        are rounding.
-        """
-        if self.null is not None:
-            return np.inf, 0.0
-        lost = self.basis.excluded.norms > 0
-        parts = np.abs(self.basis.excluded.vectors[:, lost]) * self.sizes[:, None]
-        if (parts[-targets:] > INVOLVED * parts.max(axis=0, initial=0.0)).any():
-            return np.inf, np.inf
-        worst = (np.inf if lost.any() else 0.0, 0.0)
-        # z_j sigma_j in place of z_j
-        scaled = self.basis.map * np.where(self.spreads > 0, self.spreads, 1.0)[:, None]
-        first = int(self.affine)
-        if len(self.targets) < targets:  # a target was dropped
-            return np.inf, np.inf
-        for number, some in zip(range(-targets, 0), self.targets, strict=True):
-            part, map_ = np.ix_(some, some), scaled[:, some]
-            try:
-                explained = np.linalg.solve(self.second[part] / self.total, map_.T)  # G^-1 T'
-            except np.linalg.LinAlgError:
-                return np.inf, np.inf
-            column = map_ @ explained[:, number]  # T G^-1 t
-            if not column[number] > 0:
-                return np.inf, np.inf
-            left = np.einsum("jk,kj->j", map_, explained) - column**2 / column[number]
-            mixed = float(np.sqrt(np.maximum(left[first:], 0.0)).sum())
-            signal = float(np.abs(column[first:]).sum() / np.sqrt(column[number]))
-            worst = max(worst[0], mixed + signal), max(worst[1], signal)
-        return worst

@@ -28,7 +28,9 @@ Real = blocked.Real  # single or double precision
 MOST = 20_000  # features of a row; beyond this the m x m matrices do not fit in memory
 
 LARGE = 400  # features from which on matrices are worked on in blocks, by all threads
-KRYLOV = 32  # steps of Lanczos' method
+KRYLOV = 32  # steps of Lanczos' method,
+# unless so many have changed the largest eigenvalue by no more than this
+CHECKED, CONVERGED = 4, 1e-3
 SMALL = 100  # matrices of so few columns are inverted rather than solved with
 # sums of squares from this size on, up to its inverse, have neither lost terms nor overflowed
 TAME = 1e-200
@@ -66,6 +68,37 @@ def product(left: Array, right: Array) -> Array:
     if left.shape[0] * left.shape[1] * right.shape[1] >= LARGE**3:
         return np.asarray(blocked.blocked_product(left, right, threads()))
     return np.asarray(left @ right)
+
+
+def _units(matrix: Array) -> tuple[Indices, Flags]:
+    """Where the columns of a matrix have their largest entries, and which of them are more than a
+    one there.
+    """
+    places = np.abs(matrix).argmax(axis=0)
+    return places, (np.count_nonzero(matrix, axis=0) != 1) | (
+        matrix[places, np.arange(matrix.shape[1])] != 1
+    )
+
+
+def product_with_units(left: Array, right: Array) -> Array:
+    """``left @ right``, where most columns on the right are unit vectors."""
+    places, mixed = _units(right)
+    found = left[:, places]
+    if mixed.any():
+        found[:, mixed] = left @ right[:, mixed]
+    return found
+
+
+def product_with_unit_rows(left: Array, right: Array) -> Array:
+    """``left @ right'``, where most columns on the right, before it is turned, are different unit
+    vectors.
+    """
+    places, mixed = _units(right)
+    found = np.zeros((len(left), len(right)))
+    found[:, places[~mixed]] = left[:, ~mixed]
+    if mixed.any():
+        found += left[:, mixed] @ right[:, mixed].T
+    return found
 
 
 def upper_gram(columns: Real) -> Real:
@@ -148,11 +181,15 @@ def add_outer(target: Real, left: Real, right: Real) -> None:
     ger(1.0, right, left, a=target.T, overwrite_a=1, overwrite_x=0, overwrite_y=0)
 
 
-def cholesky(gram: Real) -> Real | None:
-    """Upper Cholesky factor, or None if the matrix is not numerically positive definite."""
+def cholesky(gram: Real, floor: float = 0.0) -> Real | None:
+    """Upper Cholesky factor, or None if the matrix is not numerically positive definite.
+
+    A large matrix is not factored to the end if the square of a pivot, an upper bound of
+    eigenvalues, is at most ``floor``.
+    """
     if len(gram) >= LARGE:
-        return blocked.blocked_cholesky(gram, threads())
-    factor, info = lapack.dpotrf(gram, lower=0, clean=1)
+        return blocked.blocked_cholesky(gram, threads(), floor)
+    factor, info = lapack.dpotrf(np.asfortranarray(gram), lower=0, clean=1)
     return None if info else factor
 
 
@@ -199,7 +236,13 @@ def svd(matrix: Array, full_matrices: bool = True) -> tuple[Array, Array, Array]
 def pivoted_cholesky(gram: Array, cut: float) -> tuple[Array, Indices, int]:
     """Upper factor of a symmetric matrix with unit diagonal, its order of columns, and the number
     of pivots above ``cut``.
+
+    The matrix is overwritten.
     """
+    # to LAPACK it is its transpose, and the upper triangle the lower one
+    if gram.flags.c_contiguous:
+        factor, order, rank, _ = lapack.dpstrf(gram.T, tol=cut, lower=1, overwrite_a=1)
+        return factor.T, order - 1, int(rank)
     factor, order, rank, _ = lapack.dpstrf(np.asfortranarray(gram), tol=cut, lower=0, overwrite_a=1)
     return factor, order - 1, int(rank)
 
@@ -281,17 +324,25 @@ def eigenvalues(matrix: Array) -> Array:
     return np.asarray(sla.eigvalsh(matrix, check_finite=False) if info else values)
 
 
+def lost_by_factoring(count: int) -> float:
+    """What Cholesky's factorisation of so many columns with unit diagonal may be off by
+    (Demmel).
+    """
+    return count * (count + 1) * EPS
+
+
 def least_eigenvalue(matrix: Array, factor: Array) -> float:
     """A lower bound of the smallest eigenvalue of a matrix with unit diagonal and a factor; 0 if
     there is none.
 
     Lanczos' method finds it from above, and a Cholesky factorisation of ``matrix - value`` shows
-    that there is none below.
+    that there is none below. The matrix is overwritten.
     """
-    value = near_least_eigenvalue(factor)
-    lost = len(matrix) * (len(matrix) + 1) * EPS  # what a factorisation may be off by (Demmel)
+    value, count, lost = near_least_eigenvalue(factor), len(matrix), lost_by_factoring(len(matrix))
+    diagonal = np.diag(matrix).copy()
     for share in (0.99, 0.9, 0.5, 0.1, 0.01):
-        if cholesky(np.asfortranarray(matrix - share * value * np.eye(len(matrix)))) is not None:
+        matrix[np.diag_indices(count)] = diagonal - share * value
+        if cholesky(matrix) is not None:
             return max(share * value - lost, 0.0)
     return 0.0
 
@@ -304,9 +355,11 @@ def near_least_eigenvalue(factor: Array) -> float:
     count = len(factor)
     if count <= KRYLOV:
         return float(eigenvalues(factor.T @ factor)[0]) if count else 1.0
+    if not (factor.flags.c_contiguous or factor.flags.f_contiguous):
+        factor = factor.copy(order="K")  # once, and not by BLAS in every step
     vector = np.random.default_rng(0).standard_normal(count)
     vector, basis = vector / np.linalg.norm(vector), list[Array]()
-    diagonal, beside = list[float](), list[float]()
+    diagonal, beside, found = list[float](), list[float](), 0.0
     for _ in range(KRYLOV):
         basis.append(vector)
         after = solve_upper(factor, solve_upper(factor, vector, transposed=True))
@@ -317,6 +370,10 @@ def near_least_eigenvalue(factor: Array) -> float:
         if beside[-1] <= TINY:
             break
         vector = after / beside[-1]
+        if len(diagonal) % CHECKED == 0:
+            before, found = found, float(sla.eigvalsh_tridiagonal(diagonal, beside[:-1])[-1])
+            if found <= (1 + CONVERGED) * before:
+                break
     return 1.0 / float(sla.eigvalsh_tridiagonal(diagonal, beside[: len(diagonal) - 1])[-1])
 
 

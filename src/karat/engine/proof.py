@@ -63,6 +63,7 @@ from karat.engine.claim import Claim
 from karat.engine.frame import Frame, power_means
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array
+from karat.engine.many import moments_beside
 from karat.engine.mean import MeanKernel
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows, own_weights, sample, sweep
@@ -408,8 +409,11 @@ def _power(
     sizes = np.maximum(frame.sizes, power_means(variables, weights, frame.total, frame.degree))
     dropped, lost, worst = frame.share(frame.dropped(variables, weights))
     derived, also, _ = frame.share(frame.rounded(sizes))
-    difference = frame.difference(frame.coordinates(variables), weights)
-    gap, sums = _relative_error(frame, difference, len(weights))
+    coordinates, allowed = (
+        frame.coordinates(variables),
+        0.0 if kernel.sharp else EXACT - lost - also,
+    )
+    difference, gap, sums = _error_beside(frame, coordinates, weights, allowed)
     if kernel.total:
         gap = max(gap, abs(float(weights.sum()) / fitted.total - 1.0))
     extra = sums + lost + also
@@ -418,7 +422,7 @@ def _power(
         found = _charged(frame, difference, len(weights), lost + also, dropped, limit)
         if found is not None:
             charged, extra, measured = found[0], lost + also, found[1]
-    off = np.abs(difference) / np.sqrt(np.outer(*2 * (np.diag(frame.half).clip(TINY),)))
+    off = np.abs(difference / (root := np.sqrt(np.diag(frame.half).clip(TINY)))) / root[:, None]
     if off.size and not dropped > limit:
         worst = frame.column_of(int(np.unravel_index(off.argmax(), off.shape)[0]))
     return Proof(
@@ -436,26 +440,32 @@ def _power(
     )
 
 
-def _relative_error(frame: Frame, difference: Array, kept: int) -> tuple[float, float]:
-    """The norm of E relative to M, for p > 2 to the best K; and what rounding of the sums may add
-    to it.
+def _error_beside(
+    frame: Frame, coordinates: Array, weights: Array, allowed: float
+) -> tuple[Array, float, float]:
+    """E, its norm relative to M (for p > 2 to the best K), and what rounding of the sums may add to
+    it.
     """
+    if frame.many:
+        return moments_beside(frame, coordinates, weights, allowed)
+    difference = frame.difference(coordinates, weights)
     if not len(difference):
-        return 0.0, 0.0
+        return difference, 0.0, 0.0
     if frame.degree == 2:
         if len(frame.targets) == 1:
-            return frame.relative_norm(difference), frame.sums
+            return difference, frame.relative_norm(difference), frame.sums
         parts = [np.ix_(some, some) for some in frame.targets]
         return (
+            difference,
             max(linalg.relative_norm(difference[part], frame.half[part]) for part in parts),
             frame.sums,
         )
-    floors, error = frame.floors(FLOOR_SHARES), frame.sum_error_of(kept)
+    floors, error = frame.floors(FLOOR_SHARES), frame.sum_error_of(len(weights))
     found = [
         (linalg.relative_norm(difference, base), frame.rounding_of_sums(base, error))
         for base in floors
     ]
-    return min(found, key=sum)
+    return difference, *min(found, key=sum)
 
 
 def _charged(

@@ -396,7 +396,10 @@ def fit_moments(
     passes, looked = 0, False
     while True:
         statistic = pass_over(rows, kernel, progress)
-        if not all((np.abs(part) <= LARGEST).all() for part in statistic):
+        if not all(
+            part.min(initial=0.0) >= -LARGEST and part.max(initial=0.0) <= LARGEST
+            for part in statistic
+        ):
             raise NonFiniteError
         passes += 1
         # After the last pass the proof says whether the coordinates were good enough.

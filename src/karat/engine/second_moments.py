@@ -37,10 +37,12 @@ from karat.engine.coordinates import Basis, Directions
 from karat.engine.frame import Frame
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.many import expected_rounding
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows, Statistic, useful_shift
 from karat.engine.sparse_sums import sparse_constants, sparse_squares
 from karat.engine.sums import (
+    BLOCK,
     MOST_ROWS,
     SHORT,
     exact_squares,
@@ -102,6 +104,8 @@ class SecondMoments(Powers):
         self.scale = np.ones(columns + 1)  # units of the columns, powers of two
         # means and mean squares of the variables
         self.plain_moments: tuple[Array, Array] | None = None
+        # a square root of their covariance, if others than the replaced are independent
+        self.known_root: Array | None = None
         # of the same rows, in coordinates of which none was replaced
         self.plain_gram: Array | None = None
 
@@ -117,7 +121,7 @@ class SecondMoments(Powers):
     def for_other_rows(self) -> Self:
         """The same coordinates, without what was summed of some rows."""
         other = copy(self)
-        other.plain_gram = None
+        other.plain_gram, other.known_root = None, None
         return other
 
     def no_moments(self, total: float) -> FittedMoments:
@@ -158,6 +162,7 @@ class SecondMoments(Powers):
                 NULL_OF_MANY,
                 False,
             )
+        kernel.exact = kernel.wide and bool(kernel.sparse.any())  # as sums of sparse rows are
         return kernel
 
     @staticmethod
@@ -301,7 +306,7 @@ class SecondMoments(Powers):
         if not self.wide:
             return super()._whole_gram(statistic)
         if len(statistic[0]) == statistic[0].shape[1]:
-            return mirrored(np.triu(statistic[0]))
+            return mirrored(statistic[0])
         assert self.plain_gram is not None
         gram, products = self.plain_gram.copy(), statistic[0].copy()
         products[self.replaced] = (products[self.replaced] + products[self.replaced].T) / 2
@@ -372,7 +377,7 @@ class SecondMoments(Powers):
             null &= known[1] > 0
         frame = self._wide_frame(gram, total, zero & ~null, null, known)
         done = self.for_other_rows()
-        if last or frame.sums <= ENOUGH:
+        if last or (expected_rounding(frame) if frame.many else frame.sums) <= ENOUGH:
             return FittedMoments(done, np.zeros(0), (gram,), total, frame=frame, vanished=vanished)
         better = self._without_combinations(gram, size, zero | null, frame.sum_error)
         if better is None and self.exact:
@@ -400,17 +405,17 @@ class SecondMoments(Powers):
             products, directions = gram[np.ix_(null, null)] / total, map_[:, null]
             # In place of w_k, which is zero, comes s_k e_k = T M_k; the inverse of that map is M^-1
             # V.
-            others, units = np.flatnonzero(~null), np.diag(self.scale[null])
+            units = np.diag(self.scale[null])
             combined = back[:, null] @ units
-            map_, back = map_.copy(), back.copy()
+            map_, back, gram = map_.copy(), back.copy(), gram.copy()
             map_[:, null] = 0.0
             map_[np.ix_(null, null)] = units
             back[null] = np.linalg.solve(combined[null], back[null])
-            back[others] -= combined[others] @ back[null]
-            gram = gram.copy()
-            gram[np.ix_(others, null)] = gram[np.ix_(others, others)] @ combined[others]
-            gram[np.ix_(null, others)] = gram[np.ix_(others, null)].T
-            gram[np.ix_(null, null)] = combined[others].T @ gram[np.ix_(others, null)]
+            combined[null] = 0.0
+            back -= combined @ back[null]
+            products_with = gram @ combined
+            gram[:, null], gram[null] = products_with, products_with.T
+            gram[np.ix_(null, null)] = combined.T @ products_with
             redundant, excluded, back = _redundant(map_, back, gram, directions, products)
         if zero.any():
             count, none = len(map_), np.zeros((int(zero.sum()), int(zero.sum())))
@@ -422,8 +427,9 @@ class SecondMoments(Powers):
             redundant = None if redundant is None else redundant[~zero]
         plain = bool(null[self.replaced].all()) and (self.scale == 1).all()
         basis = Basis(map_, np.zeros(map_.shape[1], dtype=bool), 0, excluded, back)
+        root = self.known_root if plain and null.any() and not zero.any() else None
         return Frame(
-            basis, plain, gram, gram, total, 2, True, self.count, known, self.exact, redundant
+            basis, plain, gram, gram, total, 2, True, self.count, known, self.exact, redundant, root
         )
 
     def _vanished(self, gram: Array) -> Flags:
@@ -455,8 +461,13 @@ class SecondMoments(Powers):
         rests.
         """
         among = np.flatnonzero(~out)
-        scaled = gram[np.ix_(among, among)] / size[among] / size[among][:, None] / gram[0, 0]
-        rest = scaled[1:, 1:] - np.outer(scaled[0, 1:], scaled[0, 1:])
+        scaled = (
+            gram / size if len(among) == len(gram) else gram[np.ix_(among, among)] / size[among]
+        )
+        scaled /= (size[among] * gram[0, 0])[:, None]
+        means, rest = scaled[0, 1:].copy(), scaled[1:, 1:].copy()
+        for i in range(0, len(rest), BLOCK):  # without a matrix of products
+            rest[i : i + BLOCK] -= means[i : i + BLOCK, None] * means
         factor, order, rank = linalg.pivoted_cholesky(rest, BLIND)
         pivots = np.square(np.diag(factor)[:rank])
         needed = 2 * len(among) * error / ENOUGH
@@ -469,8 +480,7 @@ class SecondMoments(Powers):
             return None
         first, last = among[1:][order[:few]], among[1:][order[few:]]
         raw = linalg.solve_upper(factor[:few, :few], factor[:few, few:])
-        # what the constant has in the rests
-        mean = scaled[0, 1:][order[few:]] - scaled[0, 1:][order[:few]] @ raw
+        mean = means[order[few:]] - means[order[:few]] @ raw  # what the constant has in the rests
         first, raw = np.concatenate([among[:1], first]), np.vstack([mean, raw])
         coefficients = raw * size[last] / size[first][:, None]
         # Levels add up to integers.  What is left in a rest after that is removed as it is,
@@ -479,12 +489,20 @@ class SecondMoments(Powers):
         coefficients = np.where(
             (np.abs(coefficients - whole) < WHOLE) & ~again, whole, coefficients
         )
-        map_ = self.basis.map.copy()
-        back = np.eye(len(map_)) if self.back is None else self.back.copy()
-        map_[:, last] -= map_[:, first] @ coefficients
-        back[first] += coefficients @ back[last]
+        map_, along = self.basis.map.copy(), np.zeros((len(gram), len(last)))
+        along[first] = coefficients
+        map_[:, last] -= self.basis.map @ along
+        if self.back is None:
+            back = np.eye(len(map_))
+            back[:, last] += along
+        else:
+            back = self.back + along @ self.back[last]
         better = self.mapped(map_, back, np.union1d(self.replaced, last))
         better.shift = self.shift
+        if self.back is None and few == rank and len(among) == len(gram):
+            better.known_root = np.zeros((few, len(rest)))
+            better.known_root[:, order] = np.triu(factor[:few])
+            better.known_root *= size[1:]
         return better
 
 
@@ -498,9 +516,9 @@ def _redundant(
     size[size == 0] = 1.0
     orthonormal, triangle = np.linalg.qr((back @ directions) * size[:, None])
     mixed = np.linalg.inv(triangle)
-    scaled = back * size[:, None]
-    along = orthonormal.T @ scaled
-    inverse = np.vstack([(scaled - orthonormal @ along) / size[:, None], along])
+    along = (orthonormal * size[:, None]).T @ back
+    inverse = np.vstack([back, along])
+    inverse[: len(back)] -= (orthonormal / size[:, None]) @ along
     products = mixed.T @ products @ mixed
     norms = np.sqrt(np.maximum(np.diag(products), 0.0))
     terms = size @ np.abs(orthonormal / size[:, None])

@@ -19,11 +19,12 @@ from scipy import sparse
 
 from karat.engine.linalg import Array, Indices
 from karat.engine.rows import Rows
+from karat.engine.sums import RunningSum
 
 DIGITS = 53
-# that are multiplied at a time, unless all numbers are small integers: the grid depends on it
-ROWS = 2**18
-MOST = 2**22
+ROWS = 2**18  # that are multiplied at a time: the grid depends on it
+MOST = 2**22  # the same of small integers, whose sums are exact anyway
+LISTED = 2**16  # rows whose products are listed at a time
 
 
 def sparse_constants(rows: Rows) -> Array:
@@ -48,37 +49,53 @@ def sparse_constants(rows: Rows) -> Array:
 def sparse_squares(
     rows: Rows, shift: Array, map_: Array, replaced: Indices, known: Array | None
 ) -> Array:
-    """The upper triangle of the second moments of coordinates.
+    """The second moments of coordinates; only the upper triangle is to be used.
 
     They are the variables ``(1, D - shift)``, some of them ``replaced`` by their combinations in
     the map.  Columns of sparse parts are not shifted, unless they are constant.
 
     ``known`` are the second moments of the variables, if they have been summed before.
     """
-    total = np.zeros_like(map_) if known is None else known.copy()
-    total[replaced] = total[:, replaced] = 0.0
-    size = ROWS if not _integers(rows) else MOST
-    for start in range(0, len(rows), size):
-        stop = min(start + size, len(rows))
+    inner, sums, integers = (
+        np.zeros_like(map_) if known is None else known.copy(),
+        RunningSum(),
+        _integers(rows),
+    )
+    squares = RunningSum()
+    for start in range(0, len(rows), ROWS):
+        stop = min(start + ROWS, len(rows))
         table, dense, order = _sparse_and_dense(rows, start, stop, shift)
         weights = None if rows.weights is None else rows.weights[start:stop]
-        bits = (DIGITS - int(np.ceil(np.log2(max(stop - start, 2))))) // 2
-        plain = np.concatenate(order)
-        stays = ~np.isin(plain, replaced)
+        own, beside = _with_weights(table, dense, weights)
         if len(replaced):
             rest = np.asarray(
                 table @ map_[order[0]][:, replaced] + dense @ map_[order[1]][:, replaced]
             )
-            own, beside = _with_weights(table, dense, weights)
-            rest = rest if weights is None else rest * np.sqrt(weights)[:, None]
-            across = _across(own, beside, rest, bits)
-            total[np.ix_(plain[stays], replaced)] += across[stays]
-            total[np.ix_(replaced, plain[stays])] += across[stays].T
-            total[np.ix_(replaced, replaced)] += _squares(rest, bits)
+            beside = np.hstack(
+                [beside, rest if weights is None else rest * np.sqrt(weights)[:, None]]
+            )
+        bits = (DIGITS - int(np.ceil(np.log2(max(stop - start, 2))))) // 2
+        high, low = (own, None) if integers else _cut_sparse(own, bits)
+        sums.add((_across(high, low, beside, bits), _squares(beside, bits)))
         if known is None:
-            new = _products(*_with_weights(table, dense, weights), bits)
-            total[np.ix_(plain[stays], plain[stays])] += new[np.ix_(stays, stays)]
-    return np.triu(total)
+            _add_products(inner, high, low, order[0])
+            if stop % (MOST if integers else ROWS) == 0 and stop < len(rows):
+                squares.add((inner,))
+                inner = np.zeros_like(map_)
+    squares.add((inner,))
+    (total,), (across, corner) = squares.total, sums.total
+    count = len(order[1])
+    if known is None:
+        total[np.ix_(order[0], order[1])], total[np.ix_(order[1], order[0])] = (
+            across[:, :count],
+            across[:, :count].T,
+        )
+        total[np.ix_(order[1], order[1])] = corner[:count, :count]
+    rests = np.empty((len(total), len(replaced)))
+    rests[order[0]], rests[order[1]] = across[:, count:], corner[:count, count:]
+    rests[replaced] = corner[count:, count:]
+    total[:, replaced], total[replaced] = rests, rests.T
+    return total
 
 
 def _integers(rows: Rows) -> bool:
@@ -107,6 +124,9 @@ def _sparse_and_dense(
     table = sparse.csr_array(
         sparse.hstack(tables, format="csr") if len(tables) > 1 else tables[0], dtype=float
     )
+    if not table.has_canonical_format:  # a column twice in a row, or not in order
+        table = table.copy()
+        table.sum_duplicates()
     sparse_columns = np.concatenate(first)
     constant = shift[sparse_columns - 1] != 0
     if constant.any():
@@ -124,30 +144,39 @@ def _with_weights(table: Any, dense: Array, weights: Array | None) -> tuple[Any,
     return sparse.csr_array((data, table.indices, table.indptr), table.shape), dense * root[:, None]
 
 
-def _products(table: Any, dense: Array, bits: int) -> Array:
-    """``[S D]'[S D]``."""
-    high, low = _cut_sparse(table, bits)
-    inner = (sparse.csr_array(high.T) @ high).toarray()
+def _add_products(total: Array, high: Any, low: Any, places: Indices) -> None:
+    """Add ``S'S`` to the upper triangle of a matrix in which the columns of S have these places.
+
+    Every entry of a row is multiplied with itself, then with the next one of the row, then with
+    that after it.
+    """
+    flat, rest = total.reshape(-1), np.zeros(total.size if low is not None else 0)
+    for start in range(0, high.shape[0], LISTED):
+        ends = high.indptr[start : start + LISTED + 1].astype(np.intp)
+        here = slice(ends[0], ends[-1])
+        columns, values = places[high.indices[here]], high.data[here]
+        left, last = np.arange(len(values)), np.repeat(ends[1:] - ends[0], np.diff(ends))
+        right = left
+        while len(left):
+            pairs = columns[left] * len(total) + columns[right]
+            np.add.at(flat, pairs, values[left] * values[right])
+            if low is not None:
+                lost = low.data[here]
+                mixed = (values[left] + lost[left] / 2) * lost[right] + (
+                    values[right] + lost[right] / 2
+                ) * lost[left]
+                np.add.at(rest, pairs, mixed)
+            more = right + 1 < last[left]
+            left, right = left[more], right[more] + 1
     if low is not None:
-        mixed = (sparse.csr_array((high + low / 2).T) @ low).toarray()
-        inner += mixed + mixed.T
-    across = _across(table, dense, dense, bits)
-    count = table.shape[1]
-    found = np.empty((len(across), len(across)))
-    found[:count, :count], found[:, count:], found[count:, :count] = inner, across, across[:count].T
-    return found
+        flat += rest
 
 
-def _across(table: Any, dense: Array, others: Array, bits: int) -> Array:
-    """``[S D]'E``."""
-    high, low = _cut_sparse(table, bits)
+def _across(high: Any, low: Any, others: Array, bits: int) -> Array:
+    """``S'E``."""
     near, far = _cut(others, bits)
-    turned = sparse.csr_array(high.T)
-    found = turned @ near + turned @ far
-    if low is not None:
-        found += sparse.csr_array(low.T) @ others
-    mine, rest = _cut(dense, bits)
-    return np.vstack([found, mine.T @ near + (mine.T @ far + rest.T @ others)])
+    found = high.T @ near + high.T @ far
+    return np.asarray(found if low is None else found + low.T @ others)
 
 
 def _squares(values: Array, bits: int) -> Array:
@@ -158,7 +187,8 @@ def _squares(values: Array, bits: int) -> Array:
 
 def _cut_sparse(table: Any, bits: int) -> tuple[Any, Any]:
     """The matrix on a grid, and the rest; None if that is zero."""
-    top = abs(table).max(axis=0).toarray().ravel()
+    top = np.zeros(table.shape[1])
+    np.maximum.at(top, table.indices, np.abs(table.data))
     step = _grid_steps(top, bits)[table.indices]
     high = np.rint(table.data / step) * step
     low = table.data - high

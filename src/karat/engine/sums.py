@@ -141,6 +141,16 @@ def upper_squares(
     return sums.total[0]
 
 
+def chained_squares(block: Array, weights: Array, piece: int) -> Array:
+    """The same in a single chain of pieces: a row goes through at most ``piece + len(block) /
+    piece`` additions.
+    """
+    block = np.ascontiguousarray(block * np.sqrt(weights)[:, None])
+    found = np.zeros((block.shape[1], block.shape[1]))
+    blocked.add_squares(found, block, piece, threads())
+    return found
+
+
 def exact_squares(block: Array, weights: Array | None) -> Array:
     """The same, at three times the cost, with hardly any rounding but that of running sums.
 
@@ -166,9 +176,13 @@ def exact_squares(block: Array, weights: Array | None) -> Array:
 
 
 def mirrored(upper: Array) -> Array:
-    """The symmetric matrix of an upper triangle."""
-    whole = upper + upper.T
-    whole[np.diag_indices_from(whole)] = np.diag(upper)
+    """The symmetric matrix of an upper triangle; what is below the diagonal does not matter."""
+    whole = upper.copy()
+    edges = range(0, len(whole), BLOCK)
+    for rows in (slice(i, i + BLOCK) for i in edges):  # blocks that stay in the cache
+        corner = np.triu(whole[rows, rows])
+        whole[rows, rows] = corner + np.triu(corner, 1).T
+        whole[rows.stop :, rows] = whole[rows, rows.stop :].T
     return np.asarray(whole)
 
 

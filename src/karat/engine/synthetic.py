@@ -132,9 +132,11 @@ def simplex_rows(root: Array) -> Array:
     count = len(root) + 1
     steps = np.arange(1.0, count)[:, None]
     rows = np.zeros((count, root.shape[1]))
-    rows[:-1] = np.cumsum((root / np.sqrt(steps * (steps + 1)))[::-1], axis=0)[::-1]
+    np.divide(root, np.sqrt(steps * (steps + 1)), out=rows[:-1])
+    np.cumsum(rows[-2::-1], axis=0, out=rows[-2::-1])
     rows[1:] -= np.sqrt(steps / (steps + 1)) * root
-    return np.asarray(np.sqrt(count) * rows)
+    rows *= np.sqrt(count)
+    return rows
 
 
 def square_root(matrix: Array, rank: int) -> Array | None:
@@ -147,7 +149,7 @@ def square_root(matrix: Array, rank: int) -> Array | None:
     if rank < len(matrix):
         factor, order, _ = linalg.pivoted_cholesky(scaled, BLIND)
         root = np.zeros((rank, len(matrix)))
-        root[:, order] = np.triu(factor)[:rank]
+        root[:, order] = np.triu(factor[:rank])
         return root * size
     found = linalg.cholesky(np.asfortranarray(scaled))
     if found is not None:
@@ -178,12 +180,15 @@ class Maker:
             values = np.zeros((len(coordinates), len(self.shift)))
             values[:, frame.basis.map[1:].any(axis=1)] = coordinates[:, 1:]
         else:
-            values = (coordinates @ frame.inverse[: len(frame.second)])[:, 1:]
-        return as_stored(values + self.shift, self.origin)
+            values = linalg.product_with_units(coordinates, frame.inverse[: len(frame.second), 1:])
+        values += self.shift
+        return as_stored(values, self.origin)
 
     def block(self, values: Array) -> Array:
         """Rows as the kernel reads them."""
-        return np.column_stack([np.ones(len(values)), values - self.shift])
+        found = np.ones((len(values), 1 + len(self.shift)))
+        np.subtract(values, self.shift, out=found[:, 1:])
+        return found
 
     def rest(self, values: Array, weights: Array) -> Array:
         """The moments, less those of rows with weights that add up to less than 1."""
@@ -192,12 +197,14 @@ class Maker:
 
     def made(self, moments: Array, share: float) -> tuple[Array, Array] | None:
         """Rows and weights with a part of the moments, whose weights add up to ``share``."""
-        mean = moments[0, 1:] / share
-        root = square_root(moments[1:, 1:] / share - np.outer(mean, mean), self.rank)
+        mean, root = moments[0, 1:] / share, self.frame.root
+        if root is None or moments is not self.moments or len(root) != self.rank:
+            root = square_root(moments[1:, 1:] / share - np.outer(mean, mean), self.rank)
         if root is None:
             return None
         count = len(root) + 1
-        coordinates = np.column_stack([np.ones(count), mean + simplex_rows(root)])
+        coordinates = np.ones((count, 1 + len(mean)))
+        np.add(simplex_rows(root), mean, out=coordinates[:, 1:])
         return self.stored(self.without_null(coordinates)), np.full(count, share / count)
 
     def without_null(self, coordinates: Array) -> Array:
@@ -205,8 +212,8 @@ class Maker:
         if self.frame.null is None:
             return coordinates
         size = np.sqrt(np.diag(self.moments))
-        left = (coordinates / size) @ self.frame.null
-        coordinates[:, 1:] -= (left @ np.linalg.pinv(self.frame.null[1:])) * size[1:]
+        left = coordinates @ (self.frame.null / size[:, None])
+        coordinates[:, 1:] -= left @ (np.linalg.pinv(self.frame.null[1:]) * size[1:])
         return coordinates
 
     def attempt(self, distance: float, layers: int) -> MadeRows | None:
