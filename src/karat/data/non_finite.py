@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from karat.engine.frame import typical
 from karat.engine.linalg import Array
 from karat.engine.parts import Part
 from karat.engine.peel import LOOKED_AT
-from karat.engine.rows import Rows, sample, sweep
+from karat.engine.rows import Rows, sample, sweep, typical
 from karat.errors import InputError
 
 # times the typical size of a column: a value whose square is lost beside those of others, or

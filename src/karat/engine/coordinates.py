@@ -129,9 +129,11 @@ class Basis:
         return np.asarray(linalg.column_norms(block @ self.map) / np.where(terms > 0, terms, 1.0))
 
 
-def condition_of(variables: Array) -> float:
-    """Condition number of the columns scaled to unit norm; infinite if one of them is zero."""
-    largest = np.abs(variables).max(axis=0)
+def condition_of(variables: Array, largest: Array) -> float:
+    """Condition number of the columns scaled to unit norm; infinite if one of them is zero.
+
+    ``largest``: their sizes.
+    """
     if not largest.all():
         return np.inf
     gram = gram_matrix(variables / largest, None)
@@ -204,6 +206,8 @@ def pilot_basis(
 
 def without(basis: Basis, gone: Flags, sizes: Array, gram: Array) -> Basis:
     """The basis without some directions, which it remembers."""
+    if not gone.any():
+        return replace(basis, inverse=None)
     last = np.arange(len(gone)) >= len(gone) - basis.separate_targets
     products = gram[np.ix_(gone, gone)]
     norms = np.sqrt(np.maximum(np.diag(products), 0.0))
@@ -279,6 +283,8 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool, null: float) 
     kappa = 1.0
     for separate, stage in ((False, ~first & ~last & ~gone), (True, last & ~gone)):
         mine = np.flatnonzero(stage)
+        if not len(mine):
+            continue
         columns = np.eye(len(rms))[:, mine] / rms[mine]
         clear = ~np.concatenate(unconfirmed) & (np.array(size) >= SMALL)
         known = step[:, clear]
@@ -291,9 +297,8 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool, null: float) 
         unconfirmed.append(blind)
         # of what is left beside those before it
         size += (sizes[mine] / np.diag(whitening)).tolist()
-        if len(mine):
-            values = np.diag(rest) if separate else linalg.eigenvalues(rest)
-            kappa = max(kappa, float(np.sqrt(max(1.0, values.max()) / max(values.min(), EPS**2))))
+        values = np.diag(rest) if separate else linalg.eigenvalues(rest)
+        kappa = max(kappa, float(np.sqrt(max(1.0, values.max()) / max(values.min(), EPS**2))))
     flags = np.concatenate(unconfirmed)
     poor = bool(flags.any()) or (degree > 2 and kappa > KAPPA ** (2 / degree))
     left = without(basis, gone, sizes, gram)
@@ -317,6 +322,8 @@ def _on_large(coefficients: Array, sizes: Array) -> Array:
     """Coefficients of variables on whitened directions, without small directions that explain
     little of them.
     """
+    if not (sizes < SMALLISH).any():
+        return coefficients
     unexplained = 1.0 - np.square(coefficients).sum(axis=0)  # of 1, the square of a variable
     kept = coefficients
     for most, share in ((SMALLISH, HALF_EXPLAINED), (GRADED, EXPLAINED)):

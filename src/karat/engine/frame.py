@@ -77,18 +77,6 @@ def power_means(values: Array, weights: Array, total: float, power: int) -> Arra
     return np.asarray(largest * (weights @ scaled / total) ** (1.0 / power))
 
 
-def typical(columns: Array, centred: bool) -> tuple[Array, Array]:
-    """The median of every column (which lie along the last axis), or 0; and of the distances from
-    it that are not zero.
-    """
-    values = np.sort(columns, axis=-1)
-    count = values.shape[-1]
-    middle = values[..., count // 2] if centred and count else np.zeros(values.shape[:-1])
-    distances = np.sort(np.abs(values - middle[..., None]), axis=-1)
-    place = np.minimum((np.count_nonzero(distances == 0, axis=-1) + count) // 2, count - 1)
-    return middle, np.take_along_axis(distances, place[..., None], axis=-1)[..., 0]
-
-
 def _shares(among: Flags, need: Array) -> list[Array]:
     """Shares that add up to 1: alike, and by need."""
     even = among / max(1, int(among.sum()))
@@ -222,7 +210,7 @@ class Frame:
     @cached_property
     def sums(self) -> float:
         """The same relative to the loss itself, for p = 2."""
-        if self.null is not None:
+        if self.null is not None or len(self.targets) == 1:
             return self.rounding_of_sums(self.base, self.sum_error)
         return max(
             self.rounding_of_sums(self.half[np.ix_(some, some)], self.sum_error, some)
@@ -370,7 +358,9 @@ class Frame:
 
     def dropped(self, kept: Array, weights: Array) -> Array:
         """k of the dropped directions, over all rows and over kept rows b."""
-        lost, along = self.basis.excluded, self.inverse[len(self.second) :]
+        if not len(lost := self.basis.excluded):
+            return np.zeros(len(self.inverse))
+        along = self.inverse[len(self.second) :]
         values = kept @ lost.vectors
         norms = lost.norms + power_means(values, weights, self.total, self.degree)
         there = norms > 0  # columns that are zero, on all rows and on kept ones, take no part
@@ -399,6 +389,9 @@ class Frame:
         """k of the rounding of coordinates, for all rows and for kept ones; ``sizes`` bound the
         p-means of both.
         """
+        # variables in some order: nothing but the shift
+        if self.plain and self.basis.inverse is None:
+            return np.asarray(EPS * int(self.affine) * sizes)
         joint = np.hstack([self.basis.map, self.basis.excluded.vectors])
         np.abs(joint, out=joint)
         # the shift, and products that are not 0; those by powers of two are not rounded

@@ -24,10 +24,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from karat.engine.frame import typical
 from karat.engine.group_weights import each, second_moments
 from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.rows import Blocks, Rows, column_sizes, consecutive
+from karat.engine.rows import Blocks, Rows, column_sizes, consecutive, typical
 from karat.engine.sums import gram_matrix, gram_with_ones
 from karat.engine.tolerances import EPS, EXTREME, KAPPA, WILD
 

@@ -178,7 +178,8 @@ def add_product(target: Real, left: Real, right: Real) -> None:
 def add_outer(target: Real, left: Real, right: Real) -> None:
     """``target += left right'`` in place; ``target`` is C-contiguous."""
     ger = blas.sger if target.dtype == np.float32 else blas.dger
-    ger(1.0, right, left, a=target.T, overwrite_a=1, overwrite_x=0, overwrite_y=0)
+    # increments of 1; overwrite the matrix only; names take a fifth longer
+    ger(1.0, right, left, 1, 1, target.T, 0, 0, 1)
 
 
 def cholesky(gram: Real, floor: float = 0.0) -> Real | None:

@@ -27,12 +27,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from karat.engine.frame import Frame, typical
+from karat.engine.frame import Frame
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array, Indices
 from karat.engine.polynomial import unmixed
 from karat.engine.powers import Powers
-from karat.engine.rows import Rows, own_weights, sample, sweep
+from karat.engine.rows import Rows, own_weights, sample, sweep, typical
 from karat.engine.tolerances import DOMINATES, TINY, WILD
 
 PILOT = 2048
@@ -100,11 +100,9 @@ def _wild_limits(frame: Frame, sample: Array) -> tuple[float, Array, Array]:
         middle, usual = typical(sample[:: max(1, len(sample) // LOOKED_AT)].T, bool(first))
         ratio = np.where(usual > 0, frame.spreads[first:] / np.where(usual > 0, usual, 1.0), 1.0)
         far = np.where(ratio > WILD, WILD * usual, np.inf)
-        beyond = (
-            np.abs(sample - middle) > far
-            if np.any(far < np.inf)
-            else np.zeros((1, len(far)), dtype=bool)
-        )
+        if (far == np.inf).all():
+            return float(ratio.max(initial=1.0)), middle, far
+        beyond = np.abs(sample - middle) > far
     # What many rows have is what the column is, such as probabilities near 0 and 1.
     far[beyond.mean(axis=0) > MINORITY] = np.inf
     if (beyond & (far < np.inf)).any(axis=1).mean() > 0.5:

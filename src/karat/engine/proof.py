@@ -56,16 +56,17 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
-from scipy import sparse
 
 from karat.engine import linalg
 from karat.engine.claim import Claim
+from karat.engine.forms import held, sharper_norm
 from karat.engine.frame import Frame, power_means
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array
 from karat.engine.many import moments_beside
 from karat.engine.mean import MeanKernel
 from karat.engine.powers import Powers
+from karat.engine.programme import smallest_changes
 from karat.engine.rows import Rows, own_weights, sample, sweep
 from karat.engine.sums import SMALLEST, exact_sum, exact_sum_rounding, sum_rounding
 from karat.engine.threads import one_blas_thread
@@ -75,7 +76,6 @@ REFINEMENTS = 3
 WITNESSES = 2**21  # features of rows looked at,
 HEAVY = 8  # rows with the largest values of each feature that are witnesses as well
 MOST_WITNESSES = 16384  # and rows
-PROGRAMME = 2**16  # features of rows in a linear programme
 # relative singular values below which c leaves a direction to the remainder
 CUTS = tuple(10.0**k for k in range(-14, -1, 2))
 TIMES = tuple(10.0 ** (k / 4) for k in range(-64, 13))  # the t at which a rho is tried,
@@ -278,7 +278,7 @@ def _linear(
         error, rest = min((error, rest), spread, key=lambda found: (found[1] > limit, found[0]))
     # |rho_t| <= max |c| + limit: no changes of weights are small enough for larger ones
     if terms.patient and (error > EXACT or rest > limit) and largest <= EXACT + limit:
-        best = _smallest_changes(rho, size, *seen, limit)
+        best = smallest_changes(rho, size, *seen, limit)
         error, rest = min((error, rest), best, key=lambda found: (found[1] > limit, found[0]))
     if rest > limit:
         error = np.inf
@@ -320,40 +320,6 @@ def _weight_changes(
         if best[1] <= limit:
             break
     return best
-
-
-def _smallest_changes(
-    rho: Array, size: Array, features: Array, weights: Array, limit: float
-) -> tuple[float, float]:
-    """The smallest max |c| that leaves no more than the limit, by a linear programme; and what it
-    leaves.
-
-    Among all rows that is the supremum itself.
-    """
-    from scipy.optimize import linprog  # 0.1 s that hardly any verification needs
-
-    some = slice(0, PROGRAMME // max(1, len(rho)))
-    scaled, weights = (features / size)[some], weights[some]
-    count, unit = len(weights), float(np.abs(rho).max())
-    if not count:
-        return np.inf, np.inf
-    terms, one = sparse.csr_array((scaled * weights[:, None]).T), sparse.eye_array(count)
-    bound, none = np.ones((count, 1)), np.zeros((len(rho), 1))
-    found = linprog(
-        np.append(np.zeros(count), 1.0),
-        A_ub=sparse.block_array(
-            [[terms, none], [-terms, none], [one, -bound], [-one, -bound]], format="csr"
-        ),
-        b_ub=np.concatenate([rho + 0.9 * limit, 0.9 * limit - rho, np.zeros(2 * count)]) / unit,
-        bounds=[(None, None)] * count + [(0, None)],
-        options={"time_limit": 10.0},
-    )
-    if found.x is None:
-        return np.inf, np.inf
-    c = found.x[:count] * unit
-    return float(np.abs(c).max(initial=0.0)), float(
-        np.abs(rho - exact_sum(scaled, weights * c)).max()
-    )
 
 
 def _spread(
@@ -409,11 +375,9 @@ def _power(
     sizes = np.maximum(frame.sizes, power_means(variables, weights, frame.total, frame.degree))
     dropped, lost, worst = frame.share(frame.dropped(variables, weights))
     derived, also, _ = frame.share(frame.rounded(sizes))
-    coordinates, allowed = (
-        frame.coordinates(variables),
-        0.0 if kernel.sharp else EXACT - lost - also,
-    )
-    difference, gap, sums = _error_beside(frame, coordinates, weights, allowed)
+    coordinates = frame.coordinates(variables)
+    allowed = 0.0 if kernel.sharp else EXACT - lost - also
+    difference, gap, sums = _error_beside(frame, coordinates, weights, allowed, charges)
     if kernel.total:
         gap = max(gap, abs(float(weights.sum()) / fitted.total - 1.0))
     extra = sums + lost + also
@@ -441,10 +405,11 @@ def _power(
 
 
 def _error_beside(
-    frame: Frame, coordinates: Array, weights: Array, allowed: float
+    frame: Frame, coordinates: Array, weights: Array, allowed: float, patient: bool
 ) -> tuple[Array, float, float]:
-    """E, its norm relative to M (for p > 2 to the best K), and what rounding of the sums may add to
-    it.
+    """E, its norm relative to M (for p > 2 to the best K), and what rounding of the sums may add.
+
+    If that is too much, and it is ``patient``, the norm of another matrix of the same form.
     """
     if frame.many:
         return moments_beside(frame, coordinates, weights, allowed)
@@ -465,7 +430,12 @@ def _error_beside(
         (linalg.relative_norm(difference, base), frame.rounding_of_sums(base, error))
         for base in floors
     ]
-    return difference, *min(found, key=sum)
+    best = min(found, key=sum)
+    if not patient or not EXACT < sum(best) < np.inf:
+        return difference, *best
+    base = floors[found.index(best)]
+    other = sharper_norm(difference, base, len(frame.second), frame.degree // 2)
+    return difference, min(best[0], other), best[1]
 
 
 def _charged(
@@ -517,11 +487,12 @@ def _small_rho(
         """The matrices that do not hold E."""
         first, last = (frame.degree * rho / 2) ** 2 / BETWEEN * first, rho**frame.degree * last
         bounds = ((0.999 * error + t) * base + first / t + last - sums for t in times)
-        return (
-            b
-            for b in bounds
-            if not linalg.definite(b - difference) or not linalg.definite(b + difference)
-        )
+        return (b for b in bounds if not holds(b))
+
+    def holds(bound: Array) -> bool:
+        if linalg.definite(bound - difference) and linalg.definite(bound + difference):
+            return True
+        return frame.degree > 2 and held(difference, bound, len(some), frame.degree // 2)
 
     largest = linalg.relative_norm(difference, base) + linalg.relative_norm(sums, base)
     times = [t for t in TIMES if t < BETWEEN * largest]  # beyond, the loss error alone is enough

@@ -140,7 +140,9 @@ class Rows:
         """The rows at ``positions`` as a new block ``[1 | D - shift]``."""
         block = np.ones((len(positions), self.columns + 1))
         self.fill(positions, block)
-        block[:, 1:] -= shift
+        if shift.any():
+            values = block[:, 1:]
+            values -= shift
         return block
 
     def fill(self, where: slice | Indices, block: Array) -> None:
@@ -179,13 +181,27 @@ def useful_shift(
         mean = np.average(pilot, axis=0, weights=weights)
         # without the rounding of an average
         mean = mean + np.average(pilot - mean, axis=0, weights=weights)
-        mean = np.where((pilot == pilot[0]).all(axis=0), pilot[0], mean)
+        same = pilot[-1] == pilot[0]
+        if same.any():  # columns that may be constant
+            mean = np.where((pilot == pilot[0]).all(axis=0), pilot[0], mean)
         spread = np.sqrt(np.average(np.square(pilot - mean), axis=0, weights=weights))
     near = np.isfinite(spread) & (np.abs(mean) <= harmless * spread)
     # a mean that rounding would move away from its row
     if weights is not None and weights.max() > alone * weights.sum():
         mean = pilot[weights.argmax()]
     return np.where(near, 0.0, mean)
+
+
+def typical(columns: Array, centred: bool) -> tuple[Array, Array]:
+    """The median of every column (which lie along the last axis), or 0; and of the distances from
+    it that are not zero.
+    """
+    values = np.sort(columns, axis=-1)
+    count = values.shape[-1]
+    middle = values[..., count // 2] if centred and count else np.zeros(values.shape[:-1])
+    distances = np.sort(np.abs(values - middle[..., None]), axis=-1)
+    place = np.minimum((np.count_nonzero(distances == 0, axis=-1) + count) // 2, count - 1)
+    return middle, np.take_along_axis(distances, place[..., None], axis=-1)[..., 0]
 
 
 def sample(rng: np.random.Generator, count: int, size: int) -> Indices:

@@ -94,7 +94,8 @@ def tree_sum(terms: Array) -> Array:
     count = len(terms)
     while count > 1:
         half = count // 2
-        terms[:half] += terms[half : 2 * half]
+        first = terms[:half]
+        first += terms[half : 2 * half]  # "terms[:half] += ..." would copy the sum onto itself
         if count % 2:
             terms[half] = terms[count - 1]
         count -= half

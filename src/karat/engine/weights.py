@@ -69,6 +69,7 @@ SHORT = 1e-6  # a line search shorter than this also means that the dual is unbo
 PANEL = 24  # points that enter between two GEMMs of the elimination;
 FLAT = 150  # for so few features there are none
 ALMOST = 1e-290  # a weight that counts as zero: a ratio to it is finite
+LOWEST = np.array(ALMOST)  # the same for a ufunc, which takes twice as long for a float
 AT_ONCE = 2.25  # points per feature up to which no groups are made of them
 # groups summed at one halving level, in units of m; 1.5 costs least (1.9 m^3 per level)
 GROUPS_PER_FEATURE = 1.5
@@ -261,8 +262,8 @@ def _walk_to_vertex(order: Indices, table: Real) -> Array:
             pivot = row[column]
             row[column] = -1.0
             np.divide(row, -pivot, out=row)
-            if r + 1 < len(panel):
-                below = panel[r + 1 :]
+            below = panel[r + 1 :]
+            if len(below):
                 factor = below[:, column].copy()
                 below[:, column] = 0.0
                 linalg.add_outer(below, factor, row)
@@ -284,17 +285,17 @@ def _enter(row: Real, held: Array) -> int | None:
     """
     ratio = row / held
     up, down = int(ratio.argmax()), int(ratio.argmin())
-    rise, fall = float(ratio[up]), float(ratio[down])
+    rise, fall = ratio.item(up), ratio.item(down)
     itself = fall >= -1.0
     column: int | None
-    if row[up] > (1.0 if itself else -row[down]):
+    if row.item(up) > (1.0 if itself else -row.item(down)):
         step, column = 1.0 / rise, up
     elif itself:
         step, column = -1.0, None
     else:
         step, column = 1.0 / fall, down
     held -= step * row
-    np.maximum(held, ALMOST, out=held)
+    np.maximum(held, LOWEST, out=held)
     if column is not None:
         held[column] = max(1.0 + step, ALMOST)
     return column
