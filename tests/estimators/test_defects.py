@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 import sklearn
 from estimators.agreement import NEW
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.compose import (
     ColumnTransformer,
@@ -14,12 +15,15 @@ from sklearn.compose import (
     make_column_transformer,
 )
 from sklearn.covariance import GraphicalLasso
+from sklearn.exceptions import DataConversionWarning
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import (
     BayesianRidge,
     Lasso,
     LassoCV,
+    LassoLarsIC,
     LinearRegression,
+    OrthogonalMatchingPursuitCV,
     Ridge,
     RidgeClassifierCV,
     RidgeCV,
@@ -443,3 +447,62 @@ def test_fewer_made_rows_than_columns(leaf, powers):
     few, full = CoresetRegressor(model, few_rows=0).fit(X, y), clone(model).fit(X, y)
     assert len(few.core_) < 40
     np.testing.assert_allclose(few.predict(X), full.predict(X), rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("shape", [(50, 50), (60, 50), (40, 50)])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_leave_one_out_with_hardly_any_penalty(shape, intercept):
+    """Its answer once had the squared condition of the rows."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal(shape)
+    y = X @ rng.standard_normal(shape[1]) + 10.0
+    ridge = RidgeCV(alphas=[1e-10], fit_intercept=intercept)
+    few = CoresetRegressor(ridge, few_rows=0).fit(X, y)
+    np.testing.assert_allclose(few.coef_, clone(ridge).fit(X, y).coef_, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("alpha", [1e-13, 1e-15])
+def test_fewer_rows_than_columns(container, alpha):
+    """Rows of no weight beside made ones once made a singular matrix of a regular one, and of
+    sparse rows a raw error.
+    """
+    rng = np.random.default_rng(4)
+    X, y = container(rng.standard_normal((20, 30))), rng.standard_normal(20)
+    ridge = Ridge(alpha=alpha, solver="cholesky", fit_intercept=False)
+    few = CoresetRegressor(ridge, few_rows=0).fit(X, y)
+    np.testing.assert_allclose(few.coef_, clone(ridge).fit(X, y).coef_, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("leaf", [LinearRegression(), Ridge(), LassoCV(cv=3), RidgeCV()])
+def test_one_weight_for_all_rows(data, leaf):
+    X, y, _ = data
+    few = CoresetRegressor(leaf, few_rows=0).fit(X, y, sample_weight=123.0)
+    np.testing.assert_allclose(
+        few.coef_, clone(leaf).fit(X, y, sample_weight=123.0).coef_, rtol=1e-8, atol=1e-8
+    )
+
+
+@pytest.mark.parametrize("leaf", [LassoLarsIC(), OrthogonalMatchingPursuitCV(), LassoCV(cv=3)])
+@pytest.mark.parametrize("container", [np.array, pd.DataFrame])
+def test_a_target_of_one_column(data, leaf, container):
+    """Regressors of one target take it as it is meant."""
+    X, y, _ = data
+    with pytest.warns(DataConversionWarning):
+        few = CoresetRegressor(leaf, few_rows=0).fit(X, container(y[:, None]))
+    np.testing.assert_allclose(few.coef_, clone(leaf).fit(X, y).coef_, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("cv", [None, 3])
+@pytest.mark.parametrize(
+    ("alphas", "error"), [((1.0, -1.0), ValueError), ((1.0, "1.0"), TypeError)]
+)
+def test_alphas_that_are_none(data, cv, alphas, error):
+    X, y, _ = data
+    for wrapper, ridge in ((CoresetRegressor, RidgeCV), (CoresetClassifier, RidgeClassifierCV)):
+        with pytest.raises(error, match=r"alphas\[1\]"):
+            wrapper(ridge(alphas, cv=cv)).fit(X, y > 0 if wrapper is CoresetClassifier else y)
+        with pytest.raises(error, match=r"alphas\[1\]"):
+            wrapper(ridge(alphas, cv=cv), few_rows=0).fit(
+                X, y > 0 if wrapper is CoresetClassifier else y
+            )

@@ -50,7 +50,7 @@ def test_leave_one_out_in_a_pipeline_and_per_target(blobs):
     )
     np.testing.assert_array_equal(few.alpha_, full[-1].alpha_)
     np.testing.assert_allclose(few.predict(X), full.predict(X), rtol=1e-8, atol=1e-9)
-    with pytest.raises(InputError, match="above 0"):
+    with pytest.raises(InputError, match="must be > 0"):
         CoresetRegressor(RidgeCV([0.0, 1.0])).fit(X, y)
 
 

@@ -381,3 +381,23 @@ def test_messages_do_not_lead_in_a_circle(blobs):
             CoresetRegressor(components).fit(X, y)
     karat.coreset(X).fit(models.PCA())
     CoresetRegressor(RidgeCV()).fit(X, y)
+
+
+@pytest.mark.parametrize("solver", ["cholesky", "svd"])
+@pytest.mark.parametrize("seed", range(4))
+def test_polynomials_of_columns_that_are_nearly_copies(seed, solver):
+    """The default solver of Ridge squares their condition, so that its answer moves with the order
+    of the rows.
+
+    Rational arithmetic says that few rows are as near to the truth as all of them.
+    """
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((200, 3)) * [1.0, 10.0, 1.0] + [100.0, 10.0, 1.0]
+    X[:, 2] = 2.0 * X[:, 0] + 1e-4 * rng.standard_normal(200)
+    y = X[:, 0] + rng.standard_normal(200)
+    plain = make_pipeline(PolynomialFeatures(2, include_bias=False), Ridge(1e-5, solver=solver))
+    orders = [rng.permutation(200) for _ in range(8)]
+    found = np.array([clone(plain).fit(X[order], y[order]).predict(X) for order in orders])
+    moves = np.ptp(found, axis=0).max()
+    few = CoresetRegressor(plain).fit(X, y).predict(X)
+    assert np.abs(few - found.mean(axis=0)).max() < 2.0 * moves + 1e-7 * np.abs(few).max()

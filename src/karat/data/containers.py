@@ -262,6 +262,11 @@ def take_rows(table: Any, positions: np.ndarray) -> Any:
     return np.asarray(table)[positions]
 
 
+def dense(table: Any) -> np.ndarray:
+    """A table as an array, sparse or not."""
+    return np.asarray(table.toarray() if hasattr(table, "toarray") else table)
+
+
 def in_double(table: Any) -> Any:
     """The table with single-precision columns in double precision; other columns and containers as
     they are.
@@ -331,7 +336,7 @@ def columns_by_name(table: Any, letter: str) -> dict[str, np.ndarray]:
     """
     if is_frame(table) and (dimensions(table) == 2 or getattr(table, "name", None) is not None):
         return columns_of(table)
-    values = np.asarray(table.toarray() if hasattr(table, "toarray") else table)
+    values = dense(table)
     if values.ndim == 1:
         return {letter: values}
     return {f"{letter}{i}": column for i, column in enumerate(values.T)}

@@ -5,7 +5,8 @@ Entries of computed sums ``sum_i w_i c_i c_i'`` are off by at most g times the s
 values.  In units of the coordinates (d, the roots of the diagonal of M) and with lambda the
 smallest eigenvalue of their correlations,
 
-    |v'E v|  <=  g |v|'A |v|  <=  (g / lambda) norm(A) v'M v,  norm(A) <= r,  norm(A) <= max_k (A x)_k / x_k
+    |v'E v|  <=  g |v|'A |v|  <=  (g / lambda) norm(A) v'M v,
+    norm(A) <= r,   norm(A) <= max_k (A x)_k / x_k
 
 for any positive x (docs/mathematics.md, Proposition 18).  Of all rows A is not known, and its norm
 is r at most.  Of made rows it takes some products with vectors, and is far less, about 2 log r: a

@@ -79,7 +79,10 @@ def fit_voting(voting: Any, rows: TrainingRows, fit: Fit) -> tuple[Any, Coreset]
 def fit_targets(several: Any, rows: TrainingRows, fit: Fit) -> tuple[Any, Coreset]:
     """Fit a MultiOutputRegressor, in place: every target by itself."""
     targets = _targets(several, rows)
-    found = [fit(clone(several.estimator), _with_target(rows, column)) for column in targets.T]
+    found = [
+        fit(clone(several.estimator), replace(rows, target=column.copy(), memo={}))
+        for column in targets.T
+    ]
     several.estimators_ = [model for model, _ in found]
     first = several.estimators_[0]
     if hasattr(first, "n_features_in_"):
@@ -151,10 +154,6 @@ def _targets(several: Any, rows: TrainingRows) -> np.ndarray:
             f"{type(several).__name__} needs y with a column per target, but y has one dimension."
         )
     return targets
-
-
-def _with_target(rows: TrainingRows, target: np.ndarray) -> TrainingRows:
-    return replace(rows, target=np.ascontiguousarray(target), memo={})
 
 
 def _core_of(found: list[tuple[Any, Coreset]]) -> Coreset:

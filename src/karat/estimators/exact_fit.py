@@ -52,7 +52,11 @@ from karat.estimators.folds import (
     full_splits,
     made_of_splits,
 )
-from karat.estimators.leave_one_out import fit_by_leave_one_out, fit_classes_by_leave_one_out
+from karat.estimators.leave_one_out import (
+    checked_alphas,
+    fit_by_leave_one_out,
+    fit_classes_by_leave_one_out,
+)
 from karat.estimators.training_rows import EXPENSIVE, TrainingRows, WeightedRows
 from karat.estimators.transformers import (
     check_not_random,
@@ -338,16 +342,16 @@ def _fit_own_loop(leaf: Any, rows: TrainingRows, groups: Any) -> tuple[Any, Core
 def _fit_ridge_cv(ridge: Any, rows: TrainingRows, groups: Any) -> tuple[Any, Coreset]:
     """Fit RidgeCV or RidgeClassifierCV with cv: a search over alpha."""
     if ridge.store_cv_results or getattr(ridge, "alpha_per_target", False):
+        name = "store_cv_results" if ridge.store_cv_results else "alpha_per_target"
         # as scikit-learn says
-        raise InputError("store_cv_results and alpha_per_target are for cv=None only.")
+        raise InputError(f"cv!=None and {name}=True are incompatible.", argument=name)
     if rows.classifies:
         model: Any = RidgeClassifier(
             fit_intercept=ridge.fit_intercept, class_weight=ridge.class_weight
         )
     else:
         model = Ridge(fit_intercept=ridge.fit_intercept)
-    alphas = np.atleast_1d(np.asarray(ridge.alphas, dtype=float))
-    grid = GridSearchCV(model, {"alpha": alphas}, cv=ridge.cv, scoring=ridge.scoring)
+    grid = GridSearchCV(model, {"alpha": checked_alphas(ridge)}, cv=ridge.cv, scoring=ridge.scoring)
     search, core = searches.run_search(grid, rows, groups, fit_exactly)
     ridge.alpha_, ridge.best_score_ = search.best_estimator_.alpha, search.best_score_
     copy_fitted(search.best_estimator_, ridge)

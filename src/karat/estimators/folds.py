@@ -231,12 +231,7 @@ def _stacked(cores: list[Coreset]) -> Coreset:
     )
     return replace(
         first,
-        indices=_joined(
-            [
-                _indices_after(core.indices, repeat * first.n_rows)
-                for repeat, core in enumerate(cores)
-            ]
-        ),
+        indices=_joined([core.indices for core in cores], first.n_rows),
         weights=np.concatenate([core.weights for core in cores]),
         X=X,
         y=y,
@@ -254,13 +249,13 @@ def _stacked(cores: list[Coreset]) -> Coreset:
     )
 
 
-def _indices_after(indices: np.ndarray | None, rows: int) -> np.ndarray | None:
-    """Indices of rows that follow so many others; made rows have none."""
-    return None if indices is None else indices + rows
-
-
-def _joined(arrays: list[Any]) -> np.ndarray | None:
-    return None if arrays[0] is None else np.concatenate(arrays)
+def _joined(arrays: list[Any], step: int = 0) -> np.ndarray | None:
+    """All in one, each raised by so much more than the one before it; made rows have no indices."""
+    return (
+        None
+        if arrays[0] is None
+        else np.concatenate([array + k * step if step else array for k, array in enumerate(arrays)])
+    )
 
 
 def atoms_of(splits: Iterable[Split], count: int) -> list[Repeat]:

@@ -2,8 +2,8 @@
 pass.
 
 If row i is left out, its error is ``e_i / (1 - h_i)`` (its residual and its leverage).  With the
-eigenvectors V and eigenvalues s of the centred Gram matrix, which the coreset keeps, and ``t_i =
-V'(x_i - mean)``,
+right singular vectors V and squared singular values s of the centred rows, which the coreset keeps,
+and ``t_i = V'(x_i - mean)``,
 
     h_i = w_i (1 / W + sum_j t_ij^2 / (s_j + alpha))  e_i = y_i - mean - sum_j t_ij (V'X'Wy)_j /
     (s_j + alpha)
@@ -13,15 +13,16 @@ so all leverages and all predictions are one product of matrices each per block 
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy import linalg
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, is_classifier
 from sklearn.linear_model import Ridge
 from sklearn.metrics import check_scoring
 from sklearn.preprocessing import LabelBinarizer
+from sklearn.utils import check_scalar
 from sklearn.utils.class_weight import compute_sample_weight
 
 from karat.compat.sklearn import copy_fitted, set_classes, weight_request
@@ -32,9 +33,11 @@ from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.estimators.fitting import fit_weighted
 from karat.estimators.training_rows import COLUMNS, EXPENSIVE, TrainingRows, WeightedRows
-from karat.estimators.weighted.from_gram import Gram
 
 BLOCK = 1 << 14
+WIDE = (
+    "Rows are no more than columns: they are fitted without errors, of which leave-one-out is made."
+)
 
 
 class _Identity(RegressorMixin, BaseEstimator):
@@ -46,9 +49,10 @@ class _Identity(RegressorMixin, BaseEstimator):
 
 def fit_by_leave_one_out(ridge: Any, rows: TrainingRows) -> tuple[Any, Coreset]:
     """Fit RidgeCV(cv=None), in place; returns it with its coreset."""
-    alphas = np.atleast_1d(np.asarray(ridge.alphas, dtype=float))
-    if (alphas <= 0).any():
-        raise InputError("RidgeCV without cv needs alphas above 0.", argument="alphas")
+    alphas = checked_alphas(ridge)
+    if len(rows) <= rows.X.shape[1] and rows.sample_weight is None and not is_classifier(ridge):
+        few = rows.as_they_are(WIDE)  # the formula above would divide rounding by rounding
+        return fit_weighted(ridge, few.X, few.y, None), few.core
     flat = containers.dimensions(rows.target) == 1
     X, few = rows.X, replace(rows, fits=EXPENSIVE * rows.fits).few()
     y = dense_target(rows.y)
@@ -67,13 +71,32 @@ def fit_by_leave_one_out(ridge: Any, rows: TrainingRows) -> tuple[Any, Coreset]:
             else y[:, :, None] - errors
         )
         ridge.cv_results_ = kept[:, 0] if flat else kept
-    # Of sparse rows the solver of Ridge would stop at its tolerance.
-    dense = few.X.toarray() if containers.is_sparse(few.X) else few.X
+    # Of sparse rows the solver of Ridge would stop at its tolerance; of dense ones its default
+    # squares the condition. else with the names of its columns
+    table = few.X.toarray() if containers.is_sparse(few.X) else few.X
     model = fit_weighted(
-        Ridge(ridge.alpha_, fit_intercept=ridge.fit_intercept), dense, few.y, few.weights
+        Ridge(ridge.alpha_, fit_intercept=ridge.fit_intercept, solver="svd"),
+        table,
+        few.y,
+        few.weights,
     )
     copy_fitted(model, ridge)
     return ridge, few.core
+
+
+def checked_alphas(ridge: Any) -> Array:
+    """The alphas of RidgeCV or RidgeClassifierCV as doubles; what is none is told as in
+    scikit-learn.
+    """
+    least = "neither" if ridge.cv is None else "left"  # leave-one-out does not work for 0
+    for place, alpha in enumerate(np.atleast_1d(np.asarray(ridge.alphas, dtype=object))):
+        try:
+            check_scalar(
+                alpha, f"alphas[{place}]", numbers.Real, min_val=0.0, include_boundaries=least
+            )
+        except ValueError as error:
+            raise InputError(str(error), argument="alphas") from None
+    return np.atleast_1d(np.asarray(ridge.alphas, dtype=float))
 
 
 def fit_classes_by_leave_one_out(ridge: Any, rows: TrainingRows) -> tuple[Any, Coreset]:
@@ -100,20 +123,29 @@ def _errors(
     X: Any, y: Array, weights: Array, few: WeightedRows, alphas: Array, fit_intercept: bool
 ) -> Array:
     """Errors of every row that is left out (rows, targets, alphas)."""
-    own = weights_or_ones(few.weights, len(few.y))
-    gram = Gram(dense_doubles(few.numbers), dense_target(few.y), own, fit_intercept)
-    values, vectors = linalg.eigh(gram.XX)
-    shrunk = 1.0 / (np.maximum(values, 0.0)[:, None] + alphas)
-    slopes = shrunk[:, None, :] * (vectors.T @ gram.Xy)[:, :, None]
+    table, target = containers.dense(few.numbers).astype(float, copy=False), dense_target(few.y)
+    own = weights_or_ones(few.weights, len(target))
+    total = own.sum()
+    x_mean, y_mean = (
+        own @ part / total if fit_intercept else np.zeros(part.shape[1]) for part in (table, target)
+    )
+    both = np.sqrt(own)[:, None] * np.hstack([table - x_mean, target - y_mean])
+    # it has the squares of the rows, but does not square their condition
+    factor = np.asarray(np.linalg.qr(both, mode="r"))
+    left, values, vectors = np.linalg.svd(factor[:, : len(x_mean)], full_matrices=False)
+    shrunk = 1.0 / (np.square(values)[:, None] + alphas)
+    slopes = (
+        shrunk[:, None, :] * (values[:, None] * (left.T @ factor[:, len(x_mean) :]))[:, :, None]
+    )
     errors = np.empty((len(y), y.shape[1], len(alphas)))
     for start in range(0, len(y), BLOCK):
         block = slice(start, start + BLOCK)
         taken = containers.take_rows(X, np.arange(len(y))[block])
-        turned = (dense_doubles(taken) - gram.x_mean) @ vectors
+        turned = (containers.dense(taken).astype(float, copy=False) - x_mean) @ vectors.T
         leverage = weights[block, None] * (
-            (1.0 / gram.total if fit_intercept else 0.0) + np.square(turned) @ shrunk
+            (1.0 / total if fit_intercept else 0.0) + np.square(turned) @ shrunk
         )
-        residual = (y[block] - gram.y_mean)[:, :, None] - np.tensordot(turned, slopes, axes=1)
+        residual = (y[block] - y_mean)[:, :, None] - np.tensordot(turned, slopes, axes=1)
         errors[block] = residual / (1.0 - leverage)[:, None, :]
     return errors
 
@@ -136,11 +168,6 @@ def _scores(ridge: Any, errors: Array, y: Array, weights: Array | None, flat: bo
             [scorer(identity, found[:, j], y[:, j], **options) for j in range(y.shape[1])]
         )
     return scorer(identity, found[:, 0] if flat else found, y[:, 0] if flat else y, **options)
-
-
-def dense_doubles(table: Any) -> Array:
-    """A table as an array of doubles."""
-    return np.asarray(table.toarray() if hasattr(table, "toarray") else table, dtype=float)
 
 
 def dense_target(y: Any) -> Array:

@@ -7,6 +7,7 @@ inside.
 
 from __future__ import annotations
 
+import numbers
 from typing import Any, ClassVar, Never, Self
 
 import numpy as np
@@ -57,6 +58,17 @@ def delegates(name: str) -> Any:
     return check
 
 
+def forwarded(name: str, text: str) -> Any:
+    """A method of new rows that is that of the fitted estimator, if it has one."""
+
+    def method(self: Any, X: Any) -> Any:
+        check_is_fitted(self)
+        return getattr(self.estimator_, name)(self._rows(X))
+
+    method.__name__, method.__doc__ = name, text
+    return available_if(delegates(name))(method)
+
+
 class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
     """An estimator that is fitted on few rows, to the answer of all of them."""
 
@@ -87,6 +99,7 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         X : array, sparse matrix or data frame of shape (n, d)
         y : array or frame of shape (n,) or (n, T)
         sample_weight : array of shape (n,), optional
+            Or one number for all rows.
         groups : array of shape (n,), optional
             For splitters such as ``GroupKFold``.
         **unknown
@@ -115,6 +128,8 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         if self.problem is None:
             check_exact(estimator, self.classifies, sample_weight is not None, self._vouched())
         X, y = self._checked(X, y)
+        if isinstance(sample_weight, numbers.Real):  # as in scikit-learn
+            sample_weight = np.full(containers.row_count(X), float(sample_weight))
         weights = check_weights(sample_weight, containers.row_count(X))
         rows = TrainingRows(
             X, y, weights, classifies=self.classifies, random_state=self.random_state
@@ -188,19 +203,26 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         return X, self._checked_target(y)
 
     def _checked_target(self, y: Any) -> Any:
-        return y
+        one = containers.dimensions(y) == 2 and np.shape(y)[1] == 1
+        return (
+            column_or_1d(np.asarray(y), warn=True)
+            if one and not get_tags(self).target_tags.multi_output
+            else y
+        )
+
+    def _inside(self) -> Any:
+        """The estimator, or the one that a search holds."""
+        return (
+            self.estimator.estimator
+            if key_of(self.estimator) in registry.SEARCHES
+            else self.estimator
+        )
 
     def _kind(self) -> dict[str, Any]:
         """What to check values for: finite numbers, unless transformers may encode or impute
         others.
         """
-        inside = (
-            self.estimator.estimator
-            if key_of(self.estimator) in registry.SEARCHES
-            else self.estimator
-        )
-        transformers, _ = split_pipeline(inside)
-        if fitted_by_moments(transformers):
+        if fitted_by_moments(split_pipeline(self._inside())[0]):
             return {"dtype": "numeric"}
         return {"dtype": None, "ensure_all_finite": False}
 
@@ -274,17 +296,13 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        inside = (
-            self.estimator.estimator
-            if key_of(self.estimator) in registry.SEARCHES
-            else self.estimator
-        )
-        leaf = get_tags(split_pipeline(inside)[1])
+        inside = self._inside()
+        transformers, last = split_pipeline(inside)
+        leaf = get_tags(last)
         tags.target_tags = leaf.target_tags
         tags.regressor_tags = leaf.regressor_tags or tags.regressor_tags
         tags.classifier_tags = leaf.classifier_tags or tags.classifier_tags
         tags.input_tags.sparse = get_tags(inside).input_tags.sparse
-        transformers, _ = split_pipeline(inside)
         tags.input_tags.allow_nan = transformers is not None and any(
             key_of(step) in registry.IMPUTERS for step in single_steps(transformers)
         )
@@ -467,20 +485,10 @@ class CoresetClassifier(ClassifierMixin, CoresetEstimator):
         check_classification_targets(labels)
         return np.asarray(labels)
 
-    @available_if(delegates("decision_function"))
-    def decision_function(self, X: Any) -> Any:
-        """The decision function of the fitted estimator."""
-        check_is_fitted(self)
-        return self.estimator_.decision_function(self._rows(X))
-
-    @available_if(delegates("predict_proba"))
-    def predict_proba(self, X: Any) -> Any:
-        """The probability of each class."""
-        check_is_fitted(self)
-        return self.estimator_.predict_proba(self._rows(X))
-
-    @available_if(delegates("predict_log_proba"))
-    def predict_log_proba(self, X: Any) -> Any:
-        """The logarithm of the probability of each class."""
-        check_is_fitted(self)
-        return self.estimator_.predict_log_proba(self._rows(X))
+    decision_function = forwarded(
+        "decision_function", "The decision function of the fitted estimator."
+    )
+    predict_proba = forwarded("predict_proba", "The probability of each class.")
+    predict_log_proba = forwarded(
+        "predict_log_proba", "The logarithm of the probability of each class."
+    )

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +46,7 @@ from karat.estimators.transformers import (
     fitted_by_moments,
     is_affine,
     resolve_columns,
+    scales,
 )
 from karat.problems import Problem
 
@@ -128,13 +130,12 @@ def split_shared(front: Any) -> tuple[Pipeline, Pipeline | None] | None:
     if front is None or key_of(front) != "Pipeline":
         return None
     steps = front.steps
-    first = 1 if _learns_categories(steps[0][1]) else 0
-    while (
-        not (first and _learns_categories(steps[0][1]))
-        and first < len(steps)
-        and _learns_nothing(steps[first][1])
-    ):
-        first += 1
+    shared = (
+        steps[:1]
+        if _learns_categories(steps[0][1])
+        else takewhile(lambda step: _learns_nothing(step[1]), steps)
+    )
+    first = len(list(shared))
     if not first:
         return None
     rest = Pipeline(steps[first:]) if first < len(steps) else None
@@ -166,17 +167,13 @@ def _learns_categories(step: Any) -> bool:
     return all(
         (
             inner in registry.UNCHANGED
-            or _scales(inner)
+            or scales(inner)
             or _learns_nothing(inner)
             or (key_of(inner) == "OneHotEncoder" and _learns_categories(inner))
         )
         and (not callable(columns) or isinstance(columns, make_column_selector))
         for _, inner, columns in step.transformers
     )
-
-
-def _scales(step: Any) -> bool:
-    return key_of(step) in registry.SCALERS and not getattr(step, "clip", False)
 
 
 class SharedColumns:
@@ -199,7 +196,7 @@ class SharedColumns:
         self.columns = plain.steps[0][1]
         if key_of(self.columns) == "ColumnTransformer":
             self.scalers = {
-                name: step for name, step, _ in self.columns.transformers if _scales(step)
+                name: step for name, step, _ in self.columns.transformers if scales(step)
             }
             self.columns.transformers = [
                 (name, "passthrough" if name in self.scalers else step, columns)

@@ -92,15 +92,16 @@ class WeightedRows:
 
     @cached_property
     def enough(self) -> WeightedRows:
-        """These rows and, if fewer were made than there are columns, some of no weight.
+        """These rows and, if fewer were made than there are columns, some of no weight, up to the
+        number of all rows.
 
-        Of fewer rows than columns solvers take other steps than of all rows, and those of Ridge
-        lose digits.
+        Of fewer rows than columns solvers take other steps than of as many, and those of Ridge lose
+        digits.
         """
-        count, columns = len(self.y), int(self.X.shape[1])
-        if self.core.rows != SYNTHETIC or self.weights is None or count >= columns:
+        count, most = len(self.y), min(int(self.X.shape[1]), self.core.n_rows)
+        if self.core.rows != SYNTHETIC or self.weights is None or count >= most:
             return self
-        more = columns - count
+        more = most - count
         places = np.concatenate([np.arange(count), np.zeros(more, dtype=np.intp)])
         X, y = (containers.take_rows(table, places) for table in (self.X, self.y))
         return replace(self, X=X, y=y, weights=np.pad(self.weights, (0, more)))

@@ -106,11 +106,11 @@ def check_rowwise(fitted: Any, X: Any) -> None:
         return
     count = containers.row_count(X)
     some = np.unique(np.linspace(0, count - 1, min(count, PROBED)).astype(np.intp))
-    whole = _numbers(transform(fitted, X))[some]
+    whole = containers.dense(transform(fitted, X))[some]
     turned = np.random.default_rng(0).permutation(some)
     halves = [half for half in np.array_split(turned, 2) if len(half)]
     found = np.concatenate(
-        [_numbers(transform(fitted, containers.take_rows(X, half))) for half in halves]
+        [containers.dense(transform(fitted, containers.take_rows(X, half))) for half in halves]
     )
     expected = whole[np.searchsorted(some, np.concatenate(halves))]
     if found.shape != expected.shape or not _same(found, expected):
@@ -126,10 +126,6 @@ def _name(step: Any) -> str:
     if key_of(step) == "FunctionTransformer":
         return str(getattr(step.func, "__name__", step.func))
     return type(step).__name__
-
-
-def _numbers(table: Any) -> np.ndarray:
-    return np.asarray(table.toarray() if hasattr(table, "toarray") else table)
 
 
 def _same(one: np.ndarray, other: np.ndarray) -> bool:
@@ -149,18 +145,16 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
     )
 
 
+def scales(step: Any) -> bool:
+    """Whether a single transformer maps every column affinely, whatever it learns."""
+    return key_of(step) in registry.SCALERS and not getattr(step, "clip", False)
+
+
 def only_scales(transformer: Any) -> bool:
-    """Whether there are no steps but scalers, which map every column affinely, whatever they
-    learn.
-    """
-    return transformer is None or (
-        key_of(transformer) == "Pipeline"
-        and all(
-            step in registry.UNCHANGED
-            or (key_of(step) in registry.SCALERS and not getattr(step, "clip", False))
-            for step in branches(transformer)
-        )
-    )
+    """Whether there are no steps but scalers."""
+    if transformer is None or key_of(transformer) != "Pipeline":
+        return transformer is None
+    return all(step in registry.UNCHANGED or scales(step) for step in branches(transformer))
 
 
 def is_affine(transformer: Any) -> bool:
@@ -178,9 +172,7 @@ def is_affine(transformer: Any) -> bool:
     if key_of(last) in registry.ROTATIONS and not getattr(last, "whiten", False):
         last = None
     return all(
-        step is None
-        or key_of(step) in registry.SELECTIONS
-        or (key_of(step) in registry.SCALERS and not getattr(step, "clip", False))
+        step is None or key_of(step) in registry.SELECTIONS or scales(step)
         for step in (*before, last)
     )
 
