@@ -16,7 +16,7 @@ GRAPH = read_graph(Path(karat.__file__).parent)
 LATE = {
     ("karat.cubes.file", "fcntl"): "Windows has none",
     (
-        "karat.engine.programme",
+        "karat.engine.linear_proof",
         "scipy.optimize",
     ): "it takes as long to import as the rest of karat, for few verifications",
     ("karat.io.checkpoint", "fcntl"): "Windows has none",

@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from karat.engine.claim import PROOF_VERSION, Claim, united
+from karat.engine.claim import PROOF_VERSION, Claim, ErrorBudget, united
 from karat.engine.kernel import FittedMoments, Kernel
+from karat.engine.linear_proof import linear_class
 from karat.engine.powers import coefficient_terms
-from karat.engine.proof import ErrorBudget, linear_class, measure
+from karat.engine.proof import measure
 from karat.engine.reduce import Reduction
 from karat.engine.rows import Rows, own_weights
 from karat.engine.threads import one_blas_thread

@@ -27,13 +27,13 @@ from karat.core.provenance import Provenance, merged_provenance
 from karat.core.wording import several
 from karat.data import containers
 from karat.data.batch import Table, stored_weights
-from karat.engine.claim import Claim
+from karat.engine.claim import Claim, ErrorBudget
 from karat.engine.groups import synthesise_many
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.moment_stream import MomentStream
 from karat.engine.peel import PEELED, wild_rows
-from karat.engine.proof import ErrorBudget, measure
+from karat.engine.proof import measure
 from karat.engine.reduce import NonFiniteError, Reduction, fit_moments
 from karat.engine.rotations import prove_by_rotations
 from karat.engine.rows import Progress, Rows, own_weights, sample, sweep

@@ -14,12 +14,12 @@ from karat.core.certify import Certificate, centred_kernel, certify_again, measu
 from karat.core.construct import read_rows
 from karat.data.arguments import aligned
 from karat.data.batch import Table
+from karat.engine.claim import Proof
 from karat.engine.groups import measure_many
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Flags, Indices
 from karat.engine.peel import PEELED, wild_rows
 from karat.engine.powers import Powers
-from karat.engine.proof import Proof
 from karat.engine.reduce import NonFiniteError, Reduction, better, fit_moments
 from karat.engine.rows import Rows, own_weights, pass_over, sample
 from karat.errors import InputError

@@ -22,9 +22,9 @@ import numpy as np
 
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.linear_proof import linear_class
 from karat.engine.polynomial import Polynomials
 from karat.engine.powers import Powers
-from karat.engine.proof import linear_class
 from karat.engine.reduce import Reduction, proven_as_well
 from karat.engine.rows import Rows, Statistic, own_weights, pass_over, sweep
 from karat.engine.sums import WIDE, exact_sum, exact_sum_rounding, sum_rounding

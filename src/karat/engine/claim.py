@@ -29,6 +29,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
+import numpy as np
+
+from karat.engine.tolerances import EXACT, MEASURED, ROUNDING
+
 PROOF_VERSION = 3  # 2: 0.2.0, whose claim was made row by row
 
 
@@ -90,3 +94,79 @@ class Claim:
 
 
 NO_ERROR = Claim()  # of the rows themselves
+
+
+@dataclass(frozen=True)
+class Proof:
+    """How exact weighted rows are."""
+
+    loss_error: float  # the first term of the claim; infinite if nothing could be proven
+    # the part of the second term that is used, as a fraction of what one reduction may use
+    remainder: float
+    moment_error: float  # largest difference of a moment, relative to the sum of absolute values
+    # largest over smallest relative size of the directions of the columns; 1 for the linear class
+    condition: float
+    excluded: tuple[float, ...]  # relative sizes of the directions that only the second term covers
+    # the part of ``loss_error`` that other rows or weights might lower; the rest is rounding of the
+    # sums
+    reducible_error: float
+    power: int  # degree of the loss
+    worst: int  # the feature, or for the power class the column, that is furthest off
+    # largest ratio of an absolute moment of the weighted rows to that of all rows: by as much the
+    # second term of a later reduction of these rows is larger than that of all rows
+    inflation: float = 1.0
+    measured: float = 0.0  # the second term: what is measured of it,
+    derived: float = 0.0  # and what is added for rounding in the proof itself
+    in_columns: bool = False  # whether it is the claim of the power class
+
+    def __post_init__(self) -> None:
+        # what cannot be computed is not proven
+        for name in ("loss_error", "remainder", "reducible_error"):
+            if np.isnan(getattr(self, name)):
+                object.__setattr__(self, name, np.inf)
+
+    @property
+    def rounding(self) -> float:
+        """The second term of the claim."""
+        return self.measured + self.derived
+
+    @property
+    def claim(self) -> Claim:
+        """What is proven, as the claim of this reduction by itself."""
+        return Claim(
+            float(self.loss_error), self.rounding / ROUNDING, self.inflation, self.remainder
+        )
+
+    @property
+    def ok(self) -> bool:
+        return self.loss_error <= EXACT and self.remainder <= 1.0
+
+    @property
+    def merit(self) -> tuple[bool, float]:
+        """Proven, and how well: larger is better."""
+        return self.ok, -self.loss_error
+
+    @staticmethod
+    def trivial(power: int = 1, condition: float = 1.0) -> Proof:
+        """The proof of rows without features, or of rows that are kept with their own weights."""
+        return Proof(0.0, 0.0, 0.0, condition, (), 0.0, power, 0)
+
+
+@dataclass(frozen=True)
+class ErrorBudget:
+    """What a proof may measure of the second term: one reduction its own share, a coreset that is
+    verified what it claims.
+    """
+
+    rounding: float = ROUNDING
+    features: float = MEASURED  # the same for a moment of the linear class
+    # whether the best changes of weights are sought, if good ones are not enough
+    patient: bool = False
+
+    @staticmethod
+    def claimed(rounding: float) -> ErrorBudget:
+        """Those of a certificate."""
+        return ErrorBudget(max(rounding, ROUNDING), max(rounding, MEASURED), patient=True)
+
+
+REDUCTION = ErrorBudget()

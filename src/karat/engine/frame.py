@@ -30,7 +30,6 @@ themselves: ``b_j = w . V_j + (b N) . W_j``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import comb
@@ -39,7 +38,7 @@ import numpy as np
 
 from karat.engine import linalg
 from karat.engine.coordinates import Basis, monomials
-from karat.engine.linalg import Array, Flags
+from karat.engine.linalg import Array
 from karat.engine.sums import (
     FINE,
     FINE_BLOCK,
@@ -75,13 +74,6 @@ def power_means(values: Array, weights: Array, total: float, power: int) -> Arra
     scaled = values / np.where(largest > 0, largest, 1.0)
     scaled **= power
     return np.asarray(largest * (weights @ scaled / total) ** (1.0 / power))
-
-
-def _shares(among: Flags, need: Array) -> list[Array]:
-    """Shares that add up to 1: alike, and by need."""
-    even = among / max(1, int(among.sum()))
-    total = float(need.sum())
-    return [even] + ([0.9 * need / total + 0.1 * even] if 0 < total < np.inf else [])
 
 
 @dataclass(frozen=True)
@@ -424,65 +416,6 @@ class Frame:
         )
         reach[:first] = np.inf
         return np.asarray(reach)
-
-    def bounds(self, error: Array, some: list[int]) -> Iterator[tuple[Array, Array]]:
-        """Matrices A, Q with ``v'A v <= U^(2/p) S^2 f^((p-2)/p)``, ``v'Q v <= U S^p`` for monomials
-        v of ``some`` coordinates.
-
-        From ``S^2 >= sum_k theta_k (alpha_k / reach_k)^2``, for coordinates alike and where an
-        ``error`` is.
-        """
-        near, size = 1.0 / self.reach[some], np.zeros(len(some))
-        indices = monomials(len(some), self.degree // 2).indices
-        np.maximum.at(size, indices, np.abs(np.diag(error))[:, None])
-        need = np.where(near > 0, size / np.maximum(near, TINY) ** 2, 0.0)
-        for share in _shares(near > 0, need):
-            yield self._raised(share * near**2, np.zeros(len(some)))
-
-    def bound_at(self, query: Array, some: list[int]) -> tuple[Array, Array] | None:
-        """The same from ``S >= |sum_j s_j sigma_j z_j|``, s the signs of a query with these
-        monomials; None if it has none.
-        """
-        if len(self.basis.excluded) or not np.isfinite(query).all():
-            return None
-        near, map_ = 1.0 / self.reach[some], self.basis.map[:, some]
-        times, factor = monomials(len(some), self.degree // 2).times
-        alpha = linalg.svd(query[times] * factor)[0][:, 0]
-        form = np.sign(map_ @ alpha) * self.spreads
-        form[: int(self.affine)] = 0.0
-        return self._raised(0.05 * near**2 / len(near), np.sqrt(0.95) * (form @ map_))
-
-    def _raised(self, square: Array, form: Array) -> tuple[Array, Array]:
-        """The matrices, from ``S^2 >= sum_k square_k alpha_k^2 + (form . alpha)^2``."""
-        half = self.degree // 2
-        table = monomials(len(form), half)
-        times, factor = table.times
-        both, first = np.diag(square) + np.outer(form, form), np.zeros((len(table), len(table)))
-        np.add.at(first, (times[:, None], times[None]), both[..., None] * factor[:, None] * factor)
-        power = table.values(form[:, None])[:, 0] * np.sqrt(table.multinomials)
-        last = np.diag(np.prod(square[table.indices], axis=1)) + np.outer(power, power)
-        return self.total * self.lowest ** ((half - 1) / half) * first, self.total * last
-
-    def balanced(self, error: Array) -> Array:
-        """p > 2: the same form of degree p as ``error``, with every product of coordinates cut into
-        halves that are alike.
-
-        ``a^2 b^2`` is the product of ``a^2`` and ``b^2`` as well as the square of ``a b``; a bound
-        by squares needs the latter.
-        """
-        count = len(self.second)
-        whole, half = monomials(count, self.degree), monomials(count, self.degree // 2)
-        root = np.sqrt(half.multinomials)
-        (first, last), (left, right) = whole.split, whole.balanced
-        values = (
-            whole.multinomials
-            * error[first, last]
-            / (root[first] * root[last])
-            / (2 * root[left] * root[right])
-        )
-        found = np.zeros_like(error)
-        np.add.at(found, (left, right), values)
-        return found + found.T
 
     def floors(self, shares: tuple[float, ...]) -> list[Array]:
         """Lower bounds of the loss as matrices:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from karat.engine.claim import Proof
 from karat.engine.coordinates import Basis, Directions, monomials
 from karat.engine.frame import Frame
 from karat.engine.group_moments import (
@@ -36,7 +37,6 @@ from karat.engine.group_weights import (
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.powers import Powers
-from karat.engine.proof import Proof
 from karat.engine.reduce import Reduction
 from karat.engine.rows import Rows
 from karat.engine.tolerances import EPS, EXACT, MISSED, PIVOT, RANK_WHITENED, TINY

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from karat.engine.claim import Proof
 from karat.engine.group_weights import PIECE, each, second_moments
 from karat.engine.linalg import Array, Flags
-from karat.engine.proof import Proof
 from karat.engine.sums import sum_rounding
 from karat.engine.tolerances import COORDINATES, EPS, TINY
 

@@ -32,14 +32,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from karat.engine.claim import NO_ERROR, Claim
+from karat.engine.claim import NO_ERROR, Claim, Proof
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.linear_proof import linear_class
 from karat.engine.peel import PEELED, dominating, heaviest, light_rows, wild_rows
 from karat.engine.points import CandidatePoints, candidate_points, enough
 from karat.engine.polynomial import unmixed
 from karat.engine.powers import Powers
-from karat.engine.proof import Proof, linear_class, measure
+from karat.engine.proof import measure
 from karat.engine.rare import informed
 from karat.engine.rows import Progress, Rows, column_sizes, own_weights, pass_over, sample
 from karat.engine.sums import MOST_ROWS

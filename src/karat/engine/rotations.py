@@ -18,8 +18,8 @@ from __future__ import annotations
 import numpy as np
 
 from karat.engine import linalg
+from karat.engine.claim import Proof
 from karat.engine.linalg import Array
-from karat.engine.proof import Proof
 from karat.engine.sums import gram_matrix, squares_rounding
 from karat.engine.tolerances import COORDINATES, EPS, ROUNDING, TINY
 

@@ -45,14 +45,15 @@ from karat.engine.carried import (
     sums_about_means,
     with_debt,
 )
-from karat.engine.claim import NO_ERROR, Claim
+from karat.engine.claim import NO_ERROR, Claim, Proof
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.linear_proof import linear_class
 from karat.engine.peel import apart
 from karat.engine.points import candidate_points
 from karat.engine.polynomial import Polynomials
 from karat.engine.powers import Powers
-from karat.engine.proof import Proof, linear_class, measure
+from karat.engine.proof import measure
 from karat.engine.rare import informed
 from karat.engine.reduce import (
     FEW,

@@ -27,11 +27,10 @@ from karat.core.synthetic import (
 from karat.data import containers
 from karat.data.batch import Batch, Table, stacked_rows, stored_weights
 from karat.data.non_finite import explain_non_finite
-from karat.engine.claim import Claim
+from karat.engine.claim import Claim, Proof
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array
 from karat.engine.moment_stream import MomentStream, Sums
-from karat.engine.proof import Proof
 from karat.engine.reduce import NonFiniteError
 from karat.engine.second_moments import SecondMoments
 from karat.engine.synthetic import VERBATIM, MadeRows

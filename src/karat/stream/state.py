@@ -18,8 +18,7 @@ from scipy import sparse
 from karat.core.files import problem_header, saved_problem
 from karat.core.synthetic import REAL, SYNTHETIC
 from karat.data.batch import Batch
-from karat.engine.claim import PROOF_VERSION, Claim
-from karat.engine.proof import Proof
+from karat.engine.claim import PROOF_VERSION, Claim, Proof
 from karat.engine.reduce import Reduction
 from karat.engine.rows import own_weights
 from karat.engine.stream import Running
