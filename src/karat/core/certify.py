@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from karat.core.wording import certificate_text, readable
 from karat.engine.claim import PROOF_VERSION, Claim, united
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.proof import ErrorBudget, linear_class, measure
 from karat.engine.reduce import Reduction
 from karat.engine.rows import Rows, own_weights
 from karat.engine.threads import one_blas_thread
-from karat.engine.tolerances import EPS, EXACT, ROUNDING, WILD
+from karat.engine.tolerances import EXACT, ROUNDING
 from karat.errors import NotExactError
 from karat.problems import LeastSquares, Problem, Ridge
 from karat.problems.absorb.absorb import REFUTED
@@ -219,84 +220,7 @@ class Certificate(Claim):
         return Certificate(**known)
 
     def __str__(self) -> str:
-        made = self.rows != "real"
-        head = (
-            f"{self.size:,} made rows for {self.n_rows:,}"
-            if made
-            else f"{self.size:,} of {self.n_rows:,} rows"
-        )
-        if not self.ok:
-            verdict = "NOT exact" if self.proof_version == PROOF_VERSION else "not proven"
-            reason = self._not_proven or ("" if self.notes else "It was refuted on other data.")
-            return " ".join(part for part in (f"{head}, {verdict}.", reason, *self.notes) if part)
-        limit = f"{self.rounding / EPS:.2g} eps"
-        second = (
-            f"what a change of every column by at most {limit} of its own size could do to it"
-            if self.in_columns
-            else f"at most {limit} of the sums of absolute values of the features"
-        )
-        kept = f" and {self.peeled:,} peeled" if self.peeled else ""
-        levels = f", {self.levels} levels" if self.levels > 1 else ""
-        text = (
-            f"{head}, exact: at every query the loss of the {'made' if made else 'kept'} rows"
-            f" differs from that of all rows by at most {self.loss_error:.1e} of it (up to"
-            f" {self.tolerance:.0e} counts as exact), plus {second} (rank {self.rank}, bound"
-            f" {self.bound}{kept}{levels}, condition {self.condition:.1e}, {self.method},"
-            f" {self.passes} pass{'es' if self.passes != 1 else ''}, {self.seconds:.3g} s). Kept:"
-            f" {self.keeps}. Not kept: {', '.join(self.excludes)}."
-        )
-        if made:
-            text += " The rows are made, not rows of the data"
-            text += (
-                f", but for {self.verbatim:,} that are kept as they are." if self.verbatim else "."
-            )
-        if self.standard_errors is not None:
-            undetermined = (
-                ": near-copies of columns leave them undetermined"
-                if self.standard_errors > 1
-                else ""
-            )
-            text += (
-                f" Coefficients move by at most {self.standard_errors:.0e} standard"
-                f" errors{undetermined}."
-            )
-        if self.excluded_directions:
-            sizes = ", ".join(
-                f"{size:.0e}" for size in sorted(self.excluded_directions, reverse=True)[:5]
-            )
-            more = ", ..." if len(self.excluded_directions) > 5 else ""
-            count = len(self.excluded_directions)
-            vanish, them = (
-                ("directions of the columns vanish", "them")
-                if count > 1
-                else ("direction of the columns vanishes", "it")
-            )
-            text += (
-                f" {count} {vanish} up to rounding (relative size {sizes}{more}); coefficients"
-                f" along {them} are rounding."
-            )
-        if self.spread > WILD:
-            text += (
-                f" Some rows are far larger than others: they make a column {self.spread:.0e} times"
-                " its typical size, and the claim is relative to that."
-            )
-        return " ".join([text, *self.notes])
-
-    @property
-    def _not_proven(self) -> str:
-        """Which limit is exceeded, if the proof failed."""
-        if not self.loss_error <= self.tolerance:
-            return (
-                "The loss of the kept rows may differ from that of all rows by"
-                f" {readable(self.loss_error, self.tolerance)} of it; up to {self.tolerance:.0e}"
-                " counts as exact."
-            )
-        if not self.proven and self.proof_version == PROOF_VERSION:
-            return (
-                "The loss would be kept only for columns that differ from the given ones by "
-                f"{readable(self.remainder, 1.0, 'g')} times the rounding that counts as exact."
-            )
-        return ""
+        return certificate_text(self)
 
 
 def certify(
@@ -437,20 +361,6 @@ def _standard_errors(
     if not rounding * signal <= NOISE:
         return None, False
     return 4 * sqrt(n_rows) * (error + rounding * worst) if worst < np.inf else None, True
-
-
-def readable(value: float, limit: float, kind: str = "e") -> str:
-    """A value to two digits, or to as many as it takes to read that it is beyond a limit.
-
-    >>> readable(1.04e-10, 1e-10), readable(1.001, 1.0, "g"), readable(9.96e-11, 1e-10)
-    ('1.04e-10', '1.001', '1.0e-10')
-    """
-    least = 1 if kind == "e" else 2
-    texts = (f"{value:.{digits}{kind}}" for digits in range(least, 18))
-    return next(
-        (text for text in texts if not value > limit or float(text) > limit),
-        f"{value:.{least}{kind}}",
-    )
 
 
 def require_proven(

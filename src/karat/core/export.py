@@ -16,6 +16,7 @@ import numpy as np
 
 from karat.core import wording
 from karat.core.facts import coreset_facts, kept_columns
+from karat.core.synthetic import SYNTHETIC
 from karat.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -89,6 +90,24 @@ def _library(name: str) -> Any:
         return import_module(name)
     except ImportError:
         raise MissingExtraError(f"A table of {name} (pip install {name} is enough)", "io") from None
+
+
+def coreset_line(core: Coreset) -> str:
+    """Describe a coreset in one line."""
+    certificate = core.certificate
+    extra = f", {len(np.unique(core.groups))} groups" if core.groups is not None else ""
+    made = core.rows == SYNTHETIC
+    if certificate.verbatim:
+        extra += f", {certificate.verbatim:,} of them rows of the data as they are"
+    if core.absorbed:
+        extra += ", with correction"
+    if core.n_represented < core.n_rows:
+        extra += f", {core.n_rows - core.n_represented:,} left out"
+    return (
+        f"Coreset({len(core):,} {'made rows for' if made else 'of'} {core.n_represented:,}"
+        f"{'' if made else ' rows'}{extra}, {core.problem.describe()}, "
+        f"loss_error={certificate.loss_error:.1e}, {certificate.method})"
+    )
 
 
 class CoresetSummary:

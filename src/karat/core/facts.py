@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from karat.core.provenance import Provenance
 from karat.core.synthetic import SYNTHETIC
-from karat.data.containers import columns_by_name
+from karat.data.containers import columns_of, dimensions, is_frame
 
 if TYPE_CHECKING:
     from karat.core.coreset import Coreset
-from karat.core.provenance import Provenance
 
 
 def coreset_facts(core: Coreset) -> dict[str, Any]:
@@ -80,13 +80,25 @@ def kept_columns(core: Coreset) -> list[Column]:
         prefix = f"view{i}." if len(views) > 1 else ""
         found += [
             Column(prefix + name, "feature", values)
-            for name, values in columns_by_name(view, "x").items()
+            for name, values in _columns_by_name(view, "x").items()
         ]
     if core.y is not None:
-        targets = columns_by_name(core.y, "y")
+        targets = _columns_by_name(core.y, "y")
         names = Provenance.read(core.provenance).targets or list(targets)
         found += [
             Column(name, "target", values)
             for name, values in zip(names, targets.values(), strict=True)
         ]
     return found
+
+
+def _columns_by_name(table: Any, letter: str) -> dict[str, np.ndarray]:
+    """The columns of any table by name; without names, a letter and a number, or the letter alone
+    for a single column.
+    """
+    if is_frame(table) and (dimensions(table) == 2 or getattr(table, "name", None) is not None):
+        return columns_of(table)
+    values = np.asarray(table.toarray() if hasattr(table, "toarray") else table)
+    if values.ndim == 1:
+        return {letter: values}
+    return {f"{letter}{i}": column for i, column in enumerate(values.T)}

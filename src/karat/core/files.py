@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import sparse
 
 from karat import problems
 from karat.core.certify import Certificate
@@ -26,9 +27,8 @@ from karat.engine.synthetic import VERBATIM
 from karat.errors import DamagedFileError, InputError, MissingExtraError, reading, require
 from karat.problems import Problem
 from karat.problems.absorb.correction import Correction
-from karat.storage.archive import NEWEST_FORMAT, ZIP, plain, read_bytes, unpack, write_archive
+from karat.storage.archive import NEWEST_FORMAT, ZIP, Spec, plain, read_bytes, unpack, write_archive
 from karat.storage.atomic import write_atomically
-from karat.storage.members import Spec
 
 if TYPE_CHECKING:
     from karat.core.coreset import Coreset
@@ -127,10 +127,7 @@ def described(core: Coreset) -> tuple[dict[str, Any], dict[str, Any]]:
     }
     if core.strata is not None:
         arrays["strata"] = core.strata.astype(np.int8)
-    stored = {
-        name: containers.store(table, name, arrays)
-        for name, table in (("X", core.X), ("y", core.y))
-    }
+    stored = {name: _store(table, name, arrays) for name, table in (("X", core.X), ("y", core.y))}
     arrays |= {f"map_{name}": value for name, value in (core.maps or {}).items()}
     if core.absorbed is not None:
         arrays |= {"correction_sets": core.absorbed.sets, "correction_delta": core.absorbed.delta}
@@ -161,8 +158,8 @@ def _coreset_fields(
     return {
         "indices": arrays.get("indices"),
         "weights": arrays["weights"],
-        "X": containers.restore(header["containers"]["X"], "X", arrays),
-        "y": containers.restore(header["containers"]["y"], "y", arrays),
+        "X": _restore(header["containers"]["X"], "X", arrays),
+        "y": _restore(header["containers"]["y"], "y", arrays),
         "groups": arrays.get("groups"),
         "n_rows": header["n_rows"],
         "problem": problem,
@@ -176,6 +173,59 @@ def _coreset_fields(
         "strata": strata,
         "verbatim": None if strata is None else strata == VERBATIM,
     }
+
+
+def _store(table: Any, name: str, arrays: dict[str, Any]) -> dict[str, Any] | None:
+    """Add the arrays of a container to others; return its kind as JSON for :func:`_restore`."""
+    if table is None:
+        return None
+    if isinstance(table, tuple):
+        return {
+            "kind": "tuple",
+            "parts": [_store(part, f"{name}/{i}", arrays) for i, part in enumerate(table)],
+        }
+    if sparse.issparse(table):
+        table = sparse.csr_array(table)
+        arrays |= {
+            f"{name}/data": table.data,
+            f"{name}/indices": table.indices,
+            f"{name}/indptr": table.indptr,
+        }
+        return {"kind": "sparse", "shape": list(table.shape)}
+    library = containers.frame_library(table)
+    if library is None:
+        arrays[name] = np.asarray(table)
+        return {"kind": "array"}
+    arrays |= {f"{name}/{i}": values for i, values in enumerate(containers.column_arrays(table))}
+    if hasattr(table, "iloc"):
+        arrays[f"{name}/index"] = np.asarray(table.index)
+    labels, series = containers.column_labels(table), containers.dimensions(table) == 1
+    described = {"kind": library, "columns": [str(label) for label in labels], "series": series}
+    return (
+        described
+        if series or described["columns"] == labels
+        else described | {"labels": containers.labels_for_json(labels)}
+    )
+
+
+def _restore(kind: dict[str, Any] | None, name: str, arrays: dict[str, Any]) -> Any:
+    """The container that :func:`_store` described; an array where the library of a frame is not
+    installed.
+    """
+    if kind is None:
+        return None
+    if kind["kind"] == "tuple":
+        return tuple(_restore(part, f"{name}/{i}", arrays) for i, part in enumerate(kind["parts"]))
+    if kind["kind"] == "sparse":
+        parts = (arrays[f"{name}/data"], arrays[f"{name}/indices"], arrays[f"{name}/indptr"])
+        table = sparse.csr_array(parts, shape=tuple(kind["shape"]))
+        table.check_format(full_check=True)
+        return table
+    if kind["kind"] == "array":
+        return arrays[name]
+    labels = containers.labels_from_json(kind.get("labels", kind["columns"]))
+    columns = {label: arrays[f"{name}/{i}"] for i, label in enumerate(labels)}
+    return containers.frame_of(kind["kind"], columns, kind["series"], arrays.get(f"{name}/index"))
 
 
 def problem_header(problem: Problem) -> dict[str, Any]:

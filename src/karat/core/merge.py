@@ -16,7 +16,7 @@ from karat.core.construct import assembled, reduced
 from karat.core.provenance import Provenance, merged_provenance, same_source
 from karat.core.synthetic import SYNTHETIC, in_doubles, merge_made
 from karat.data.batch import Table, read_input
-from karat.data.containers import stack_rows
+from karat.data.containers import stack_rows, take_rows
 from karat.data.labels import same_kind
 from karat.engine.claim import Claim
 from karat.engine.reduce import NonFiniteError, Reduction, keep_all_rows
@@ -119,7 +119,7 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
         provenance=provenance,
         regression=regression.merged_regression(first.regression, second.regression),
     )
-    return merged.renumbered(origin[merged.indices], first.n_rows + second.n_rows, keys)
+    return _renumbered(merged, origin[merged.indices], first.n_rows + second.n_rows, keys)
 
 
 def _with_inherited_claim(
@@ -131,3 +131,21 @@ def _with_inherited_claim(
     found = replace(found, inherited=inherited)
     within = found.claim.loss_error <= EXACT and found.claim.remainder <= 1.0
     return found if found.proof.ok and within else keep_all_rows(table.rows(label), found)
+
+
+def _renumbered(
+    core: Coreset, indices: np.ndarray, n_rows: int, keys: np.ndarray | None
+) -> Coreset:
+    """The same rows with other indices: those in a larger source."""
+    order = np.argsort(indices, kind="stable")
+    return replace(
+        core,
+        indices=indices[order],
+        weights=core.weights[order],
+        X=take_rows(core.X, order),
+        y=take_rows(core.y, order),
+        groups=None if core.groups is None else core.groups[order],
+        keys=None if keys is None else keys[order],
+        n_rows=n_rows,
+        certificate=replace(core.certificate, n_rows=n_rows),
+    )

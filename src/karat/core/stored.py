@@ -22,7 +22,7 @@ from karat.core.regression import PREFIX
 from karat.core.synthetic import REAL, SYNTHETIC
 from karat.engine.synthetic import ORDINARY, VERBATIM, WILD
 from karat.errors import InputError, require
-from karat.storage.members import Spec
+from karat.storage.archive import Spec
 
 NUMBERS = "biuf"
 SPARSE = ("data", "indices", "indptr")

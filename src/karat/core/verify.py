@@ -9,24 +9,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from karat.core import synthetic
 from karat.core.certify import Certificate, centred_kernel, certify_again, measure_again
 from karat.core.construct import read_rows
+from karat.core.synthetic import SYNTHETIC, readable_by_doubles
+from karat.core.verify_synthetic import measured_again, verified
 from karat.data.arguments import aligned
-from karat.data.batch import Table
+from karat.data.batch import Table, read_input
 from karat.engine.groups import measure_many
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Flags, Indices
+from karat.engine.parts import Offsets
 from karat.engine.peel import PEELED, wild_rows
 from karat.engine.powers import Powers
 from karat.engine.proof import Proof
 from karat.engine.reduce import NonFiniteError, Reduction, better, fit_moments
 from karat.engine.rows import Rows, own_weights, pass_over, sample
 from karat.errors import InputError
+from karat.problems import Problem
 
 if TYPE_CHECKING:
     from karat.core.coreset import Coreset
 
+COMPARED = 2**22  # numbers of kept rows that are compared with the data at a time
+OTHER_ROWS = "The kept rows are not the rows of this data at the stored indices."
 SAME_WEIGHT = 1e-6  # relative difference of total weights up to which a level was reduced by itself
 
 
@@ -38,27 +43,25 @@ def verify(
     """See :meth:`karat.Coreset.verify`."""
     start = time.perf_counter()
     data = read_rows(aligned(X, core.X), y, core.problem, sample_weight, groups, lengths, core.maps)
-    if core.rows == synthetic.SYNTHETIC:
-        data = synthetic.readable_by_doubles(data)
+    if core.rows == SYNTHETIC:
+        data = readable_by_doubles(data)
     if (core.groups is None) != (groups is None):
         raise InputError(
             "The coreset "
             + ("has no groups" if core.groups is None else "was built with groups")
             + "; verify it likewise."
         )
-    own = data.kept(core)
+    own = kept_like(data, core)
     if own.shape != data.shape:
         raise InputError(f"The coreset has {own.shape}, the data has {data.shape}.")
     known, refutations = shared_groups(core, data.labels)
-    if core.rows == synthetic.SYNTHETIC:
-        reductions, wrong = synthetic.measured_again(core, data, own, known)
-        refutations += [*wrong, *data.other_size(core)]
+    if core.rows == SYNTHETIC:
+        reductions, wrong = measured_again(core, data, own, known)
+        refutations += [*wrong, *_other_size(data, core)]
         seconds = time.perf_counter() - start
-        return synthetic.verified(
-            core, reductions, data.total, data.n_rows, seconds, refutations, data.notes
-        )
+        return verified(core, reductions, data.total, data.n_rows, seconds, refutations, data.notes)
     reductions = measured(core, data, own, known)
-    refutations += data.differences(core, own)
+    refutations += _contradictions(data, core, own)
     seconds = time.perf_counter() - start
     return certify_again(
         core, reductions, data.total, data.n_rows, seconds, refutations, data.notes
@@ -246,3 +249,60 @@ def _against(
             passes + more,
         )
     return found
+
+
+def kept_like(data: Table, core: Coreset) -> Table:
+    """The rows that a coreset keeps, read as those of ``data`` are."""
+    return kept_table(core, data.problem, data.unit, data.offsets)
+
+
+def kept_table(
+    core: Coreset, problem: Problem, unit: float = 1.0, offsets: Offsets | None = None
+) -> Table:
+    """The rows of a coreset, numbered by its indices, as the rows of its data are read;
+    ``problem``: its own, lowered.
+    """
+    parts = problem.kept_parts(core)
+    if parts is None:
+        table = read_input(core.X, core.y, problem, core.weights, core.groups, unit, offsets)
+    else:
+        widths = [int(part.shape[1]) for part in parts]
+        table = Table(
+            parts, None, core.weights, names=[str(i) for i in range(sum(widths))],
+            n_rows=core.n_rows, problem=problem, shape=f"{', '.join(map(str, widths))} columns",
+        )  # fmt: skip
+    return replace(table, numbers=core.indices, keys=core.keys)
+
+
+def _contradictions(data: Table, core: Coreset, kept: Table) -> list[str]:
+    """Differences to a coreset other than in moments: other maps or rows, or ``kept`` rows not at
+    their indices.
+    """
+    other_size = _other_size(data, core)
+    changes = [*data.problem.changed_maps(core.maps, data.maps), *other_size]
+    assert core.indices is not None
+    same_rows = other_size or _has_rows(data, kept, core.indices)
+    return changes if same_rows else [*changes, OTHER_ROWS]
+
+
+def _other_size(data: Table, core: Coreset) -> list[str]:
+    """A sentence if the coreset was made of another number of rows than the data has."""
+    if core.n_rows == data.n_rows:
+        return []
+    return [f"The coreset was made of {core.n_rows:,} rows, the data has {data.n_rows:,}."]
+
+
+def _has_rows(data: Table, kept: Table, indices: Indices) -> bool:
+    """Whether kept rows are the rows of the input at ``indices``."""
+    places = indices if data.numbers is None else np.searchsorted(data.numbers, indices)
+    if not len(places) or places.max() >= len(data):
+        return False
+    if data.numbers is not None and not np.array_equal(data.numbers[places], indices):
+        return False
+    zeros, everything = np.zeros(data.columns + data.targets), np.arange(len(places))
+    full, few = (Rows(table.parts, offsets=table.offsets) for table in (data, kept))
+    step = max(1, COMPARED // len(zeros))  # sparse rows may have many columns
+    return all(
+        np.array_equal(full.take(places[block], zeros), few.take(everything[block], zeros))
+        for block in (slice(start, start + step) for start in range(0, len(places), step))
+    )

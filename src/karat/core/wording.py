@@ -2,7 +2,8 @@
 
 The functions below turn the dictionary of :func:`karat.core.facts.coreset_facts` into rows of
 text.  A :class:`Style` formats the numbers: ``PAGE`` uses typographic signs, ``TERMINAL`` plain
-ASCII.  Programs read the facts (JSON, files), never these texts.
+ASCII.  :func:`certificate_text` writes a certificate in sentences.  Programs read the facts (JSON,
+files), never these texts.
 """
 
 from __future__ import annotations
@@ -11,7 +12,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import floor, isfinite, isnan, log10
 from re import compile as pattern
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from karat.engine.claim import PROOF_VERSION
+from karat.engine.tolerances import EPS, WILD
+
+if TYPE_CHECKING:
+    from karat.core.certify import Certificate
 
 THIN = "\u202f"  # narrow no-break space
 TIMES = "\u00d7"
@@ -222,3 +229,92 @@ def details(known: Mapping[str, Any], style: Style) -> dict[str, str]:
     }
     rows |= {} if known["groups"] is None else {"groups": style.count(known["groups"])}
     return rows | ({"correction": CORRECTION} if known["absorbed"] else {})
+
+
+def certificate_text(certificate: Certificate) -> str:
+    """The certificate in sentences: the claim, how it was reached, what is kept and what is not."""
+    proof, made = certificate, certificate.rows != "real"
+    head = (
+        f"{proof.size:,} made rows for {proof.n_rows:,}"
+        if made
+        else f"{proof.size:,} of {proof.n_rows:,} rows"
+    )
+    if not proof.ok:
+        conclusion = "NOT exact" if proof.proof_version == PROOF_VERSION else "not proven"
+        reason = _failed_limit(proof) or ("" if proof.notes else "It was refuted on other data.")
+        return " ".join(part for part in (f"{head}, {conclusion}.", reason, *proof.notes) if part)
+    limit = f"{proof.rounding / EPS:.2g} eps"
+    second_term = (
+        f"what a change of every column by at most {limit} of its own size could do to it"
+        if proof.in_columns
+        else f"at most {limit} of the sums of absolute values of the features"
+    )
+    peeled = f" and {proof.peeled:,} peeled" if proof.peeled else ""
+    levels = f", {proof.levels} levels" if proof.levels > 1 else ""
+    text = (
+        f"{head}, exact: at every query the loss of the {'made' if made else 'kept'} rows differs"
+        f" from that of all rows by at most {proof.loss_error:.1e} of it (up to"
+        f" {proof.tolerance:.0e} counts as exact), plus {second_term} (rank {proof.rank}, bound"
+        f" {proof.bound}{peeled}{levels}, condition {proof.condition:.1e}, {proof.method},"
+        f" {several(proof.passes, 'pass')}, {proof.seconds:.3g} s). Kept: {proof.keeps}. Not kept:"
+        f" {', '.join(proof.excludes)}."
+    )
+    if made:
+        verbatim = f", but for {proof.verbatim:,} that are kept as they are"
+        text += f" The rows are made, not rows of the data{verbatim if proof.verbatim else ''}."
+    if proof.standard_errors is not None:
+        undetermined = ": near-copies of columns leave them undetermined"
+        text += (
+            f" Coefficients move by at most {proof.standard_errors:.0e} standard"
+            f" errors{undetermined if proof.standard_errors > 1 else ''}."
+        )
+    if proof.excluded_directions:
+        count = len(proof.excluded_directions)
+        sizes = ", ".join(
+            f"{size:.0e}" for size in sorted(proof.excluded_directions, reverse=True)[:5]
+        )
+        vanish, them = (
+            ("directions of the columns vanish", "them")
+            if count > 1
+            else ("direction of the columns vanishes", "it")
+        )
+        text += (
+            f" {count} {vanish} up to rounding (relative size {sizes}"
+            f"{', ...' if count > 5 else ''}); coefficients along {them} are rounding."
+        )
+    if proof.spread > WILD:
+        text += (
+            f" Some rows are far larger than others: they make a column {proof.spread:.0e} times"
+            " its typical size, and the claim is relative to that."
+        )
+    return " ".join([text, *proof.notes])
+
+
+def _failed_limit(certificate: Certificate) -> str:
+    """Which limit of the proof is exceeded; empty if none is."""
+    if not certificate.loss_error <= certificate.tolerance:
+        error = readable(certificate.loss_error, certificate.tolerance)
+        return (
+            f"The loss of the kept rows may differ from that of all rows by {error} of it; up to"
+            f" {certificate.tolerance:.0e} counts as exact."
+        )
+    if not certificate.proven and certificate.proof_version == PROOF_VERSION:
+        return (
+            "The loss would be kept only for columns that differ from the given ones by"
+            f" {readable(certificate.remainder, 1.0, 'g')} times the rounding that counts as exact."
+        )
+    return ""
+
+
+def readable(value: float, limit: float, kind: str = "e") -> str:
+    """A value to two digits, or to as many as it takes to read that it is beyond a limit.
+
+    >>> readable(1.04e-10, 1e-10), readable(1.001, 1.0, "g"), readable(9.96e-11, 1e-10)
+    ('1.04e-10', '1.001', '1.0e-10')
+    """
+    least = 1 if kind == "e" else 2
+    texts = (f"{value:.{digits}{kind}}" for digits in range(least, 18))
+    return next(
+        (text for text in texts if not value > limit or float(text) > limit),
+        f"{value:.{least}{kind}}",
+    )

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import Any
 
+import numpy as np
+
 from karat import problems
 
 # Names that other libraries give to an argument of karat.
@@ -152,3 +154,24 @@ def about_time(kind: Any) -> str | None:
     ):
         return DURATIONS if "<m8" in name and not name.startswith("datetime") else DATES
     return DURATIONS if name.startswith(("timedelta", "duration")) else None
+
+
+def too_long_integers(name: str, values: np.ndarray, problem: problems.Problem, offset: int) -> str:
+    """Why doubles do not hold a column of integers, and what to do."""
+    low, high = int(values.min()), int(values.max())
+    size = (
+        f"Column {name} holds integers up to {max(-low, high):.1e}, which double precision"
+        " cannot tell apart"
+    )
+    otherwise = "or convert it with astype(float) if rounding does no harm."
+    if offset:
+        return (
+            f"{size}: they are more than 2^53 away from those of other rows, about {offset:.1e}."
+            f" Use a coarser unit, {otherwise}"
+        )
+    if problem.shifts and high - low > 2**53:
+        return (
+            f"{size}: they range over {high - low:.1e}, more than 2^53. Use a coarser unit,"
+            f" {otherwise}"
+        )
+    return f"{size}; subtract an offset, for example its minimum {low}, {otherwise}"

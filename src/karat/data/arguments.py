@@ -220,19 +220,19 @@ def listed_names(argument: str, names: Any) -> tuple[Any, ...]:
             else "a list of names"
         )
         raise InputError(
-            f"{argument} must be {wanted}, not {_short(names)}.", argument=argument
+            f"{argument} must be {wanted}, not {_shown(names)}.", argument=argument
         ) from None
 
 
 def _check_name(argument: str, name: Any) -> None:
     if not isinstance(name, str):
         raise InputError(
-            f"{argument} must name columns of the data by text, not {_short(name)}.",
+            f"{argument} must name columns of the data by text, not {_shown(name)}.",
             argument=argument,
         )
 
 
-def _short(value: Any) -> str:
+def _shown(value: Any) -> str:
     return (
         repr(value)
         if isinstance(value, int | float | str | tuple | list)

@@ -25,8 +25,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from karat.errors import DamagedFileError, reading, require
-from karat.storage.archive import Admit, check_digest, content_digest, from_json, plain, to_json
-from karat.storage.members import KINDS, Spec, array_of
+from karat.storage.archive import (
+    KINDS,
+    Admit,
+    Spec,
+    array_of,
+    check_digest,
+    content_digest,
+    from_json,
+    plain,
+    to_json,
+)
 
 KEY, DIGEST = b"karat", b"karat.digest"
 EXPANSION = 32  # decoded bytes per byte of the file: Snappy makes at most 22 of one

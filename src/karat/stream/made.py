@@ -37,7 +37,7 @@ from karat.engine.second_moments import SecondMoments
 from karat.engine.synthetic import VERBATIM, MadeRows
 from karat.errors import InputError, require
 from karat.problems import Problem
-from karat.storage.members import Spec
+from karat.storage.archive import Spec
 from karat.stream.summary import Summary, require_taken
 
 STREAM = re.compile(r"stream_(\d+)_(sums|wild|few|verbatim|weights)(_\w+)?")

@@ -36,15 +36,13 @@ from karat.data.arguments import (
 )
 from karat.data.batch import RESCALE, Batch, find_offsets, read_input
 from karat.data.labels import same_kind
-from karat.engine.carried import claimed_again, means_kernel
-from karat.engine.claim import NO_ERROR, Claim
 from karat.engine.parts import SideBySide
-from karat.engine.stream import held_debt
 from karat.errors import InputError, check_integer
 from karat.problems import Problem
 from karat.storage.archive import Stored, read_archive, write_archive
 from karat.stream.fingerprint import Fingerprint
 from karat.stream.made import MadeSummary
+from karat.stream.merge import merge_sketches, merged_sources
 from karat.stream.state import restored, state_of, validate_schema
 from karat.stream.summary import Buffer, Summary, adds_nothing, coreset_of, is_summable
 
@@ -266,7 +264,7 @@ class Sketch:
                 batch,
                 offsets=find_offsets(batch.parts, summary.names, self.problem, summary.offsets),
             )
-        if batch.offsets and before is not None and _types(batch) != _types(before):
+        if batch.offsets and before is not None and _part_types(batch) != _part_types(before):
             column = summary.names[min(batch.offsets)]
             raise InputError(
                 f"Column {column} holds integers beyond 2^53; every batch must have the types"
@@ -305,11 +303,11 @@ class Sketch:
             # one order for all threads
             for sketch in sorted({id(one): one for one in (self, *others)}.values(), key=id):
                 locks.enter_context(sketch._lock)
-            sources = self._merged_sources(others)
+            sources = merged_sources(self, others)
             self.fold()
             before = self.summary.copied()
             try:
-                self._merge(others)
+                merge_sketches(self, others)
             except BaseException:  # all or nothing
                 self.summary = before
                 self.buffer.clear()
@@ -318,109 +316,6 @@ class Sketch:
             self.is_open = self.is_open and all(other.is_open for other in others)
             self.summary.seconds += time.perf_counter() - start
         return self
-
-    def _merged_sources(self, others: tuple[Sketch, ...]) -> set[str]:
-        """Refuse what does not go together; the sketches that go into the merged one."""
-        sources = set(self.summary.sources)
-        settled = [sketch.problem for sketch in (self, *others) if not sketch.is_open]
-        if self.is_open and settled:
-            self.problem = self.summary.problem = settled[0]
-        for other in others:
-            if self.problem != other.problem and not other.is_open:
-                raise InputError(
-                    f"These sketches keep different things, {self.problem.describe()} and"
-                    f" {other.problem.describe()}; make both for one problem."
-                )
-            if self.rows != other.rows:
-                raise InputError(
-                    f"One of the sketches has {self.rows} rows and the other {other.rows} ones."
-                )
-            if (self.key is None) != (other.key is None):
-                raise InputError("One of the sketches has a key column and the other has not.")
-            if sources & other.summary.sources:
-                raise InputError(
-                    "The same source was merged twice: this sketch has seen the rows of the other,"
-                    " or is a copy of it."
-                )
-            sources |= other.summary.sources
-        return sources
-
-    def _merge(self, others: tuple[Sketch, ...]) -> None:
-        """Add what other sketches hold to this one, in which nothing waits."""
-        mine = self.summary
-        if isinstance(mine, MadeSummary):
-            for other in others:
-                other.fold()
-                self._merge_sums(mine, other)
-            return
-        own = {label: running.inherited for label, running in mine.running.items()}
-        inherited, mass = dict(own), mine.mass
-        for other in others:
-            other.fold()
-            theirs = other.summary
-            if theirs.held is not None:
-                assert theirs.like is not None
-                self.expect(theirs.columns, theirs.targets, theirs.like, theirs.names)
-                numbers = theirs.held.numbers + self.n_rows
-                self.take(
-                    replace(theirs.held, numbers=numbers), owned=True, seen=theirs.fingerprint
-                )
-            for label in theirs.running:  # what the other's rows are off by is inherited
-                claim = theirs.reduction(label).claim
-                inherited[label] = Claim.union([inherited.get(label, claim), claim])
-            mine.n_rows += theirs.n_rows
-            mass += theirs.mass
-            mine.seconds += theirs.seconds
-        self.fold()
-        for label, running in mine.running.items():
-            before = own.get(label, NO_ERROR)
-            parts = inherited.get(label, before)
-            mine.running[label] = replace(running, inherited=parts.grown(before, running.inherited))
-            if label in mine.reductions:
-                found = mine.reductions[label]
-                mine.reductions[label] = replace(
-                    found, inherited=parts.grown(before, found.inherited)
-                )
-        for theirs in (other.summary for other in others):
-            for label in theirs.running:
-                self._owe(label, theirs)
-        mine.mass = mass
-
-    def _merge_sums(self, mine: MadeSummary, other: Sketch) -> None:
-        """Add the sums of another sketch."""
-        theirs = other.summary
-        assert isinstance(theirs, MadeSummary)
-        if theirs.like is not None:
-            self.expect(theirs.columns, theirs.targets, theirs.like, theirs.names)
-            if mine.offsets is None:
-                mine.offsets = theirs.offsets
-            elif (theirs.offsets or {}) != (mine.offsets or {}):
-                raise InputError(
-                    "The sketches hold long integers about other origins; let one sketch see the"
-                    " first rows of both, or use a coarser unit."
-                )
-        known = mine.fingerprint
-        if theirs.fingerprint is not None:
-            known = theirs.fingerprint if known is None else known.plus(theirs.fingerprint)
-        mine.merge(theirs, self.random_state)
-        mine.fingerprint = known
-        for name in ("n_rows", "taken", "folded", "mass", "seconds"):
-            setattr(mine, name, getattr(mine, name) + getattr(theirs, name))
-
-    def _owe(self, label: Any, theirs: Summary) -> None:
-        """Let the sums of a group be off by what the rows of another sketch are off by, about the
-        means of both together.
-        """
-        mine = self.summary
-        kernel, (rows, peeled) = means_kernel(mine.running[label].linear), theirs.held_rows(label)
-        if kernel is None or peeled.all():
-            return
-        debt = held_debt(rows.subset(np.flatnonzero(~peeled)), theirs.running[label], kernel)
-        mine.running[label] = mine.running[label].owing(debt, kernel)
-        if label in mine.reductions:
-            mine.reductions[label] = claimed_again(
-                *mine.held_rows(label), mine.reductions[label], debt, kernel
-            )
 
     def coreset(self) -> Coreset:
         """The coreset of all rows so far; the sketch goes on afterwards."""
@@ -489,5 +384,5 @@ def _check_sizes(weights: np.ndarray, largest: float) -> None:
         )
 
 
-def _types(batch: Batch) -> list[Any]:
+def _part_types(batch: Batch) -> list[Any]:
     return [(part.shape[1], part.dtype) for part in batch.parts]

@@ -25,8 +25,7 @@ from karat.engine.rows import own_weights
 from karat.engine.stream import Running
 from karat.errors import DamagedFileError, InputError, NotExactError, reading, require
 from karat.problems import Problem
-from karat.storage.archive import NEWEST_FORMAT, Stored
-from karat.storage.members import Spec
+from karat.storage.archive import NEWEST_FORMAT, Spec, Stored
 from karat.stream.fingerprint import Fingerprint
 from karat.stream.made import MadeSummary, admit_streams, restore_streams, stream_state
 from karat.stream.summary import Summary, dense_with_weights
