@@ -47,12 +47,12 @@ def all_rows(X: Any, y: Any, problem: Problem, sample_weight: Any, note: str) ->
         n_rows=count,
         notes=(note,),
     )
-    some = size < count
+    fewer = size < count
     return Coreset(
         indices=indices.astype(np.int64),
         weights=np.ones(size) if weights is None else weights[indices],
-        X=containers.take_rows(X, indices) if some else X,
-        y=containers.take_rows(y, indices) if some else y,
+        X=containers.take_rows(X, indices) if fewer else X,
+        y=containers.take_rows(y, indices) if fewer else y,
         groups=None,
         n_rows=count,
         problem=problem,

@@ -210,14 +210,14 @@ class Certificate(Claim):
         are left out.
         """
         names = {f.name for f in fields(Certificate)}
-        known: dict[str, Any] = {
+        present: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in names
         }
         if values["proof_version"] < PROOF_VERSION and not any(
-            OLDER in note for note in known.get("notes", ())
+            OLDER in note for note in present.get("notes", ())
         ):
-            known["notes"] = (*known.get("notes", ()), f"The certificate was {OLDER}.")
-        return Certificate(**known)
+            present["notes"] = (*present.get("notes", ()), f"The certificate was {OLDER}.")
+        return Certificate(**present)
 
     def __str__(self) -> str:
         return certificate_text(self)
@@ -327,11 +327,11 @@ def certify_again(
     )
 
 
-def centred_kernel(found: Reduction) -> Kernel | None:
+def centred_kernel(reduction: Reduction) -> Kernel | None:
     """The features, about the means, in which to measure again what could not be proven; None if
     there are no others.
     """
-    linear = None if found.proof.ok else linear_class(found.fitted)
+    linear = None if reduction.proof.ok else linear_class(reduction.fitted)
     return None if linear is None else linear.kernel.centred(linear)
 
 
@@ -348,15 +348,15 @@ def _standard_errors(
     if len(reductions) > MANY_GROUPS:  # not worth the time
         return None, True
     worst, signal = 0.0, 0.0
-    for found in reductions:
-        frame = found.fitted.frame
+    for reduction in reductions:
+        frame = reduction.fitted.frame
         if frame is None:  # all rows, or so few of them that nothing was summed
             return None, True
         # the frame is that of one level; sizes of columns differ by orders of magnitude in the
         # others
-        if found.levels > 1:
+        if reduction.levels > 1:
             return None, True
-        terms, noise = frame.coefficient_terms(max(1, found.fitted.kernel.separate_targets))  # type: ignore[attr-defined]
+        terms, noise = frame.coefficient_terms(max(1, reduction.fitted.kernel.separate_targets))  # type: ignore[attr-defined]
         worst, signal = max(worst, terms), max(signal, noise)
     if not rounding * signal <= NOISE:
         return None, False

@@ -61,13 +61,13 @@ def _columns_by_unique_name(core: Coreset) -> dict[str, np.ndarray]:
     """Every column of the kept rows under a name of its own: the row number first, the weight
     (group, key) last.
     """
-    found = kept_columns(core)
-    given = [column for column in found if column.role not in OWN]
-    data = dict(zip(distinct([column.name for column in given]), given, strict=True))
+    columns = kept_columns(core)
+    of_data = [column for column in columns if column.role not in OWN]
+    data = dict(zip(distinct([column.name for column in of_data]), of_data, strict=True))
     names = {role: free_name("row" if role == "index" else role, data) for role in OWN}
-    beside = {names[column.role]: column for column in found if column.role in OWN}
-    row = {} if core.indices is None else {names["index"]: beside.pop(names["index"])}
-    return {name: np.asarray(column.values) for name, column in (row | data | beside).items()}
+    added = {names[column.role]: column for column in columns if column.role in OWN}
+    row = {} if core.indices is None else {names["index"]: added.pop(names["index"])}
+    return {name: np.asarray(column.values) for name, column in (row | data | added).items()}
 
 
 def free_name(name: str, taken: Container[str]) -> str:
@@ -79,10 +79,10 @@ def free_name(name: str, taken: Container[str]) -> str:
 
 def distinct(names: Sequence[str], taken: Sequence[str] = ()) -> list[str]:
     """Names of which none comes twice, or is taken: a target may be called like a feature."""
-    found: list[str] = []
+    unique: list[str] = []
     for name in names:
-        found.append(free_name(name, (*taken, *found)))
-    return found
+        unique.append(free_name(name, (*taken, *unique)))
+    return unique
 
 
 def _library(name: str) -> Any:
@@ -117,9 +117,9 @@ class CoresetSummary:
         self.core = core
 
     def __str__(self) -> str:
-        known = coreset_facts(self.core)
-        rows = wording.summary_rows(known, wording.TERMINAL) | wording.details(
-            known, wording.TERMINAL
+        facts = coreset_facts(self.core)
+        rows = wording.summary_rows(facts, wording.TERMINAL) | wording.details(
+            facts, wording.TERMINAL
         )
         indent = max(map(len, rows)) + 2
         lines = (
@@ -141,20 +141,20 @@ def coreset_html(core: Coreset) -> str:
     """Write the headline and the summary of a coreset for a notebook; everything that comes from
     the data is escaped.
     """
-    known, page = coreset_facts(core), wording.PAGE
+    facts, page = coreset_facts(core), wording.PAGE
     rows = "".join(
         f'<tr><th style="{CELL}">{escape(name)}</th><td style="{CELL}">{escape(value)}</td></tr>'
         for name, value in (
-            wording.summary_rows(known, page) | wording.details(known, page)
+            wording.summary_rows(facts, page) | wording.details(facts, page)
         ).items()
     )
-    mark = "&#10003;" if known["exact"] else "&#10007;"
-    kind = "made rows" if known["made"] else "rows"
+    mark = "&#10003;" if facts["exact"] else "&#10007;"
+    kind = "made rows" if facts["made"] else "rows"
     head = (
-        f"<b>{page.count(known['rows'])} &rarr; {page.count(known['kept'])} {kind}</b> &nbsp;"
+        f"<b>{page.count(facts['rows'])} &rarr; {page.count(facts['kept'])} {kind}</b> &nbsp;"
         f" {mark} "
     )
     return (
-        f'<div style="{HEAD}">{head}{wording.verdict(known["exact"])}<table'
+        f'<div style="{HEAD}">{head}{wording.verdict(facts["exact"])}<table'
         f' style="{STYLE}">{rows}</table></div>'
     )

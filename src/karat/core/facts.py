@@ -68,9 +68,9 @@ def kept_columns(core: Coreset) -> list[Column]:
     """The columns of the kept rows: index, weight, key, group, features, targets; x0, x1, ... and y
     if they have no names.
     """
-    found = [] if core.indices is None else [Column("row", "index", core.indices)]
-    found += [Column("weight", "weight", core.weights)]
-    found += [
+    columns = [] if core.indices is None else [Column("row", "index", core.indices)]
+    columns += [Column("weight", "weight", core.weights)]
+    columns += [
         Column(role, role, values)
         for role, values in (("key", core.keys), ("group", core.groups))
         if values is not None
@@ -78,18 +78,18 @@ def kept_columns(core: Coreset) -> list[Column]:
     views = core.X if isinstance(core.X, tuple) else (core.X,)
     for i, view in enumerate(views):
         prefix = f"view{i}." if len(views) > 1 else ""
-        found += [
+        columns += [
             Column(prefix + name, "feature", values)
             for name, values in _columns_by_name(view, "x").items()
         ]
     if core.y is not None:
         targets = _columns_by_name(core.y, "y")
         names = Provenance.read(core.provenance).targets or list(targets)
-        found += [
+        columns += [
             Column(name, "target", values)
             for name, values in zip(names, targets.values(), strict=True)
         ]
-    return found
+    return columns
 
 
 def _columns_by_name(table: Any, letter: str) -> dict[str, np.ndarray]:

@@ -256,21 +256,21 @@ def saved_problem(header: dict[str, Any], name: str, problem: Problem | None) ->
 def _tuples(value: Any) -> Any:
     """Parameters as they were: JSON knows lists only."""
     if isinstance(value, dict):
-        return {name: _tuples(one) for name, one in value.items()}
+        return {name: _tuples(entry) for name, entry in value.items()}
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def _problem(kind: Any, params: Any, name: str) -> Problem:
     """One of the problems whose parameters are saved."""
-    known = {each: getattr(problems, each) for each in problems.__all__ if each != "Problem"}
+    classes = {each: getattr(problems, each) for each in problems.__all__ if each != "Problem"}
     with reading(name, WHAT):
         require(
-            kind in known and known[kind].storable,
+            kind in classes and classes[kind].storable,
             f"no problem {str(kind)[:40]!r} is saved in files",
         )
         require(isinstance(params, dict), "the parameters of its problem are missing")
         try:
-            return known[kind].from_params(_tuples(params))  # type: ignore[no-any-return]
+            return classes[kind].from_params(_tuples(params))  # type: ignore[no-any-return]
         except InputError as error:
             raise DamagedFileError(
                 f"{name} is damaged: its problem is impossible ({error})"
@@ -292,7 +292,7 @@ def _shown_container(
     name: str,
     arrays: dict[str, Any],
     stem: str,
-    known: list[str] | None,
+    target_names: list[str] | None,
 ) -> Iterator[tuple[str, str, list[str]]]:
     if kind is None:
         return
@@ -304,9 +304,10 @@ def _shown_container(
     elif kind["kind"] == "array":
         count = int(np.prod(arrays[name].shape[1:]))
         numbered = [stem] if arrays[name].ndim == 1 else [f"{stem}{i}" for i in range(count)]
-        yield name, "array", known if known is not None and len(known) == count else numbered
+        named = target_names is not None and len(target_names) == count
+        yield name, "array", (target_names or []) if named else numbered
     else:
         # an Arrow array does not know its column
         nameless = kind["series"] and kind["columns"][0] in ("", "None")
-        labels = (known or [stem]) if nameless else kind["columns"]
+        labels = (target_names or [stem]) if nameless else kind["columns"]
         yield from ((f"{name}/{i}", "array", [label]) for i, label in enumerate(labels))

@@ -73,10 +73,10 @@ def read_sample(
     count = len(tables[0])
     weights = check_weights(sample_weight, count)
     steps = None if lengths is None else sequence_steps(lengths, count)
-    found = problem.sample(tuple(table.parts[0] for table in tables), weights, steps)
-    if not len(found):
-        raise InputError(problem.empty_message(found.inputs, found.dropped))
-    return found, tables
+    sample = problem.sample(tuple(table.parts[0] for table in tables), weights, steps)
+    if not len(sample):
+        raise InputError(problem.empty_message(sample.inputs, sample.dropped))
+    return sample, tables
 
 
 def explaining_nan(tables: tuple[Table, ...], action: Callable[[], Result]) -> Result:

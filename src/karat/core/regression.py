@@ -77,23 +77,23 @@ def merged_regression(first: Regression | None, second: Regression | None) -> Re
     """The facts of a union: robust sums are of one solution each, so they are not carried on."""
     if first is None or second is None:
         return None
-    own, other = (
-        {name: value for name, value in one.facts.items() if name not in OWN}
-        for one in (first, second)
+    shared, other = (
+        {name: value for name, value in regression.facts.items() if name not in OWN}
+        for regression in (first, second)
     )
-    if own != other:
+    if shared != other:
         raise InputError(
             "These coresets encode their formulas differently (levels, means or knots), so columns"
             " of one name mean different things. Fit one formula over both sources:"
             " karat.inference.ols(formula, [first, second])."
         )
-    own["row"] = first.facts["row"]
+    shared["row"] = first.facts["row"]
     added = {
         name: first.facts[name] + second.facts[name]
         for name in ADDED
         if first.facts.get(name) is not None
     }
-    return Regression(own | added | {"covariances": {}})
+    return Regression(shared | added | {"covariances": {}})
 
 
 def answers(stored: Regression | None) -> dict[str, Any]:
@@ -102,13 +102,13 @@ def answers(stored: Regression | None) -> dict[str, Any]:
         return {}
     kinds = ["nonrobust"]
     for kind in sorted(stored.sums):
-        told = stored.facts["covariances"][kind]
+        description = stored.facts["covariances"][kind]
         kinds += (
             ["HC0", "HC1"]
             if kind == "HC0"
             else [kind]
-            if not told
-            else [f"cluster:{told['column']} ({told['clusters']:,})"]
+            if not description
+            else [f"cluster:{description['column']} ({description['clusters']:,})"]
         )
     return {
         "formula": stored.facts["formula"],

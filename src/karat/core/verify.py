@@ -51,30 +51,30 @@ def verify(
             + ("has no groups" if core.groups is None else "was built with groups")
             + "; verify it likewise."
         )
-    own = kept_like(data, core)
-    if own.shape != data.shape:
-        raise InputError(f"The coreset has {own.shape}, the data has {data.shape}.")
-    known, refutations = shared_groups(core, data.labels)
+    kept = kept_like(data, core)
+    if kept.shape != data.shape:
+        raise InputError(f"The coreset has {kept.shape}, the data has {data.shape}.")
+    labels, refutations = shared_groups(core, data.labels)
     if core.rows == SYNTHETIC:
-        reductions, wrong = measured_again(core, data, own, known)
-        refutations += [*wrong, *_other_size(data, core)]
+        reductions, missing = measured_again(core, data, kept, labels)
+        refutations += [*missing, *_other_size(data, core)]
         seconds = time.perf_counter() - start
         return verified(core, reductions, data.total, data.n_rows, seconds, refutations, data.notes)
-    reductions = measured(core, data, own, known)
-    refutations += _contradictions(data, core, own)
+    reductions = measured(core, data, kept, labels)
+    refutations += _contradictions(data, core, kept)
     seconds = time.perf_counter() - start
     return certify_again(
         core, reductions, data.total, data.n_rows, seconds, refutations, data.notes
     )
 
 
-def measured(core: Coreset, data: Table, own: Table, labels: list[Any]) -> list[Reduction]:
+def measured(core: Coreset, data: Table, kept: Table, labels: list[Any]) -> list[Reduction]:
     """The kept rows of every group, which are ``own`` as ``data`` reads them, against all rows of
     the group.
     """
-    stacked = _in_stacks(core, data, own, labels)
+    stacked = _in_stacks(core, data, kept, labels)
     return [
-        stacked.get(place) or _group(core, data, own, label) for place, label in enumerate(labels)
+        stacked.get(place) or _group(core, data, kept, label) for place, label in enumerate(labels)
     ]
 
 
@@ -82,13 +82,13 @@ def shared_groups(core: Coreset, labels: list[Any]) -> tuple[list[Any], list[str
     """Those groups of the data that the coreset has, and a refutation if they are not the same."""
     if core.groups is None:
         return labels, []
-    own = set(np.unique(core.groups))
-    known = [label for label in labels if label in own]
-    if not known:
+    core_labels = set(np.unique(core.groups))
+    shared = [label for label in labels if label in core_labels]
+    if not shared:
         raise InputError("None of the groups of this data is a group of the coreset.")
-    return known, (
+    return shared, (
         []
-        if len(known) == len(labels) == len(own)
+        if len(shared) == len(labels) == len(core_labels)
         else ["The groups are not those of the coreset."]
     )
 
@@ -101,13 +101,13 @@ def _in_stacks(core: Coreset, data: Table, own: Table, labels: list[Any]) -> dic
     places, kept_places = data.grouping.places(labels), own.grouping.places(labels)
     counts, kept_counts = np.diff(starts)[places], np.diff(kept_starts)[kept_places]
     kernel = data.kernel
-    found = measure_many(
+    reductions = measure_many(
         rows, starts[places], counts, kept, kept_starts[kept_places], kept_counts, kernel
     )
     rank = core.certificate.rank
     return {
-        place: replace(one, rank=rank, method="verified on the full data")
-        for place, one in found.items()
+        place: replace(reduction, rank=rank, method="verified on the full data")
+        for place, reduction in reductions.items()
     }
 
 

@@ -92,8 +92,8 @@ def typeset(text: str) -> str:
     >>> typeset("12,345 rows, off by 1.5e-13 (a,b.csv row 7)")
     '12\u202f345 rows, off by 1.5 × 10⁻¹³ (a,b.csv row 7)'
     """
-    grouped = GROUPED.sub(lambda found: found[0].replace(",", THIN), text)
-    return POWERS.sub(lambda found: number(float(found[0]), len(found[1] or ".")), grouped)
+    grouped = GROUPED.sub(lambda match: match[0].replace(",", THIN), text)
+    return POWERS.sub(lambda match: number(float(match[0]), len(match[1] or ".")), grouped)
 
 
 @dataclass(frozen=True)
@@ -148,15 +148,15 @@ def several(number: int, noun: str) -> str:
     return TERMINAL.several(number, noun)
 
 
-def claim(known: Mapping[str, Any]) -> str:
+def claim(facts: Mapping[str, Any]) -> str:
     """Say what the kept rows have in common with all rows: what the problem keeps, and no more."""
     subject = (
         "This row, with its weight, keeps"
-        if known["kept"] == 1
+        if facts["kept"] == 1
         else "These rows, with their weights, keep"
     )
-    made = f" {MADE}" if known.get("made") else ""
-    return f"{subject} {known['keeps']}.{made}"
+    made = f" {MADE}" if facts.get("made") else ""
+    return f"{subject} {facts['keeps']}.{made}"
 
 
 def verdict(ok: bool) -> str:
@@ -184,37 +184,37 @@ def data_verdict(data: str, columns: int) -> str:
 
 def worst_error(certificate: Mapping[str, Any], style: Style) -> str:
     """The loss error of a certificate, and the largest that counts as exact."""
-    found, limit = style.error(certificate["loss_error"]), style.error(certificate["tolerance"])
-    return f"{found} relative, over every query (limit {limit})"
+    error, limit = style.error(certificate["loss_error"]), style.error(certificate["tolerance"])
+    return f"{error} relative, over every query (limit {limit})"
 
 
-def summary_rows(known: Mapping[str, Any], style: Style) -> dict[str, str]:
+def summary_rows(facts: Mapping[str, Any], style: Style) -> dict[str, str]:
     """Rows of a summary: problem, sizes, error, what is kept and what is not."""
-    certificate = known["certificate"]
+    certificate = facts["certificate"]
     rank, bound, peeled = (style.count(certificate[name]) for name in ("rank", "bound", "peeled"))
     beside = f" and {peeled} peeled" if certificate["peeled"] else ""
     verbatim = certificate.get("verbatim", 0)
     if verbatim:
         beside += f", of which {style.several(verbatim, 'row')} of the data as they are"
     rows = {
-        "problem": known["problem"],
+        "problem": facts["problem"],
         "rows in": (
-            style.count(known["rows"])
-            + (f" ({style.count(known['left_out'])} left out)" if known["left_out"] else "")
+            style.count(facts["rows"])
+            + (f" ({style.count(facts['left_out'])} left out)" if facts["left_out"] else "")
         ),
         (
-            "rows made" if known.get("made") else "rows kept"
-        ): f"{style.count(known['kept'])} (rank {rank}, bound {bound}{beside})",
-        "worst error": f"{worst_error(certificate, style)}: {verdict(known['exact'])}",
-        "kept": known["keeps"],
-        "not kept": "; ".join(known["excludes"]),
+            "rows made" if facts.get("made") else "rows kept"
+        ): f"{style.count(facts['kept'])} (rank {rank}, bound {bound}{beside})",
+        "worst error": f"{worst_error(certificate, style)}: {verdict(facts['exact'])}",
+        "kept": facts["keeps"],
+        "not kept": "; ".join(facts["excludes"]),
     }
-    return rows | ({"note": " ".join(known["notes"])} if known["notes"] else {})
+    return rows | ({"note": " ".join(facts["notes"])} if facts["notes"] else {})
 
 
-def details(known: Mapping[str, Any], style: Style) -> dict[str, str]:
+def details(facts: Mapping[str, Any], style: Style) -> dict[str, str]:
     """Further rows: weights, construction, groups and correction."""
-    certificate, weights = known["certificate"], known["weights"]
+    certificate, weights = facts["certificate"], facts["weights"]
     low, high, total = (
         style.number(weights["min"], 3),
         style.number(weights["max"], 3),
@@ -227,8 +227,8 @@ def details(known: Mapping[str, Any], style: Style) -> dict[str, str]:
             f" {certificate['passes']}"
         ),
     }
-    rows |= {} if known["groups"] is None else {"groups": style.count(known["groups"])}
-    return rows | ({"correction": CORRECTION} if known["absorbed"] else {})
+    rows |= {} if facts["groups"] is None else {"groups": style.count(facts["groups"])}
+    return rows | ({"correction": CORRECTION} if facts["absorbed"] else {})
 
 
 def certificate_text(certificate: Certificate) -> str:

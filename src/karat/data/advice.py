@@ -69,20 +69,20 @@ def unknown_argument(function: Callable[..., Any], unknown: Iterable[str]) -> Ty
     """The error for an argument that a function does not have; it names the one that was probably
     meant.
     """
-    known = [
+    names = [
         name for name in inspect.signature(function).parameters if name not in ("self", "unknown")
     ]
-    wrong = next(iter(unknown))
-    meant = [name for name in known if wrong in SYNONYMS.get(name, ())] or get_close_matches(
-        wrong, known, n=1
+    given = next(iter(unknown))
+    meant = [name for name in names if given in SYNONYMS.get(name, ())] or get_close_matches(
+        given, names, n=1
     )
-    hint = f"; did you mean {meant[0]}=?" if meant else f"; it takes {', '.join(known)}."
-    if function.__name__ == "coreset" and wrong in FILES:
+    hint = f"; did you mean {meant[0]}=?" if meant else f"; it takes {', '.join(names)}."
+    if function.__name__ == "coreset" and given in FILES:
         hint = (
             "; karat.coreset_files has it, for frames too: karat.coreset_files(X, 'y',"
-            f" {wrong}=...)."
+            f" {given}=...)."
         )
-    return TypeError(f"{function.__name__}() has no argument {wrong!r}{hint}")
+    return TypeError(f"{function.__name__}() has no argument {given!r}{hint}")
 
 
 def closest(name: str, names: Iterable[Any]) -> str | None:

@@ -68,8 +68,8 @@ class ColumnRoles:
         features = self.features or tuple(other_columns(names, self._others))
         if not features:
             raise InputError("No columns are left for the features; keep at least one.")
-        found = replace(self, features=features)
-        for name in found.columns:
+        roles = replace(self, features=features)
+        for name in roles.columns:
             if name not in names:
                 raise InputError(f"The data has no column {name!r}; {instead(name, names)}")
         for name in self.targets:
@@ -78,7 +78,7 @@ class ColumnRoles:
                     f"Column {name!r} is the target, so it cannot be a feature; leave it out of the"
                     " features."
                 )
-        return found
+        return roles
 
 
 def check_problem(problem: Any) -> Problem:
@@ -249,8 +249,8 @@ def refuse_sequence(problem: Problem | None, sequence: Any) -> None:
 
 def other_columns(names: Iterable[str], taken: Iterable[str | None]) -> list[str]:
     """The columns that have no role yet: by default, they are the features."""
-    known = set(taken)
-    return [name for name in names if name not in known]
+    with_role = set(taken)
+    return [name for name in names if name not in with_role]
 
 
 class Named(NamedTuple):
@@ -281,14 +281,14 @@ def named_columns(X: Any, y: Any, sample_weight: Any = None, groups: Any = None)
             f"The columns of X cannot be told apart by their names ({error}); rename some of them."
         ) from error
     columns = [] if frame is None else list(frame.columns)
-    several = listed and all(name in columns for name in y)
-    single = {"y": y, "sample_weight": sample_weight, "groups": groups}
-    asked = {argument: name for argument, name in single.items() if isinstance(name, str)}
-    names = [*(y if several else []), *asked.values()]
+    all_columns = listed and all(name in columns for name in y)
+    arguments = {"y": y, "sample_weight": sample_weight, "groups": groups}
+    texts = {argument: name for argument, name in arguments.items() if isinstance(name, str)}
+    names = [*(y if all_columns else []), *texts.values()]
     if not names:
         return Named(X, y, sample_weight, groups)
     if frame is None:
-        argument, name = next(iter(asked.items()))
+        argument, name = next(iter(texts.items()))
         if isinstance(X, str | PathLike):
             raise InputError(
                 f"X is a path; rows in files are read by karat.coreset_files({str(X)!r},"
@@ -307,10 +307,10 @@ def named_columns(X: Any, y: Any, sample_weight: Any = None, groups: Any = None)
             raise InputError(
                 f"Column {name!r} is named twice; it can have one role only.", column=name
             )
-    values = single | {argument: frame[name].to_native() for argument, name in asked.items()}
-    if several:
+    values = arguments | {argument: frame[name].to_native() for argument, name in texts.items()}
+    if all_columns:
         values["y"] = frame.select(y).to_native()
-    nameless = "y" in asked and not getattr(as_narwhals(values["y"]), "name", None)
+    nameless = "y" in texts and not getattr(as_narwhals(values["y"]), "name", None)
     return Named(frame.drop(names).to_native(), **values, target=y if nameless else None)
 
 

@@ -114,14 +114,14 @@ def _explain_sizes(high: Array, low: Array, names: Sequence[str]) -> InputError:
     i = int(np.argmax(np.maximum(above, below)))
     name = names[i]
     if above[i] >= below[i]:
-        said = (
+        fault = (
             f"has values up to {sizes[i]:.1e}; its powers overflow double precision. Rescale the"
             " column."
         )
     else:
         kind = "values up to" if smallest[i] == sizes[i] else "values that differ by at most"
-        said = (
+        fault = (
             f"has {kind} {smallest[i]:.1e}, so small that double precision loses their digits."
             " Rescale the column, or drop it."
         )
-    return InputError(f"Column {name} {said}", column=name)
+    return InputError(f"Column {name} {fault}", column=name)

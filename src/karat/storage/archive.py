@@ -81,8 +81,8 @@ def read_bytes(path: Path) -> bytes:
 
 def plain(arrays: dict[str, Any]) -> dict[str, np.ndarray]:
     """Arrays that need no pickle: text of any kind becomes plain text, None is left out."""
-    known = {k: np.asarray(v) for k, v in arrays.items() if v is not None}
-    return {k: as_text(v) if v.dtype.kind == "O" else v for k, v in known.items()}
+    present = {k: np.asarray(v) for k, v in arrays.items() if v is not None}
+    return {k: as_text(v) if v.dtype.kind == "O" else v for k, v in present.items()}
 
 
 def to_json(header: dict[str, Any]) -> bytes:
@@ -115,12 +115,12 @@ def from_json(text: bytes, name: str) -> dict[str, Any]:
 
 def content_digest(text: bytes, arrays: Mapping[str, np.ndarray]) -> str:
     """SHA-256 of a header and of arrays: their names, types, shapes and values."""
-    found = hashlib.sha256(text)
+    digest = hashlib.sha256(text)
     for name in sorted(arrays):
         array = arrays[name]
-        found.update(json.dumps([name, array.dtype.str, list(array.shape)]).encode())
-        found.update(np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()
+        digest.update(json.dumps([name, array.dtype.str, list(array.shape)]).encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 def check_digest(stored: str, text: bytes, arrays: Mapping[str, np.ndarray]) -> None:
@@ -133,13 +133,13 @@ def check_digest(stored: str, text: bytes, arrays: Mapping[str, np.ndarray]) -> 
 def pack(header: dict[str, Any], arrays: dict[str, Any]) -> bytes:
     """A JSON header and arrays as the bytes of an ``.npz``."""
     file, text = io.BytesIO(), to_json(header)
-    known = plain(arrays)
-    digest = bytes.fromhex(content_digest(text, known))
-    own = {
+    plain_arrays = plain(arrays)
+    digest = bytes.fromhex(content_digest(text, plain_arrays))
+    described = {
         HEADER: np.frombuffer(text, dtype=np.uint8),
         DIGEST: np.frombuffer(digest, dtype=np.uint8),
     }
-    np.savez_compressed(file, **known, **own)  # type: ignore[arg-type]
+    np.savez_compressed(file, **plain_arrays, **described)  # type: ignore[arg-type]
     return file.getvalue()
 
 

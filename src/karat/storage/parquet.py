@@ -73,10 +73,10 @@ def pack_table(
             ]
             place: dict[str, Any] = {"dtypes": [rest.pop(n).dtype.str for n in names]}
         else:
-            found = _arrow_columns(rest[name])
-            if found is None:
+            arrow_columns = _arrow_columns(rest[name])
+            if arrow_columns is None:
                 continue
-            made, array = found, rest.pop(name)
+            made, array = arrow_columns, rest.pop(name)
             place = {"dtype": array.dtype.str, "shape": list(array.shape)}
         labels = [_free(label, columns, made[i]) for i, label in enumerate(wanted)]
         places[name] = place | {"columns": labels}
@@ -147,12 +147,12 @@ def _claimed(file: Any, places: dict[str, Any], size: int) -> dict[str, Spec]:
         "its row groups have other rows than it says",
     )
     require(bits // 8 <= most, "it claims more values than its bytes can hold")
-    found: dict[str, Spec] = {}
+    specs: dict[str, Spec] = {}
     for name, place in places.items():
         kinds = [np.dtype(kind) for kind in place.get("dtypes", [place.get("dtype", "f8")])]
         require(all(kind.kind in KINDS for kind in kinds), "types that are not stored")
         if "dtypes" in place:
-            found |= {
+            specs |= {
                 f"{name}/{part}": Spec(kind, (-1,))
                 for part, kind in zip(SPARSE, kinds, strict=True)
             }
@@ -165,8 +165,8 @@ def _claimed(file: Any, places: dict[str, Any], size: int) -> dict[str, Spec]:
         require(
             spec.nbytes <= most + 4096 * rows, f"{name!r} claims more bytes than the file can hold"
         )
-        found[name] = spec
-    return found
+        specs[name] = spec
+    return specs
 
 
 def _free(label: str, columns: dict[str, Any], values: Any) -> str:
@@ -198,13 +198,13 @@ def _array(table: pa.Table, place: dict[str, Any]) -> np.ndarray:
 
 def _sparse_arrays(table: pa.Table, name: str, place: dict[str, Any]) -> dict[str, np.ndarray]:
     indices, values = (table.column(label).combine_chunks() for label in place["columns"])
-    found = [
+    arrays = [
         indices.flatten().to_numpy(), values.flatten().to_numpy(zero_copy_only=False),
         indices.offsets.to_numpy()
     ]  # fmt: skip
     return {
         f"{name}/{part}": a.astype(kind)
-        for part, a, kind in zip(SPARSE, found, place["dtypes"], strict=True)
+        for part, a, kind in zip(SPARSE, arrays, place["dtypes"], strict=True)
     }
 
 

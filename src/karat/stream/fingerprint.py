@@ -49,11 +49,11 @@ class Fingerprint:
 def _smallest(hashes: np.ndarray, keys: np.ndarray | None) -> Fingerprint:
     order = np.argsort(hashes, kind="stable") if len(hashes) <= SIZE else _least(hashes)
     hashes, keys = hashes[order], None if keys is None else keys[order]
-    twice = np.flatnonzero(hashes[1:] == hashes[:-1])
-    if len(twice):
-        which = "A key" if keys is None else f"Key {keys[twice[0]].item()!r}"
+    repeated = np.flatnonzero(hashes[1:] == hashes[:-1])
+    if len(repeated):
+        subject = "A key" if keys is None else f"Key {keys[repeated[0]].item()!r}"
         raise InputError(
-            f"{which} comes twice: the same source was given twice, or the key column does not"
+            f"{subject} comes twice: the same source was given twice, or the key column does not"
             " identify rows. Give every source once, and a column without repeated values."
         )
     return Fingerprint(hashes, keys)

@@ -153,30 +153,30 @@ def stream_state(summary: MadeSummary) -> tuple[dict[str, Any], dict[str, Any]]:
     header: dict[str, Any] = {"streams": []}
     arrays: dict[str, Any] = {}
     for i, stream in enumerate(summary.streams.values()):
-        said: dict[str, Any] = {"seen": stream.seen}
+        entry: dict[str, Any] = {"seen": stream.seen}
         for name, sums in (("sums", stream.sums), ("wild", stream.wild)):
             if sums is not None:
-                found = {
+                parts = {
                     "high": sums.high,
                     "low": sums.low,
                     "counts": sums.counts,
                 } | sums.kernel.state()
-                arrays |= {f"stream_{i}_{name}_{part}": array for part, array in found.items()}
-                said[name] = asdict(sums.inherited)
+                arrays |= {f"stream_{i}_{name}_{part}": array for part, array in parts.items()}
+                entry[name] = asdict(sums.inherited)
         if stream.few is not None:
             arrays |= {
                 f"stream_{i}_few_values": stream.few.values,
                 f"stream_{i}_few_weights": stream.few.weights,
             }
             few = stream.few
-            said["few"] = {
+            entry["few"] = {
                 "claim": asdict(few.inherited),
                 "proof": asdict(few.proof),
                 "rank": few.rank,
                 "most": few.most,
             }
         arrays |= {f"stream_{i}_verbatim": stream.verbatim, f"stream_{i}_weights": stream.weights}
-        header["streams"].append(said)
+        header["streams"].append(entry)
     held = summary.held
     if held is not None:
         header["types"] = [[int(part.shape[1]), str(part.dtype)] for part in held.parts]
@@ -187,13 +187,13 @@ def stream_state(summary: MadeSummary) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def admit_streams(header: dict[str, Any], specs: Mapping[str, Spec]) -> set[str]:
     """The arrays that belong to the streams of a header; raise if one is of no stream."""
-    known = {name for name in specs if STREAM.fullmatch(name)}
-    for name in known:
-        found = STREAM.fullmatch(name)
-        assert found is not None
-        require(int(found[1]) < len(header.get("streams", [])), f"sums {name!r} of no group")
+    names = {name for name in specs if STREAM.fullmatch(name)}
+    for name in names:
+        match = STREAM.fullmatch(name)
+        assert match is not None
+        require(int(match[1]) < len(header.get("streams", [])), f"sums {name!r} of no group")
         require(specs[name].dtype.kind in "fbi", f"{name!r} is not of numbers")
-    return known | {"labels"}
+    return names | {"labels"}
 
 
 def restore_streams(summary: MadeSummary, header: dict[str, Any], arrays: dict[str, Any]) -> None:
@@ -204,25 +204,25 @@ def restore_streams(summary: MadeSummary, header: dict[str, Any], arrays: dict[s
     labels = list(arrays["labels"]) if "labels" in arrays else [None]
     columns = summary.columns + summary.targets
     streams: dict[Any, MomentStream] = {}
-    for i, (label, said) in enumerate(zip(labels, header["streams"], strict=True)):
+    for i, (label, saved) in enumerate(zip(labels, header["streams"], strict=True)):
         sums, wild = (
-            _restored_sums(arrays, f"stream_{i}_{name}_", said.get(name), columns)
+            _restored_sums(arrays, f"stream_{i}_{name}_", saved.get(name), columns)
             for name in ("sums", "wild")
         )
-        require(type(said["seen"]) is int and said["seen"] >= 0, "a number of rows that is none")
+        require(type(saved["seen"]) is int and saved["seen"] >= 0, "a number of rows that is none")
         verbatim, weights = arrays[f"stream_{i}_verbatim"], arrays[f"stream_{i}_weights"]
         require(verbatim.shape in ((0, 0), (len(weights), columns)), "rows of another shape")
         require(bool((weights > 0).all()), "a weight is not a positive number")
         few = None
-        if "few" in said:
+        if "few" in saved:
             few = _restored_few(
-                said["few"],
+                saved["few"],
                 arrays[f"stream_{i}_few_values"],
                 arrays[f"stream_{i}_few_weights"],
                 columns,
             )
         require((sums is None) != (few is None), "sums that are not there")
-        streams[label] = MomentStream(columns, sums, few, wild, verbatim, weights, said["seen"])
+        streams[label] = MomentStream(columns, sums, few, wild, verbatim, weights, saved["seen"])
     require(sum(width for width, _ in header["types"]) == columns, "columns of another number")
     parts = [np.zeros((0, width), dtype=kind) for width, kind in header["types"]]
     require(all(part.dtype.kind in "biuf" for part in parts), "columns that are not numbers")
@@ -236,7 +236,7 @@ def _restored_sums(
 ) -> Sums | None:
     if claim is None:
         return None
-    own = {
+    parts = {
         name.removeprefix(prefix): array
         for name, array in arrays.items()
         if name.startswith(prefix)
@@ -245,22 +245,27 @@ def _restored_sums(
     shapes = dict.fromkeys(("high", "low", "map"), square) | dict.fromkeys(
         ("scale", "unconfirmed"), square[:1]
     )
-    shapes |= {"shift": (columns,), "counts": (3,), "kind": (3,), "replaced": own["replaced"].shape}
+    shapes |= {
+        "shift": (columns,),
+        "counts": (3,),
+        "kind": (3,),
+        "replaced": parts["replaced"].shape,
+    }
     shapes |= {
         name: shape
         for name, shape in (("back", square), ("plain_moments", (2, columns + 1)))
-        if name in own
+        if name in parts
     }
-    require({name: array.shape for name, array in own.items()} == shapes, "sums of another shape")
-    kinds = dict.fromkeys(own, "f") | {"unconfirmed": "b", "kind": "b", "replaced": "i"}
+    require({name: array.shape for name, array in parts.items()} == shapes, "sums of another shape")
+    kinds = dict.fromkeys(parts, "f") | {"unconfirmed": "b", "kind": "b", "replaced": "i"}
     require(
-        {name: array.dtype.kind for name, array in own.items()} == kinds, "sums of another type"
+        {name: array.dtype.kind for name, array in parts.items()} == kinds, "sums of another type"
     )
     require(
-        bool(np.isin(own["replaced"], np.arange(columns + 1)).all()), "a column that is not there"
+        bool(np.isin(parts["replaced"], np.arange(columns + 1)).all()), "a column that is not there"
     )
-    high, low, counts = own["high"], own["low"], own["counts"]
-    return Sums(SecondMoments.restored(own), high, low, counts, _restored_claim(claim))
+    high, low, counts = parts["high"], parts["low"], parts["counts"]
+    return Sums(SecondMoments.restored(parts), high, low, counts, _restored_claim(claim))
 
 
 def _restored_few(said: dict[str, Any], values: Array, weights: Array, columns: int) -> MadeRows:

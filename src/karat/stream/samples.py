@@ -55,26 +55,26 @@ class Samples:
         The groups of a batch, if it has any, name sequences: a new one begins where they change.
         """
         self.rows += count
-        steps, known = None, 0
+        steps, waiting = None, 0
         if self.problem.rows_per_sample > 1 and len(batch):
-            known = len(self.steps)
+            waiting = len(self.steps)
             batch = batch if self.open is None else stack([self.open, batch])
             steps = self._steps(batch)
             last = np.arange(max(0, len(batch) - self.problem.rows_per_sample + 1), len(batch))
             self.open, self.steps = batch.take(last), steps[last]
-        found = self.problem.sample(tables_of(batch.parts, self.widths), batch.weights, steps)
+        sample = self.problem.sample(tables_of(batch.parts, self.widths), batch.weights, steps)
         # sequences begun by an earlier batch
-        counted = 0 if steps is None else int((steps[:known] == 0).sum())
-        self.inputs += found.inputs - counted
-        self.dropped += found.dropped - counted
-        if found.origin is None:
-            return found, replace(batch, groups=None)
+        counted = 0 if steps is None else int((steps[:waiting] == 0).sum())
+        self.inputs += sample.inputs - counted
+        self.dropped += sample.dropped - counted
+        if sample.origin is None:
+            return sample, replace(batch, groups=None)
         parts = [
-            part[found.origin + a]
+            part[sample.origin + a]
             for a in range(self.problem.rows_per_sample)
             for part in batch.parts
         ]
-        return found, replace(batch.take(found.origin), parts=parts, groups=None)
+        return sample, replace(batch.take(sample.origin), parts=parts, groups=None)
 
     def _steps(self, batch: Batch) -> Indices:
         """The place of every row in its sequence."""
@@ -111,22 +111,24 @@ def finished(core: Coreset, rows: int, notes: tuple[str, ...]) -> Coreset:
     """The coreset of a lowered problem as that of the latent problem; ``rows``: those of the first
     pass, with its ``notes``.
     """
-    known = core.problem
-    assert isinstance(known, KnownMaps)
+    lowered = core.problem
+    assert isinstance(lowered, KnownMaps)
     if core.n_rows != rows:
         raise InputError(
             f"The first pass read {rows:,} rows and the second {core.n_rows:,}; the source must be"
             " the same both times. Write it to files first."
         )
-    problem, X = known.problem, core.X
-    if known.widths is not None:
-        edges = np.cumsum([0, *known.widths])
+    problem, X = lowered.problem, core.X
+    if lowered.widths is not None:
+        edges = np.cumsum([0, *lowered.widths])
         X = tuple(_columns(X, int(a), int(b)) for a, b in pairwise(edges))
     proof = core.certificate
     certificate = replace(
-        proof, passes=proof.passes + 1, notes=(*notes, *problem.map_notes(known.maps), *proof.notes)
+        proof,
+        passes=proof.passes + 1,
+        notes=(*notes, *problem.map_notes(lowered.maps), *proof.notes),
     )
-    return replace(core, X=X, problem=problem, maps=known.stored_maps, certificate=certificate)
+    return replace(core, X=X, problem=problem, maps=lowered.stored_maps, certificate=certificate)
 
 
 def _columns(table: Any, left: int, right: int) -> Any:

@@ -219,11 +219,11 @@ class Sketch:
                 )
             if before is not None and before.groups is not None and batch.groups is not None:
                 same_kind(before.groups, batch.groups)
-            known = self.summary.fingerprint
+            fingerprint = self.summary.fingerprint
             if batch.keys is not None and self.checks_keys:
                 seen = seen or Fingerprint.of(batch.keys)
                 seen = seen.nameless() if self.rows == SYNTHETIC else seen
-                known = seen if known is None else known.plus(seen)
+                fingerprint = seen if fingerprint is None else fingerprint.plus(seen)
             if batch.weights is not None and not batch.weights.all():
                 batch = batch.take(batch.weights > 0)
             if batch.weights is not None and len(batch):
@@ -231,7 +231,7 @@ class Sketch:
                     batch.weights, LARGEST if self.problem.absorb is None else LARGEST_ABSORBED
                 )
             batch = self._lowered(batch) if len(batch) else batch
-            self.summary.fingerprint = known  # nothing is refused from here on
+            self.summary.fingerprint = fingerprint  # nothing is refused from here on
             if len(batch):
                 self._wait(batch, owned)
 
@@ -241,11 +241,11 @@ class Sketch:
         summary.taken += len(batch)
         summary.mass += float(len(batch)) if batch.weights is None else float(batch.weights.sum())
         for start in range(0, len(batch), most):
-            some = batch if len(batch) <= most else batch.take(slice(start, start + most))
+            block = batch if len(batch) <= most else batch.take(slice(start, start + most))
             # rows that wait in one array are read faster
-            if not owned and self.buffer.rows + len(some) > most:
+            if not owned and self.buffer.rows + len(block) > most:
                 self.fold()
-            self.buffer.add(some, owned)
+            self.buffer.add(block, owned)
             if self.buffer.full:
                 self.fold()
 
@@ -300,8 +300,8 @@ class Sketch:
             if not isinstance(other, Sketch):
                 raise InputError(f"merge takes another Sketch, not {type(other).__name__}.")
         with ExitStack() as locks:
-            # one order for all threads
-            for sketch in sorted({id(one): one for one in (self, *others)}.values(), key=id):
+            # all threads lock in one order, or two that merge each other's sketch would deadlock
+            for sketch in sorted({self, *others}, key=id):
                 locks.enter_context(sketch._lock)
             sources = merged_sources(self, others)
             self.fold()

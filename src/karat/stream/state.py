@@ -62,15 +62,15 @@ def require_current(header: dict[str, Any]) -> None:
     if version == PROOF_VERSION or not (run or header.get("sketch")):
         return
     require(type(version) is int, "its proof has no version")
-    what, remedy = "sketch", "Feed the rows to a new sketch."
+    subject, remedy = "sketch", "Feed the rows to a new sketch."
     if run:
-        what, remedy = (
+        subject, remedy = (
             "checkpoint",
             "Delete the file, or pass another as checkpoint, and run again.",
         )
     age = "an older" if version < PROOF_VERSION else "a newer"
     raise InputError(
-        f"The {what} was made by {age} version of the proof, so it cannot go on: start again.",
+        f"The {subject} was made by {age} version of the proof, so it cannot go on: start again.",
         remedy,
     )
 
@@ -88,21 +88,21 @@ def validate_schema(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
     running = header.get("running", [])
     of_streams = admit_streams(header, specs) if "streams" in header else set()
     for name, spec in specs.items():
-        found = RUNNING.fullmatch(name)
+        match = RUNNING.fullmatch(name)
         if name in of_streams:
             continue
-        if found is not None:
-            require(int(found[1]) < len(running), f"sums {name!r} of no group")
+        if match is not None:
+            require(int(match[1]) < len(running), f"sums {name!r} of no group")
             require(spec.dtype == np.float64, f"{name!r} is not of numbers")
             require(
-                found[4] is None or int(found[4]) < running[int(found[1])]["sums"],
+                match[4] is None or int(match[4]) < running[int(match[1])]["sums"],
                 f"sums {name!r} of no moment",
             )
         elif name in held:
             require(spec.shape[:1] == specs["numbers"].shape, f"{name!r} is not of the rows held")
         else:
-            known = name in ("seen_hashes", "seen_keys", "labels") or name.startswith(BESIDE)
-            require(known, f"it holds an array {name[:60]!r} that does not belong to it")
+            expected = name in ("seen_hashes", "seen_keys", "labels") or name.startswith(BESIDE)
+            require(expected, f"it holds an array {name[:60]!r} that does not belong to it")
 
 
 def check_header(header: dict[str, Any]) -> None:
@@ -219,12 +219,17 @@ def state_of(sketch: Sketch, extra: dict[str, Any] | None) -> Stored:
         arrays["labels"] = np.array(list(summary.running))
     header["running"] = []
     for i, (label, running) in enumerate(summary.running.items()):
-        found = summary.reduction(label)
-        proof = {name: getattr(found, name) for name in PROVEN} | {"proof": asdict(found.proof)}
+        reduction = summary.reduction(label)
+        proof = {name: getattr(reduction, name) for name in PROVEN} | {
+            "proof": asdict(reduction.proof)
+        }
         header["running"].append(
             {name: getattr(running, field) for name, field in FLAGS.items()}
             | _claim_header(running.inherited, SUMMED)
-            | {"sums": len(running.high), "found": proof | _claim_header(found.inherited, REDUCED)}
+            | {
+                "sums": len(running.high),
+                "found": proof | _claim_header(reduction.inherited, REDUCED),
+            }
         )
         arrays |= {
             f"running_{i}_{name}": getattr(running, name) for name in ("pilot", "weights", "debts")
@@ -250,9 +255,9 @@ def restored(
         )
     with reading(name, "a checkpoint"):
         require_current(header)
-        known = saved_problem(header, name, problem)
+        saved = saved_problem(header, name, problem)
         try:
-            return _restored(kind, header, arrays, known)
+            return _restored(kind, header, arrays, saved)
         except (InputError, NotExactError) as error:
             raise DamagedFileError(
                 f"{name} is damaged, or not a checkpoint of this problem ({error})"
@@ -334,11 +339,16 @@ def _proven(summary: Summary, label: Any, saved: dict[str, Any]) -> Reduction:
     everything = np.arange(len(rows))
     proof = Proof(**saved["proof"] | {"excluded": tuple(saved["proof"]["excluded"])})
     fitted = summary.running[label].fitted_moments()
-    known = {name: saved[name] for name in PROVEN} | {
+    stored_fields = {name: saved[name] for name in PROVEN} | {
         "inherited": Claim(*(saved[name] for name in REDUCED))
     }
     return Reduction(
-        everything, own_weights(rows, everything), fitted, proof=proof, peeled=peeled, **known
+        everything,
+        own_weights(rows, everything),
+        fitted,
+        proof=proof,
+        peeled=peeled,
+        **stored_fields,
     )
 
 

@@ -193,8 +193,8 @@ class Summary:
         """The kernel by which the next rows of a group will be summed, if ``pilot`` are the first
         ones.
         """
-        known = self.running.get(label)
-        return table.kernel.prepare(*pilot) if known is None else known.kernel
+        running = self.running.get(label)
+        return table.kernel.prepare(*pilot) if running is None else running.kernel
 
     def check_features(self, columns: int, targets: int) -> None:
         """Raise if there would be too many features."""
