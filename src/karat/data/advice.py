@@ -58,7 +58,7 @@ DATES = (
     " pandas.Timedelta('1D')), or parts of the date, such as month and weekday (t.dt.month,"
     " t.dt.dayofweek)"
 )
-SHOWN = 20  # names that are listed
+SHOWN = 20  # names that a message lists
 DURATIONS = (
     "choose the unit of a duration: divide it by one hour or one day (in pandas: t /"
     " pandas.Timedelta('1h'))"
@@ -66,9 +66,7 @@ DURATIONS = (
 
 
 def unknown_argument(function: Callable[..., Any], unknown: Iterable[str]) -> TypeError:
-    """The error for an argument that a function does not have; it names the one that was probably
-    meant.
-    """
+    """The error for an unknown argument, with the one that the caller probably meant."""
     names = [
         name for name in inspect.signature(function).parameters if name not in ("self", "unknown")
     ]
@@ -86,14 +84,14 @@ def unknown_argument(function: Callable[..., Any], unknown: Iterable[str]) -> Ty
 
 
 def closest(name: str, names: Iterable[Any]) -> str | None:
-    """The name that was probably meant: the same in other letters, or a similar one."""
+    """The name that the caller probably meant: one that differs little, or only in case."""
     plain = {str(each).lower(): str(each) for each in names}
     close = get_close_matches(name.lower(), plain, n=1)
     return plain[close[0]] if close else None
 
 
 def instead(name: str, names: Iterable[Any]) -> str:
-    """The end of a message about a column that does not exist."""
+    """The end of a message about a missing column: a similar name, or the names there are."""
     listed = [str(each) for each in names]
     close = closest(name, listed)
     if close is not None:
@@ -132,8 +130,8 @@ def problem_correction(given: Any) -> str:
 
 
 def example_call(kind: type) -> str:
-    """A call that makes such a problem, with an example for every parameter that has no default."""
-    if hasattr(kind, "of"):  # made from the data
+    """A call that makes such a problem, with an example for every required parameter."""
+    if hasattr(kind, "of"):  # a class method that makes the problem from the data
         return f"karat.problems.{kind.__name__}.of(X)"
     required = [
         p.name
@@ -157,7 +155,7 @@ def about_time(kind: Any) -> str | None:
 
 
 def too_long_integers(name: str, values: np.ndarray, problem: problems.Problem, offset: int) -> str:
-    """Why doubles do not hold a column of integers, and what to do."""
+    """The message for a column of integers that doubles cannot hold, and what to do."""
     low, high = int(values.min()), int(values.max())
     size = (
         f"Column {name} holds integers up to {max(-low, high):.1e}, which double precision"

@@ -121,7 +121,7 @@ def as_table(table: Any, name: str, apart: bool = False) -> Any:
         return array
     if isinstance(table, str | PathLike):
         raise InputError(
-            f"{name} is a path; rows in files are read by karat.coreset_files({str(table)!r}).",
+            f"{name} is a path; read files with karat.coreset_files({str(table)!r}).",
             argument=name,
         )
     if array.ndim == 0 and array.dtype.kind not in "fiub":

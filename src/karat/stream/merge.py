@@ -32,19 +32,19 @@ def merged_sources(first: Sketch, others: Sequence[Sketch]) -> set[str]:
     for other in others:
         if first.problem != other.problem and not other.is_open:
             raise InputError(
-                f"These sketches keep different things, {first.problem.describe()} and"
-                f" {other.problem.describe()}; make both for one problem."
+                f"The sketches are for {first.problem.describe()} and {other.problem.describe()};"
+                " make both for the same problem."
             )
         if first.rows != other.rows:
             raise InputError(
-                f"One of the sketches has {first.rows} rows and the other {other.rows} ones."
+                f"One sketch has {first.rows} rows, the other {other.rows} rows; make both alike."
             )
         if (first.key is None) != (other.key is None):
-            raise InputError("One of the sketches has a key column and the other has not.")
+            raise InputError("One sketch has a key column, the other has none; make both alike.")
         if sources & other.summary.sources:
             raise InputError(
-                "The same source was merged twice: this sketch has seen the rows of the other,"
-                " or is a copy of it."
+                "The same source was merged twice: this sketch contains the rows of the other, or"
+                " is a copy of it."
             )
         sources |= other.summary.sources
     return sources
@@ -104,8 +104,8 @@ def _add_sums(first: Sketch, mine: MadeSummary, other: Sketch) -> None:
             mine.offsets = theirs.offsets
         elif (theirs.offsets or {}) != (mine.offsets or {}):
             raise InputError(
-                "The sketches hold long integers about other origins; let one sketch see the"
-                " first rows of both, or use a coarser unit."
+                "The sketches subtract different offsets from large integers; give the first rows"
+                " of both to one sketch, or use a coarser unit."
             )
     fingerprint = mine.fingerprint
     if theirs.fingerprint is not None:
