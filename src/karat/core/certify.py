@@ -1,15 +1,13 @@
-"""Certificates: what a coreset keeps, to what error, at what size against which bound; and what it
-does not keep.
+"""Certificates: what a coreset keeps and what not, its error, and its size against the bound.
 
-The proof is :mod:`karat.engine.proof`, its constants are :mod:`karat.engine.tolerances`.  Here it
-becomes a record that can be printed and stored in files:
+:mod:`karat.engine.proof` makes the proof, with the constants of :mod:`karat.engine.tolerances`.
+Here it becomes a record that can be printed and stored in files:
 
     certify(reductions)                                       of a new coreset
-    certify_again(core, [measure_again(core, moments, ...)])  of a coreset that is compared with
-    data
-    require_proven(certificate)                               an error, unless it is proven
+    certify_again(core, [measure_again(core, moments, ...)])  of a coreset measured on data
+    require_proven(certificate)                               raises unless it is proven
 
-What rows of several coresets inherit is :mod:`karat.engine.claim`.
+:mod:`karat.engine.claim` says which errors rows of several coresets inherit.
 """
 
 from __future__ import annotations
@@ -39,13 +37,13 @@ if TYPE_CHECKING:
     from karat.core.coreset import Coreset
 
 OLDER = "proven by an older version: verify again"
-# of the residual: a larger change, by rounding of the columns, leaves no standard errors
+# relative change of the residual, by rounding of the columns, up to which there are standard errors
 NOISE = 0.01
 NO_NOISE = (
     " (not R2, standard errors or likelihoods: rounding of the columns moves the residual by more"
     " than a hundredth of itself)"
 )
-MANY_GROUPS = 100  # groups up to which standard errors are looked at
+MANY_GROUPS = 100  # beyond so many groups, standard errors are not worth the time
 
 
 def _all_once(values: list[tuple[str, ...]]) -> tuple[str, ...]:
@@ -61,7 +59,7 @@ def _names(values: list[str]) -> str:
 
 
 def _kept_by_all(values: list[str]) -> str:
-    """What every part keeps: the problem is the same, and the noise may be missing in some."""
+    """What every part keeps: all have the same problem, but some may have no standard errors."""
     return next((text for text in values if text.endswith(NO_NOISE)), values[0])
 
 
@@ -81,8 +79,8 @@ class Certificate(Claim):
     Attributes
     ----------
     loss_error : float
-        The first term: the supremum for degree 2 and what rounding of the sums may add, a proven
-        bound else.
+        The first term: for degree 2 the supremum plus what rounding of the sums may add, for
+        higher degrees a proven bound.
     rounding : float
         The second term.  The part of it that was measured is at most 64 eps in each reduction; the
         rest is a bound on the rounding of the proof itself, of at most 256 eps times the number of
@@ -90,7 +88,7 @@ class Certificate(Claim):
     spent : float
         ``rounding`` in units of 64 eps.
     remainder : float
-        How much of what it may use of the second term a reduction has used, at most 1.
+        The share of the allowed second term that a reduction has used, at most 1.
     moment_error : float
         Largest error of a kernel moment, relative to the sum of absolute values.
     total_error : float
@@ -102,13 +100,13 @@ class Certificate(Claim):
     bound : int
         What the theory allows: the number of kernel features.
     peeled : int
-        Rows that are kept unchanged in addition, because each dominates a moment.
+        Additional rows that are kept unchanged, because each dominates a moment.
     power : int
         Degree of the loss.
     condition : float
-        Largest over smallest relative size of the directions of the columns.
+        The ratio of the largest to the smallest scale among directions of the columns.
     excluded_directions : tuple of float
-        Relative sizes of the directions of the columns that vanish up to rounding; along these only
+        Relative sizes of the directions of the columns that vanish up to rounding; along them only
         the second term holds.
     method : str
         How the coreset was found.
@@ -125,13 +123,12 @@ class Certificate(Claim):
     notes : tuple of str
         Remarks, such as the number of rows that were left out.
     refuted : bool
-        Whether something other than a moment contradicts it, such as kept rows that are not rows of
-        the data.
+        Whether anything but a moment contradicts it, such as kept rows that are not in the data.
     inflation : float
         Largest ratio of an absolute moment of the kept rows to that of all rows; it magnifies the
         second term of a coreset of this coreset.
     proof_version : int
-        The proof that was made; one of an older version does not count.
+        The version of the proof; proofs of an older version do not count.
     standard_errors : float or None
         Least squares: no coefficient moves by more than so many of its standard errors.  None for
         other problems, for rows of several coresets or levels together, and where the residual is
@@ -144,11 +141,11 @@ class Certificate(Claim):
     rows : str
         "real" for rows of the input, "synthetic" for rows that were made.
     verbatim : int
-        Made rows: how many rows of the data are among them as they are, because they are far larger
-        than the others.
+        Made rows: how many of them are rows of the data, kept because they are far larger than the
+        others.
     levels : int
-        How many levels of rows, by their size, were reduced by themselves: 1 for all but the
-        wildest data, 0 for coresets of coresets, whose parts have their own.
+        How many levels of rows, by their size, were reduced separately: 1 for all but the wildest
+        data, 0 for coresets of coresets.
     """
 
     loss_error: float = field(metadata=united(max))  # no default: a file without it is damaged
@@ -189,15 +186,11 @@ class Certificate(Claim):
 
     @property
     def ok(self) -> bool:
-        """Whether the coreset is exact: proven by the present version of the proof, and not
-        refuted.
-        """
+        """Whether the coreset is exact: proven by the current version, and not refuted."""
         return self.proven and not self.refuted and self.proof_version == PROOF_VERSION
 
     def of_coresets(self) -> Certificate:
-        """The certificate of a coreset of kept rows, whose levels and standard errors are not those
-        of the data.
-        """
+        """The same for a coreset of coresets, which has no levels or standard errors of its own."""
         return replace(self, standard_errors=None, levels=0)
 
     def to_dict(self) -> dict[str, Any]:
@@ -206,9 +199,7 @@ class Certificate(Claim):
 
     @staticmethod
     def from_dict(values: dict[str, Any]) -> Certificate:
-        """The certificate that :meth:`to_dict` wrote, in this version or another: unknown fields
-        are left out.
-        """
+        """The certificate that :meth:`to_dict` wrote; fields of other versions are ignored."""
         names = {f.name for f in fields(Certificate)}
         present: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in names
@@ -233,10 +224,10 @@ def certify(
     *,
     size: int | None = None,
 ) -> Certificate:
-    """The certificate of a new coreset, from the reductions of its groups and the total weight of
-    all rows.
+    """The certificate of a new coreset.
 
-    ``size`` is the number of rows kept, where it is not the sum over the groups.
+    ``reductions`` are those of its groups, and ``total`` is the weight of all rows.  ``size`` is
+    the number of rows kept, if it is not the sum over the groups.
     """
     proofs = [r.proof for r in reductions]
     kept = sum(float(r.weights.sum()) for r in reductions)
@@ -258,7 +249,7 @@ def certify(
         condition=max(p.condition for p in proofs),
         excluded_directions=tuple(x for p in proofs for x in p.excluded),
         method=" and ".join(sorted({r.method for r in reductions})),
-        # the pass that finds the maps
+        # a latent problem has read all rows once more, for its maps
         passes=max(r.passes for r in reductions) + (not problem.mergeable),
         seconds=seconds,
         keeps=problem.keeps if noise else problem.keeps.split(", R2,")[0] + NO_NOISE,
@@ -309,15 +300,14 @@ def certify_again(
     core: Coreset, reductions: Sequence[Reduction], total: float, n_rows: int, seconds: float,
     refutations: Sequence[str], notes: Sequence[str] = (),
 ) -> Certificate:  # fmt: skip
-    """A fresh certificate of a coreset, from what :func:`measure_again` found; the rank is not
-    measured again.
+    """A new certificate of a coreset, from the results of :func:`measure_again`; the rank stays.
 
     ``refutations`` are facts other than moments that contradict the coreset.
     """
     refutations = list(refutations)
     if core.absorbed and not max(r.proof.loss_error for r in reductions) <= REFUTED:
         refutations.append(
-            f"Rows and correction of an absorbed coreset must agree with the data to {REFUTED:.0e}."
+            f"Rows and correction of an absorbed coreset must match the data to {REFUTED:.0e}."
         )
     fresh = certify(
         core.problem, reductions, total, n_rows, seconds, [*notes, *refutations], size=len(core)
@@ -328,8 +318,8 @@ def certify_again(
 
 
 def centred_kernel(reduction: Reduction) -> Kernel | None:
-    """The features, about the means, in which to measure again what could not be proven; None if
-    there are no others.
+    """The kernel of features about the means, in which an unproven reduction is measured again;
+    None if it is proven or there is no such kernel.
     """
     linear = None if reduction.proof.ok else linear_class(reduction.fitted)
     return None if linear is None else linear.kernel.centred(linear)
@@ -340,20 +330,19 @@ def centred_kernel(reduction: Reduction) -> Kernel | None:
 def _standard_errors(
     problem: Problem, reductions: Sequence[Reduction], error: float, rounding: float, n_rows: int
 ) -> tuple[float | None, bool]:  # fmt: skip
-    """The most standard errors by which coefficients of least squares move; and whether there is a
-    residual beyond rounding.
+    """A bound on how far coefficients move, in standard errors; whether the residual is more than
+    rounding.
     """
     if not isinstance(problem, LeastSquares | Ridge) or problem.absorb is not None:
         return None, True
-    if len(reductions) > MANY_GROUPS:  # not worth the time
+    if len(reductions) > MANY_GROUPS:
         return None, True
     worst, signal = 0.0, 0.0
     for reduction in reductions:
         frame = reduction.fitted.frame
         if frame is None:  # all rows, or so few of them that nothing was summed
             return None, True
-        # the frame is that of one level; sizes of columns differ by orders of magnitude in the
-        # others
+        # the frame describes one level; columns of the others differ by orders of magnitude
         if reduction.levels > 1:
             return None, True
         terms, noise = frame.coefficient_terms(max(1, reduction.fitted.kernel.separate_targets))  # type: ignore[attr-defined]
@@ -369,23 +358,19 @@ def require_proven(
     names: list[str],
     rows: Sequence[int] = (),
 ) -> None:
-    """Raise unless the coreset is proven; the error names the worst moment and ``rows`` that
-    dominate one.
-    """
+    """Raise unless the coreset is proven, with the worst moment and the ``rows`` that dominate."""
     if certificate.proven:
         return
     worst = max(reductions, key=lambda r: (not r.proof.ok, r.proof.loss_error))
     features = linear_class(worst.fitted)
     kernel = worst.fitted.kernel if features is None or worst.proof.in_columns else features.kernel
     moment = kernel.feature_name(worst.proof.worst, names)
-    several = (
-        f"Each of rows {', '.join(map(str, rows[:5]))}{' and others' if len(rows) > 5 else ''}"
-    )
-    heavy = (
-        f" {several if len(rows) > 1 else f'Row {rows[0]}'} holds more than a tenth of a moment."
-        if len(rows)
-        else ""
-    )
+    heavy = ""
+    if len(rows):
+        others = " and others" if len(rows) > 5 else ""
+        several = f"Each of rows {', '.join(map(str, rows[:5]))}{others}"
+        subject = several if len(rows) > 1 else f"Row {rows[0]}"
+        heavy = f" {subject} holds more than a tenth of a moment."
     if not certificate.loss_error <= certificate.tolerance:
         reason = (
             "The best has a relative loss error of"
@@ -400,6 +385,6 @@ def require_proven(
         )
     raise NotExactError(
         f"No exact coreset was found. {reason}{heavy} The columns have condition"
-        f" {certificate.condition:.1e}. Scale or centre the columns, drop nearly collinear ones and"
-        " extreme rows, or lower the degree."
+        f" {certificate.condition:.1e}. Scale or centre the columns, drop nearly collinear columns"
+        " and extreme rows, or lower the degree."
     )

@@ -53,9 +53,7 @@ def read_rows(
     lengths: Any,
     maps: Maps | None = None,
 ) -> Table:
-    """Check the inputs; latent-variable problems are lowered by ``maps``, or by the maps of these
-    rows.
-    """
+    """Check the inputs; lower a latent-variable problem by ``maps``, or by those of the rows."""
     check_taken(problem, y=y, groups=groups, lengths=lengths)
     if isinstance(problem, Latent):
         return lowered_table(X, problem, sample_weight, lengths, maps)
@@ -66,7 +64,7 @@ def assembled(
     problem: Problem, table: Table, X: Any, y: Any, reductions: list[Reduction],
     correction: Correction | None, start: float,
 ) -> dict[str, Any]:  # fmt: skip
-    """The fields of one coreset of the reductions of the groups; raise if it is not exact."""
+    """The fields of the coreset that joins the reductions of all groups; raise unless exact."""
     origins, heavy = [], []
     for reduction, label in zip(reductions, table.labels, strict=True):
         numbers = table.numbers_of(label)
@@ -82,8 +80,8 @@ def assembled(
     if correction is not None and not correction:
         notes.append(NOTHING_ABSORBED)
     if not correction and len(indices) == len(table):
-        fewer = any(len(r.positions) > r.rank for r in reductions)
-        why = "Nothing smaller was exact" if fewer else "There were no more rows than the rank"
+        above_rank = any(len(r.positions) > r.rank for r in reductions)
+        why = "Nothing smaller was exact" if above_rank else "There were no more rows than the rank"
         notes.append(f"{why}: all are kept, with their own weights.")
     seconds = time.perf_counter() - start
     more = any(
@@ -98,7 +96,7 @@ def assembled(
     return {
         "indices": indices,
         "weights": weights,
-        "X": _taken(X, indices, problem),
+        "X": _take_samples(X, indices, problem),
         "y": containers.take_rows(y, indices),
         "groups": None if table.groups is None else table.groups[indices],
         "n_rows": table.n_rows,
@@ -110,10 +108,8 @@ def assembled(
     }
 
 
-def _taken(X: Any, indices: Indices, problem: Problem) -> Any:
-    """Rows of the input in a container of its type; the rows of a window side by side, as
-    numbers.
-    """
+def _take_samples(X: Any, indices: Indices, problem: Problem) -> Any:
+    """Rows of X in a container of its type; the rows of a window side by side, in one array."""
     if problem.input_tables > 1:
         return tuple(containers.take_rows(view, indices) for view in X)
     if problem.rows_per_sample == 1:

@@ -1,7 +1,7 @@
 """The kept rows as one table of another library, and the summary of a coreset.
 
-Columns keep their names and types: integers stay integers.  A name that the data uses
-already gets an underscore: ``weight_`` beside a feature ``weight``.
+Columns keep their names and types.  A column that karat adds gets an underscore if the data already
+uses its name: ``weight_`` if there is a feature ``weight``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from karat.errors import MissingExtraError
 if TYPE_CHECKING:
     from karat.core.coreset import Coreset
 
-# roles that karat names, after those whose names come from the data
+# columns that karat adds to those of the data
 OWN = ("index", "weight", "group", "key")
 
 LINE = 88  # characters of a printed line
@@ -58,9 +58,7 @@ def to_arrow(core: Coreset) -> Any:
 
 
 def _columns_by_unique_name(core: Coreset) -> dict[str, np.ndarray]:
-    """Every column of the kept rows under a name of its own: the row number first, the weight
-    (group, key) last.
-    """
+    """The columns of the kept rows by unique names: first the row number, last the weight."""
     columns = kept_columns(core)
     of_data = [column for column in columns if column.role not in OWN]
     data = dict(zip(distinct([column.name for column in of_data]), of_data, strict=True))
@@ -78,7 +76,7 @@ def free_name(name: str, taken: Container[str]) -> str:
 
 
 def distinct(names: Sequence[str], taken: Sequence[str] = ()) -> list[str]:
-    """Names of which none comes twice, or is taken: a target may be called like a feature."""
+    """The names with underscores that make them unique: a target may share a feature's name."""
     unique: list[str] = []
     for name in names:
         unique.append(free_name(name, (*taken, *unique)))
@@ -138,9 +136,7 @@ class CoresetSummary:
 
 
 def coreset_html(core: Coreset) -> str:
-    """Write the headline and the summary of a coreset for a notebook; everything that comes from
-    the data is escaped.
-    """
+    """The headline and the summary of a coreset for a notebook, with text of the data escaped."""
     facts, page = coreset_facts(core), wording.PAGE
     rows = "".join(
         f'<tr><th style="{CELL}">{escape(name)}</th><td style="{CELL}">{escape(value)}</td></tr>'

@@ -65,9 +65,7 @@ class Column(NamedTuple):
 
 
 def kept_columns(core: Coreset) -> list[Column]:
-    """The columns of the kept rows: index, weight, key, group, features, targets; x0, x1, ... and y
-    if they have no names.
-    """
+    """The columns of the kept rows; features and targets without names are x0, x1, ... and y."""
     columns = [] if core.indices is None else [Column("row", "index", core.indices)]
     columns += [Column("weight", "weight", core.weights)]
     columns += [
@@ -93,9 +91,7 @@ def kept_columns(core: Coreset) -> list[Column]:
 
 
 def _columns_by_name(table: Any, letter: str) -> dict[str, np.ndarray]:
-    """The columns of any table by name; without names, a letter and a number, or the letter alone
-    for a single column.
-    """
+    """The columns of any table by name; without names, a letter and a number (or the letter)."""
     if is_frame(table) and (dimensions(table) == 2 or getattr(table, "name", None) is not None):
         return columns_of(table)
     values = np.asarray(table.toarray() if hasattr(table, "toarray") else table)

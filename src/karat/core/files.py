@@ -1,5 +1,5 @@
-"""Coresets in files: what the header and the arrays of a stored coreset are (:mod:`karat.storage`
-writes them).
+"""Coresets in files: the header and the arrays of a stored coreset (:mod:`karat.storage` writes
+them).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from karat.core.coreset import Coreset
 
 WHAT = "a coreset file"
-PARQUET = b"PAR1"  # with which a Parquet file begins
+PARQUET = b"PAR1"  # the first bytes of a Parquet file
 ROLES = {
     "weights": "weight",
     "indices": "row",
@@ -102,7 +102,7 @@ def loaded_fields(path: Path, problem: Problem | None) -> dict[str, Any]:
 def _validate_coreset(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
     if header.get("sketch"):
         raise DamagedFileError(
-            "This is the checkpoint of a sketch, not a coreset; it is read by karat.Sketch.load."
+            "This is the checkpoint of a sketch, not a coreset; read it with karat.Sketch.load."
         )
     validate_coreset_arrays(header, specs)
 
@@ -237,12 +237,12 @@ def problem_header(problem: Problem) -> dict[str, Any]:
 
 
 def saved_problem(header: dict[str, Any], name: str, problem: Problem | None) -> Problem:
-    """The problem that a file was written for; ``problem`` where the file cannot hold it."""
+    """The problem that a file was written for; ``problem`` if the file cannot hold it."""
     if problem is None:
         if header["params"] is None:
             raise InputError(
-                f"{name} keeps a user's function, which is not saved: load it with"
-                " problem=Kernel(...).",
+                f"Load {name} with problem=Kernel(...): its problem has a user's function, which is"
+                " not saved.",
                 argument="problem",
             )
         return _problem(header["problem"], header["params"], name)
@@ -254,7 +254,7 @@ def saved_problem(header: dict[str, Any], name: str, problem: Problem | None) ->
 
 
 def _tuples(value: Any) -> Any:
-    """Parameters as they were: JSON knows lists only."""
+    """Parameters with their tuples, which JSON stores as lists."""
     if isinstance(value, dict):
         return {name: _tuples(entry) for name, entry in value.items()}
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
@@ -280,7 +280,7 @@ def _problem(kind: Any, params: Any, name: str) -> Problem:
 def shown_columns(
     header: dict[str, Any], arrays: dict[str, Any]
 ) -> Iterator[tuple[str, str, list[str]]]:
-    """The arrays of the rows, the kind of each, and the names that their columns should have."""
+    """The arrays of the rows, the kind of each, and the preferred names of their columns."""
     targets = Provenance.read(header.get("provenance")).targets
     yield from _shown_container(header["containers"]["X"], "X", arrays, "x", None)
     yield from _shown_container(header["containers"]["y"], "y", arrays, "y", targets)
@@ -307,7 +307,7 @@ def _shown_container(
         named = target_names is not None and len(target_names) == count
         yield name, "array", (target_names or []) if named else numbered
     else:
-        # an Arrow array does not know its column
+        # an Arrow array has no name
         nameless = kind["series"] and kind["columns"][0] in ("", "None")
         labels = (target_names or [stem]) if nameless else kind["columns"]
         yield from ((f"{name}/{i}", "array", [label]) for i, label in enumerate(labels))

@@ -26,9 +26,7 @@ Result = TypeVar("Result")
 def lowered_table(
     X: Any, problem: Latent, sample_weight: Any, lengths: Any, stored: Maps | None = None
 ) -> Table:
-    """Samples for the problem lowered by stored maps, or by their own maps, which are found in one
-    pass.
-    """
+    """Samples for the problem lowered by stored maps, or by the maps of these rows (one pass)."""
     sample, tables = read_sample(X, problem, sample_weight, lengths)
     maps = explaining_nan(tables, lambda: problem.maps(sample))
     return Table(
@@ -58,8 +56,8 @@ def read_tables(X: Any, problem: Latent) -> tuple[Table, ...]:
     tables = tuple(read_input(view, None, problem, None, None) for view in X)
     if len({len(table) for table in tables}) > 1:
         raise InputError(
-            f"The three views have {', '.join(str(len(t)) for t in tables)} rows; the numbers must"
-            " be equal."
+            f"The three views have {', '.join(str(len(t)) for t in tables)} rows; they must have"
+            " equally many."
         )
     return tables
 
@@ -67,7 +65,7 @@ def read_tables(X: Any, problem: Latent) -> tuple[Table, ...]:
 def read_sample(
     X: Any, problem: Latent, sample_weight: Any, lengths: Any
 ) -> tuple[Sample, tuple[Table, ...]]:
-    """X as the samples that the problem looks at, and its checked tables."""
+    """The samples of the problem in X, and its checked tables."""
     check_taken(problem, lengths=lengths)
     tables = read_tables(X, problem)
     count = len(tables[0])
@@ -80,7 +78,7 @@ def read_sample(
 
 
 def explaining_nan(tables: tuple[Table, ...], action: Callable[[], Result]) -> Result:
-    """The result of an action; if it meets NaN or infinity, an error that says where they are."""
+    """The result of an action; if it meets NaN or infinity, raise an error that locates them."""
     try:
         return action()
     except NonFiniteError:

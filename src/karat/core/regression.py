@@ -1,9 +1,10 @@
-"""What a coreset knows about a regression: how its columns were made, and sums over all rows that
-no few rows carry.
+"""The regression of a coreset: how its columns were made, and sums over all rows that the kept rows
+do not determine.
 
-``facts`` is JSON: the formula, the encoding of its terms, the number of observations, and which
-covariances were summed. ``sums`` holds one matrix per covariance (:mod:`karat.inference.scores`).
-This module only carries them: they are made and read by :mod:`karat.inference`.
+``facts`` is JSON: the formula, the encoding of its terms, the number of observations, and the
+covariances that were summed.  ``sums`` holds one matrix per covariance
+(:mod:`karat.inference.scores`).  :mod:`karat.inference` makes and reads them; this module only
+stores them.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Regression:
 
 
 def merged_regression(first: Regression | None, second: Regression | None) -> Regression | None:
-    """The facts of a union: robust sums are of one solution each, so they are not carried on."""
+    """The facts of a union, without robust sums, which belong to the solution of one part."""
     if first is None or second is None:
         return None
     shared, other = (
@@ -83,8 +84,8 @@ def merged_regression(first: Regression | None, second: Regression | None) -> Re
     )
     if shared != other:
         raise InputError(
-            "These coresets encode their formulas differently (levels, means or knots), so columns"
-            " of one name mean different things. Fit one formula over both sources:"
+            "The coresets encode their formulas differently (levels, means or knots), so columns of"
+            " one name mean different things. Fit one formula to both sources:"
             " karat.inference.ols(formula, [first, second])."
         )
     shared["row"] = first.facts["row"]
@@ -97,7 +98,7 @@ def merged_regression(first: Regression | None, second: Regression | None) -> Re
 
 
 def answers(stored: Regression | None) -> dict[str, Any]:
-    """Which tables a coreset can answer: its formula, its covariances and its submodels."""
+    """The tables that a coreset can give: its formula, covariances and submodels."""
     if stored is None:
         return {}
     kinds = ["nonrobust"]

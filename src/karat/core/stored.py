@@ -1,10 +1,9 @@
-"""Whether the header and the arrays of a stored coreset go together: asked before anything is built
-of them.
+"""Checks of a stored coreset: whether its header and arrays go together.
 
-``validate_coreset_arrays`` looks at names, types and shapes before the arrays are read;
-``check_values`` at what all code relies on: positive weights, and indices of rows.  What a hostile
-file says beyond that may be wrong, but it is of the right type.  All functions raise inside
-:func:`karat.errors.reading`, which says which file it is about.
+``validate_coreset_arrays`` checks names, types and shapes before the arrays are read.
+``check_values`` then checks what all code relies on: positive weights, and indices of rows.
+Other values of a hostile file may be wrong, but have the right type.  All functions raise inside
+:func:`karat.errors.reading`, whose error names the file.
 """
 
 from __future__ import annotations
@@ -34,12 +33,10 @@ TYPES: dict[str, tuple[type, ...]] = {
 
 
 def validate_coreset_arrays(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
-    """Raise unless the arrays are those that the header speaks of, with one entry for each kept
-    row.
-    """
+    """Raise unless the arrays are those of the header, with one entry for each kept row."""
     if header.get("kind") == "cube":
         raise InputError(
-            "The file is a cube, not a coreset; load it with karat.Cube.load, and take a slice with"
+            "The file is a cube, not a coreset; load it with karat.Cube.load, and select cells with"
             " select()."
         )
     rows = header["n_rows"]
@@ -172,7 +169,7 @@ def check_certificate(certificate: Certificate) -> None:
 
 
 def check_provenance(stored: Any) -> None:
-    """Raise unless the record of where rows came from can be read."""
+    """Raise unless the provenance has the right types."""
     if stored is None:
         return
     provenance = Provenance.read(stored)

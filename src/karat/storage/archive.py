@@ -1,15 +1,15 @@
-"""One schema for everything that karat stores: a JSON header and named arrays, never pickled.
+"""Archives: everything that karat stores is a JSON header and named arrays, never pickled.
 
-    .npz      the arrays, and the header as an array of bytes (this module; also as bytes that
-              travel)
+    .npz      the arrays, and the header as an array of bytes (this module)
     .parquet  arrays with one entry per row as columns, the rest in the metadata
-    (:mod:`karat.storage.parquet`)
+              (:mod:`karat.storage.parquet`)
 
-A SHA-256 digest of the header and of all arrays is stored beside them.  It notices damage; it is
-not a signature: whoever writes a hostile file can write its digest too.  So types, shapes and sizes
-are checked, and what only a bug of the writer could get wrong is not. Arrays are read only if
-``validate_schema`` expects them.  What the header and the arrays mean is known to those who write
-them: :mod:`karat.core.files` and :mod:`karat.stream.state`.
+A SHA-256 digest of the header and of all arrays is stored with them.  It detects damage, but it is
+no signature: whoever writes a hostile file can write its digest, too.  So types, shapes and sizes
+are checked before memory is taken.  An array claims a shape in its own header, and a member of a
+zip archive claims a number of bytes; both must agree with the bytes that are there.  Arrays are
+read only if ``validate_schema`` expects them.  :mod:`karat.core.files` and
+:mod:`karat.stream.state` know what the header and the arrays mean.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from karat.errors import InputError, reading, require
 from karat.storage.atomic import write_atomically
 
 FORMAT_VERSION, NEWEST_FORMAT = 3, 4  # below 3 there is no digest; 4 is that of synthetic rows
-ZIP = b"PK"  # with which an .npz begins
+ZIP = b"PK"  # the first bytes of an .npz
 HEADER, DIGEST = "header", "digest"
 MOST_VALUES = 10**6  # of a header: each takes up to a hundred bytes of memory
 
 KINDS = "biufcUSMm"  # never Python objects, never records
-EXPANSION = 1032
+EXPANSION = 1032  # bytes that deflate makes of one, at most
 MOST_DIMENSIONS = 4
 
 
@@ -59,7 +59,7 @@ Admit = Callable[[dict[str, Any], Mapping[str, Spec]], object]
 def write_archive(path: Path, header: dict[str, Any], arrays: dict[str, Any]) -> None:
     """An archive in a file, atomically."""
     if path.suffix != ".npz":
-        raise InputError(f"It is saved as .npz, not {path.suffix or 'without a suffix'!r}: {path}.")
+        raise InputError(f"Save it as .npz, not {path.suffix or 'without a suffix'!r}: {path}.")
     write_atomically(path, lambda file: file.write(pack(header, arrays)))
 
 
@@ -90,9 +90,7 @@ def to_json(header: dict[str, Any]) -> bytes:
 
 
 def from_json(text: bytes, name: str) -> dict[str, Any]:
-    """A header; refused if it would take much more memory than its text, or if it is of another
-    version.
-    """
+    """A header; raise if it is of another version, or might take far more memory than its text."""
     require(
         sum(text.count(sign) for sign in (b",", b"[", b"{", b":")) <= MOST_VALUES,
         "its header is too large",
@@ -102,8 +100,8 @@ def from_json(text: bytes, name: str) -> dict[str, Any]:
     version = header.get("format_version")
     if version in (1, 2):
         raise InputError(
-            f"{name} has format version {version}, without a digest, which karat 0.2.0 is the last"
-            " to read. Make it again, or read it with that version."
+            f"{name} has format version {version}, which has no digest. Make it again, or read it"
+            " with karat 0.2.0, the last to support it."
         )
     if type(version) is not int or not FORMAT_VERSION <= version <= NEWEST_FORMAT:
         raise InputError(
@@ -179,7 +177,7 @@ def flat(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def unflat(arrays: dict[str, Any]) -> dict[str, Any]:
-    """What :func:`flat` was given."""
+    """Named arrays and CSR matrices from the arrays of :func:`flat`."""
     values = {name: value for name, value in arrays.items() if "/" not in name}
     for name in {name.partition("/")[0] for name in arrays if "/" in name}:
         data, indices, indptr, shape = (
@@ -210,7 +208,7 @@ class NpzReader:
         self.infos = {info.filename.removesuffix(".npy"): info for info in self.archive.infolist()}
 
     def spec(self, name: str) -> Spec:
-        """What an array claims to be, after its claims were compared with the bytes."""
+        """What an array claims to be; raise if the bytes contradict it."""
         info = self.infos[name]
         require(
             info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED),
