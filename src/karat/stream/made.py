@@ -1,8 +1,8 @@
-"""What a sketch of synthetic rows holds: sums, and no row but wild ones
+"""The state of a sketch of synthetic rows: sums, and no rows except wild ones
 (:mod:`karat.engine.moment_stream`).
 
-:class:`MadeSummary` has the interface of :class:`karat.stream.summary.Summary`.  Its ``held`` has
-no rows: it remembers the types of the columns and the labels of the groups.
+:class:`MadeSummary` has the interface of :class:`karat.stream.summary.Summary`.  Its ``held`` is a
+batch without rows, for the types of the columns and the labels of the groups.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ STREAM = re.compile(r"stream_(\d+)_(sums|wild|few|verbatim|weights)(_\w+)?")
 
 
 class MadeSummary(Summary):
-    """The sums of a stream, by group, from which rows are made."""
+    """The sums of each group, from which rows are made."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
@@ -52,7 +52,7 @@ class MadeSummary(Summary):
 
     @property
     def origin(self) -> Array:
-        """What is subtracted from the columns."""
+        """The offset of every column."""
         return np.array(
             [float((self.offsets or {}).get(i, 0)) for i in range(self.columns + self.targets)]
         )
@@ -69,10 +69,10 @@ class MadeSummary(Summary):
         return stream.sums.kernel
 
     def check_features(self, columns: int, targets: int) -> None:
-        """Made rows have no features that could be too many."""
+        """Nothing to check: made rows need no features beyond the columns."""
 
     def fold(self, waiting: Sequence[Batch], seed: int) -> None:
-        """Add waiting rows to the sums.  Nothing changes until all groups are done."""
+        """Add the rows of the buffer to the sums.  Nothing changes until all groups are done."""
         first = waiting[0]
         grouping = Batch([], np.arange(sum(map(len, waiting))), groups=None)
         if first.groups is not None:
@@ -87,30 +87,30 @@ class MadeSummary(Summary):
                 streams[label] = before.plus(rows, self.origin, seed)
         except NonFiniteError:
             raise explain_non_finite(waiting[0].parts, self.names) from None
-        self._now(streams, first.take(slice(0, 0)))
+        self._set_streams(streams, first.take(slice(0, 0)))
         self.folds += 1
         self.folded += len(grouping)
 
-    def _now(self, streams: dict[Any, MomentStream], like: Batch) -> None:
+    def _set_streams(self, streams: dict[Any, MomentStream], like: Batch) -> None:
         self.streams = streams
         labels = None if like.groups is None else np.array(list(streams))
         self.held = replace(like, groups=labels)
 
     def merge(self, other: MadeSummary, seed: int) -> None:
-        """Add what another summary holds."""
+        """Add the sums of another summary."""
         streams = dict(self.streams)
         for label, theirs in other.streams.items():
             mine = streams.get(label) or MomentStream(theirs.columns)
             streams[label] = mine.merged(theirs, self.origin, seed)
         if other.held is not None:
-            self._now(streams, other.held if self.held is None else self.held)
+            self._set_streams(streams, other.held if self.held is None else self.held)
 
     def total(self) -> float:
-        """Of the weights of all rows."""
+        """The weight of all rows."""
         return sum(stream.total for stream in self.streams.values())
 
     def coreset(self, verbatim: str) -> Coreset:
-        """The made rows of all rows seen; the summary stays as it is."""
+        """The coreset of made rows for all rows seen; the summary does not change."""
         start = time.perf_counter()
         if not self.streams:
             raise InputError(
@@ -125,7 +125,7 @@ class MadeSummary(Summary):
         certificate = certify_made(
             self.problem, reductions, self.total(), self.n_rows, seconds, notes
         )
-        if certificate.levels > 1:  # which rows were wild depends on those before them
+        if certificate.levels > 1:  # the order of the stream decides which rows are wild
             certificate = certificate.of_coresets()
         require_exact(certificate, reductions, self.names, self.origin)
         values = np.vstack([made.values for made in reductions]) + self.origin
@@ -147,9 +147,7 @@ class MadeSummary(Summary):
 
 
 def stream_state(summary: MadeSummary) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The streams of all groups as a header and arrays: no row of the data is among them but wild
-    ones.
-    """
+    """The streams of all groups as a header and arrays; the only rows among them are wild ones."""
     header: dict[str, Any] = {"streams": []}
     arrays: dict[str, Any] = {}
     for i, stream in enumerate(summary.streams.values()):
@@ -185,8 +183,8 @@ def stream_state(summary: MadeSummary) -> tuple[dict[str, Any], dict[str, Any]]:
     return header, arrays
 
 
-def admit_streams(header: dict[str, Any], specs: Mapping[str, Spec]) -> set[str]:
-    """The arrays that belong to the streams of a header; raise if one is of no stream."""
+def stream_array_names(header: dict[str, Any], specs: Mapping[str, Spec]) -> set[str]:
+    """The names of the arrays of all streams; raise if one belongs to no stream of the header."""
     names = {name for name in specs if STREAM.fullmatch(name)}
     for name in names:
         match = STREAM.fullmatch(name)
