@@ -49,7 +49,7 @@ def verify(
         raise InputError(
             "The coreset "
             + ("has no groups" if core.groups is None else "was built with groups")
-            + "; verify it likewise."
+            + "; verify it the same way."
         )
     kept = kept_like(data, core)
     if kept.shape != data.shape:
@@ -69,9 +69,7 @@ def verify(
 
 
 def measured(core: Coreset, data: Table, kept: Table, labels: list[Any]) -> list[Reduction]:
-    """The kept rows of every group, which are ``own`` as ``data`` reads them, against all rows of
-    the group.
-    """
+    """The kept rows of every group, read as ``data`` is, measured against all rows of the group."""
     stacked = _in_stacks(core, data, kept, labels)
     return [
         stacked.get(place) or _group(core, data, kept, label) for place, label in enumerate(labels)
@@ -79,7 +77,7 @@ def measured(core: Coreset, data: Table, kept: Table, labels: list[Any]) -> list
 
 
 def shared_groups(core: Coreset, labels: list[Any]) -> tuple[list[Any], list[str]]:
-    """Those groups of the data that the coreset has, and a refutation if they are not the same."""
+    """The groups that data and coreset share, and a refutation if either has others."""
     if core.groups is None:
         return labels, []
     core_labels = set(np.unique(core.groups))

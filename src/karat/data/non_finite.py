@@ -116,7 +116,7 @@ def _explain_sizes(high: Array, low: Array, names: Sequence[str]) -> InputError:
     else:
         kind = "values up to" if smallest[i] == sizes[i] else "values that differ by at most"
         fault = (
-            f"has {kind} {smallest[i]:.1e}; rescale or drop it, because double precision loses the"
-            " digits of its powers."
+            f"has {kind} {smallest[i]:.1e}, so small that double precision loses their digits;"
+            " rescale or drop it."
         )
     return InputError(f"Column {name} {fault}", column=name)
