@@ -24,7 +24,7 @@ THIN = "\u202f"  # narrow no-break space
 TIMES = "\u00d7"
 MINUS = "\u2212"
 MISSING = "\u2013"
-# digits before the point, of whole and of other numbers that are written out
+# most digits before the point of integers and of other numbers; longer ones are scientific
 WHOLE, WRITTEN = 15, 7
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 PLAIN = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
@@ -86,8 +86,7 @@ def plain_number(value: float, digits: int = 3) -> str:
 
 
 def typeset(text: str) -> str:
-    """The numbers of a text as the page writes them: thin spaces between thousands, and powers of
-    ten.
+    """The text with its numbers as on the page: thin spaces between thousands, powers of ten.
 
     >>> typeset("12,345 rows, off by 1.5e-13 (a,b.csv row 7)")
     '12\u202f345 rows, off by 1.5 × 10⁻¹³ (a,b.csv row 7)'
@@ -149,7 +148,7 @@ def several(number: int, noun: str) -> str:
 
 
 def claim(facts: Mapping[str, Any]) -> str:
-    """Say what the kept rows have in common with all rows: what the problem keeps, and no more."""
+    """Say what the kept rows keep: what the problem keeps, and no more."""
     subject = (
         "This row, with its weight, keeps"
         if facts["kept"] == 1
@@ -170,8 +169,8 @@ def check_verdict(ok: bool) -> str:
 
 
 def data_verdict(data: str, columns: int) -> str:
-    """Say how data compares with the hashes of the rows that a coreset was made from, of which
-    ``columns`` were read.
+    """Say how data compares with the hashes of the rows that a coreset was made from, in its
+    ``columns`` columns.
     """
     used = f"{columns:,} columns" if columns > 1 else "column"
     return {

@@ -1,9 +1,8 @@
-"""Atomic writes: a file is there whole or not at all, whatever happens on the way.
+"""Atomic writes: a file is complete or unchanged, whatever happens while it is written.
 
-A file is written beside its place under another name, ``.name.<16 digits>.part``, and then renamed.
-A process that is killed as it writes leaves that part.  The lock on it goes with the process, so
-the next one that writes the same path tells leftovers, which nobody has locked, from parts that are
-still being written, and removes them.
+A file is written in the same folder under another name, ``.name.<16 digits>.part``, and then
+renamed.  A process that is killed while it writes leaves that part, but its lock on the part ends.
+The next process that writes the same path removes all parts that nobody has locked.
 """
 
 from __future__ import annotations
