@@ -53,7 +53,7 @@ class Regression:
             "the columns of its regression have no names",
         )
         require(
-            all(isinstance(told, dict) for told in facts["covariances"].values()),
+            all(isinstance(entry, dict) for entry in facts["covariances"].values()),
             "covariances that are not described",
         )
         quantiles = facts.get("residual_quantiles") or {}

@@ -91,16 +91,18 @@ def shared_groups(core: Coreset, labels: list[Any]) -> tuple[list[Any], list[str
     )
 
 
-def _in_stacks(core: Coreset, data: Table, own: Table, labels: list[Any]) -> dict[int, Reduction]:
-    """What stacks of groups prove, by the places of their labels."""
-    if len(labels) == 1 or data.grouping is None or own.grouping is None:
+def _in_stacks(
+    core: Coreset, data: Table, own_table: Table, labels: list[Any]
+) -> dict[int, Reduction]:
+    """The reductions that stacks of groups prove, by the places of their labels."""
+    if len(labels) == 1 or data.grouping is None or own_table.grouping is None:
         return {}
-    (rows, starts), (kept, kept_starts) = data.grouped_rows(), own.grouped_rows()
-    places, kept_places = data.grouping.places(labels), own.grouping.places(labels)
+    (rows, starts), (kept_rows, kept_starts) = data.grouped_rows(), own_table.grouped_rows()
+    places, kept_places = data.grouping.places(labels), own_table.grouping.places(labels)
     counts, kept_counts = np.diff(starts)[places], np.diff(kept_starts)[kept_places]
     kernel = data.kernel
     reductions = measure_many(
-        rows, starts[places], counts, kept, kept_starts[kept_places], kept_counts, kernel
+        rows, starts[places], counts, kept_rows, kept_starts[kept_places], kept_counts, kernel
     )
     rank = core.certificate.rank
     return {
@@ -109,10 +111,10 @@ def _in_stacks(core: Coreset, data: Table, own: Table, labels: list[Any]) -> dic
     }
 
 
-def _group(core: Coreset, table: Table, own: Table, label: Any) -> Reduction:
+def _group(core: Coreset, table: Table, own_table: Table, label: Any) -> Reduction:
     """The coreset measured against the full data of one group."""
-    rows, kept = table.rows(label), own.rows(label)
-    among, index = own.index(label), table.numbers_of(label)
+    rows, kept = table.rows(label), own_table.rows(label)
+    among, index = own_table.index(label), table.numbers_of(label)
     assert core.indices is not None
     numbers = core.indices if among is None else core.indices[among]
     places = np.clip(
@@ -121,8 +123,8 @@ def _group(core: Coreset, table: Table, own: Table, label: Any) -> Reduction:
     if core.absorbed:
         return _against(core, table, rows, kept, *_fit_all_rows(table, rows, table.kernel))
     verbatim = core.verbatim if core.verbatim is None or among is None else core.verbatim[among]
-    known = core.certificate.peeled if core.groups is None else 0
-    peeled = known if verbatim is None else int(verbatim.sum())
+    claimed = core.certificate.peeled if core.groups is None else 0
+    peeled = claimed if verbatim is None else int(verbatim.sum())
     return _measure_by_levels(core, table, rows, kept, places, peeled, verbatim)
 
 
@@ -131,10 +133,10 @@ def _measure_by_levels(
     verbatim: Flags | None
 ) -> Reduction:  # fmt: skip
     """Kept rows, at ``places`` of all rows, measured level by level if they were made so; the worst
-    of what is found.
+    reduction of all levels.
 
-    All rows together would be a weaker claim: their size is that of the largest.  ``peeled``: how
-    many are kept as they are, and ``verbatim``, where that is known, which.
+    All rows together would be a weaker claim, relative to the size of the largest rows.  ``peeled``
+    rows are kept as they are; ``verbatim`` says which, where that is known.
     """
     fitted, passes = _fit_all_rows(table, rows, table.kernel)
     _, wild = wild_rows(rows, fitted)
@@ -143,41 +145,43 @@ def _measure_by_levels(
         _one_level, core, table, rows, kept, places, fitted, passes, peeled > 0, verbatim
     )
     if not core.certificate.levels:  # the levels of merged coresets are not those of all rows
-        found = _against(core, table, rows, kept, fitted, passes)
-        if found.proof.ok:
-            return found
+        reduction = _against(core, table, rows, kept, fitted, passes)
+        if reduction.proof.ok:
+            return reduction
     if not 0 < len(wild) < len(rows) or beyond.all():
         return together()
-    own, few = own_weights(rows, wild), len(wild) <= PEELED * max(1, fitted.kernel.width)
+    wild_weights, few = own_weights(rows, wild), len(wild) <= PEELED * max(1, fitted.kernel.width)
     if few:  # were they kept as they are?
-        apart = np.array_equal(places[beyond], wild) and np.array_equal(weights[beyond], own)
+        apart = np.array_equal(places[beyond], wild) and np.array_equal(
+            weights[beyond], wild_weights
+        )
     else:  # in some group; a level keeps its total weight
         apart = core.certificate.levels != 1 and bool(
-            abs(weights[beyond].sum() / own.sum() - 1.0) <= SAME_WEIGHT
+            abs(weights[beyond].sum() / wild_weights.sum() - 1.0) <= SAME_WEIGHT
         )
     if not apart:
         return together()
     worst: Reduction | None = None
-    for some, among in (
+    for members, among in (
         (np.setdiff1d(np.arange(len(rows)), wild), ~beyond),
         *(() if few else ((wild, beyond),)),
     ):
-        part, mine = rows.subset(some), kept.subset(np.flatnonzero(among))
+        part, kept_part = rows.subset(members), kept.subset(np.flatnonzero(among))
         fitted, passes = _fit_all_rows(table, part, table.kernel)
         others = peeled > (len(wild) if few else 0)  # peeled as well
         flags = None if verbatim is None else verbatim[among]
-        found = _one_level(
+        reduction = _one_level(
             core,
             table,
             part,
-            mine,
-            np.searchsorted(some, places[among]),
+            kept_part,
+            np.searchsorted(members, places[among]),
             fitted,
             passes,
             others,
             flags,
         )
-        worst = found if worst is None else min(worst, found, key=lambda one: one.proof.merit)
+        worst = reduction if worst is None else min(worst, reduction, key=lambda r: r.proof.merit)
     assert worst is not None
     return replace(worst, positions=np.arange(len(kept)), weights=weights, levels=1 if few else 2)
 

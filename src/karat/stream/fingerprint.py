@@ -46,7 +46,8 @@ class Fingerprint:
 
 
 def _smallest(hashes: np.ndarray, keys: np.ndarray | None) -> Fingerprint:
-    order = np.argsort(hashes, kind="stable") if len(hashes) <= SIZE else _least(hashes)
+    kept = np.arange(len(hashes)) if len(hashes) <= SIZE else np.argpartition(hashes, SIZE)[:SIZE]
+    order = kept[np.argsort(hashes[kept], kind="stable")]
     hashes, keys = hashes[order], None if keys is None else keys[order]
     repeated = np.flatnonzero(hashes[1:] == hashes[:-1])
     if len(repeated):
@@ -56,12 +57,6 @@ def _smallest(hashes: np.ndarray, keys: np.ndarray | None) -> Fingerprint:
             " values."
         )
     return Fingerprint(hashes, keys)
-
-
-def _least(hashes: np.ndarray) -> np.ndarray:
-    """The positions of the smallest hashes, in increasing order of the hashes."""
-    few = np.argpartition(hashes, SIZE)[:SIZE]
-    return np.asarray(few[np.argsort(hashes[few], kind="stable")])
 
 
 def _hash(keys: np.ndarray) -> np.ndarray:

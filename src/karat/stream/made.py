@@ -266,24 +266,26 @@ def _restored_sums(
     return Sums(SecondMoments.restored(parts), high, low, counts, _restored_claim(claim))
 
 
-def _restored_few(said: dict[str, Any], values: Array, weights: Array, columns: int) -> MadeRows:
+def _restored_few(saved: dict[str, Any], values: Array, weights: Array, columns: int) -> MadeRows:
     require(
         values.shape == (len(weights), columns) and bool((weights > 0).all()),
         "rows of another shape",
     )
-    require(type(said["rank"]) is int and type(said["most"]) is int, "a rank that is not a number")
-    proof = Proof(**said["proof"] | {"excluded": tuple(said["proof"]["excluded"])})
+    require(
+        type(saved["rank"]) is int and type(saved["most"]) is int, "a rank that is not a number"
+    )
+    proof = Proof(**saved["proof"] | {"excluded": tuple(saved["proof"]["excluded"])})
     kernel = SecondMoments(columns)
     nothing = kernel.no_moments(float(weights.sum()))
     return MadeRows(
-        np.arange(len(values)), weights, nothing, said["rank"], proof, SYNTHETIC, 1,
-        inherited=_restored_claim(said["claim"]), values=values, most=said["most"],
+        np.arange(len(values)), weights, nothing, saved["rank"], proof, SYNTHETIC, 1,
+        inherited=_restored_claim(saved["claim"]), values=values, most=saved["most"],
     )  # fmt: skip
 
 
-def _restored_claim(said: dict[str, Any]) -> Claim:
+def _restored_claim(saved: dict[str, Any]) -> Claim:
     require(
-        all(isinstance(value, int | float) for value in said.values()),
+        all(isinstance(value, int | float) for value in saved.values()),
         "a claim that is not a number",
     )
-    return Claim(**said)
+    return Claim(**saved)

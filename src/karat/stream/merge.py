@@ -80,13 +80,15 @@ def _add_rows(first: Sketch, mine: Summary, summaries: Sequence[Summary]) -> Non
         mine.seconds += theirs.seconds
     first.fold()
     for label, running in mine.running.items():
-        own = before.get(label, NO_ERROR)
-        parts = inherited.get(label, own)
-        mine.running[label] = replace(running, inherited=parts.grown(own, running.inherited))
+        inherited_before = before.get(label, NO_ERROR)
+        parts = inherited.get(label, inherited_before)
+        mine.running[label] = replace(
+            running, inherited=parts.grown(inherited_before, running.inherited)
+        )
         if label in mine.reductions:
             reduction = mine.reductions[label]
             mine.reductions[label] = replace(
-                reduction, inherited=parts.grown(own, reduction.inherited)
+                reduction, inherited=parts.grown(inherited_before, reduction.inherited)
             )
     for theirs in summaries:
         for label in theirs.running:

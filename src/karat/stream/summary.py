@@ -338,7 +338,7 @@ def coreset_of(summary: Summary, seed: int) -> Coreset:
         for label in held.labels
     ]
     total = total_weight(summary)
-    require_all_rows(summary)
+    require_taken(summary, total)
     correction = None
     if summary.problem.absorb is not None:
         assert held.weights is not None
@@ -395,13 +395,8 @@ def total_weight(summary: Summary) -> float:
     )
 
 
-def require_all_rows(summary: Summary) -> None:
-    """Raise if some rows that were added were never summed, which moments alone could not show."""
-    require_taken(summary, total_weight(summary))
-
-
 def require_taken(summary: Summary, total: float) -> None:
-    """:func:`require_all_rows` for sums of this total weight."""
+    """Raise if some rows that were added were never summed, which moments alone could not show."""
     if summary.taken != summary.folded:
         raise NotExactError(
             f"The sketch took {summary.taken:,} rows but summed {summary.folded:,}: rows were lost,"
