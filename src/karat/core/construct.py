@@ -147,6 +147,7 @@ def assembled(
             reduction.dominating_rows if numbers is None else numbers[reduction.dominating_rows]
         ).tolist()
     indices = np.concatenate(origins)
+    # the groups come one after the other; a coreset lists its rows in the order of the input
     order = np.argsort(indices, kind="stable")
     weights = stored_weights(np.concatenate([r.weights for r in reductions])[order], table.unit)
     indices = indices[order].astype(np.int64)
@@ -158,6 +159,7 @@ def assembled(
         why = "Nothing smaller was exact" if above_rank else "There were no more rows than the rank"
         notes.append(f"{why}: all are kept, with their own weights.")
     seconds = time.perf_counter() - start
+    # every level of sizes keeps at most one row per feature
     more = any(
         len(r.positions) > r.levels * r.fitted.kernel.width + r.peeled.sum() for r in reductions
     )

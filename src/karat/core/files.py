@@ -87,6 +87,7 @@ def loaded_fields(path: Path, problem: Problem | None) -> dict[str, Any]:
             f"{path} is a data file ({DATA[path.suffix.lower()]}), not a coreset; make one with"
             f" karat build {path} ..., or karat.coreset_files."
         )
+    # the first bytes tell a Parquet file that was renamed
     parquet = path.suffix == ".parquet" or data.startswith(PARQUET)
     header, arrays = (_parquet().unpack_table if parquet else unpack)(
         data, str(path), WHAT, _validate_coreset

@@ -83,7 +83,7 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
             )
         except NonFiniteError:
             raise table.explain_non_finite() from None
-    kernel = table.kernel.sharper()
+    kernel = table.kernel.sharper()  # the errors of both parts are inherited, so add little
     inherited = Claim.union([first.certificate, second.certificate])
     # errors add up, because each is relative to a loss that includes the regulariser
     if first.absorbed or second.absorbed:
@@ -108,6 +108,7 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     assert first.indices is not None
     assert second.indices is not None
     assert merged.indices is not None
+    # merged.indices counts the kept rows of both; origin translates them to rows of the inputs
     origin = np.concatenate([first.indices, second.indices + first.n_rows])
     keys = None if first.keys is None else np.concatenate([first.keys, second.keys])[merged.indices]
     provenance = merged_provenance(first.provenance, second.provenance)

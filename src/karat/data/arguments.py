@@ -294,6 +294,7 @@ def named_columns(X: Any, y: Any, sample_weight: Any = None, groups: Any = None)
     values = arguments | {argument: frame[name].to_native() for argument, name in texts.items()}
     if all_columns:
         values["y"] = frame.select(y).to_native()
+    # an Arrow array forgets the name of its column, which error messages and files still need
     nameless = "y" in texts and not getattr(as_narwhals(values["y"]), "name", None)
     return Named(frame.drop(names).to_native(), **values, target=y if nameless else None)
 

@@ -130,7 +130,7 @@ class MadeSummary(Summary):
         require_exact(certificate, reductions, self.names, self.origin)
         values = np.vstack([made.values for made in reductions]) + self.origin
         assert self.like is not None
-        like = self.like | {"types": None}
+        like = self.like | {"types": None}  # made rows are doubles, whatever the columns were
         like["container"] = "array" if like["container"] == "sparse" else like["container"]
         y = values[:, self.columns :] if self.targets else None
         X, y = containers.in_container(like, values[:, : self.columns], y, np.arange(len(values)))
