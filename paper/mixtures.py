@@ -14,7 +14,7 @@ import numpy as np
 
 import karat
 from karat import models, problems
-from karat.core.latent import read_sample
+from karat.core.construct import read_sample
 from karat.engine.linalg import Array
 from paper.measure import difference, kmeans_loss, learn_twice, real_data, seconds
 from paper.result import Experiment, Table

@@ -12,7 +12,7 @@ import numpy as np
 
 import karat
 from karat import models, problems
-from karat.core.latent import read_sample
+from karat.core.construct import read_sample
 from karat.engine.linalg import Array, Indices
 from karat.errors import InputError
 from karat.problems.absorb.minimise import minimise_power

@@ -1,7 +1,7 @@
 """karat: accurate (lossless) coresets.
 
-A data set of n rows becomes a handful of rows with positive weights, its own or made ones, on which
-a model trains to exactly the same answer.
+karat picks a few rows of a data set, or makes a few new ones, and weights them, so that a model
+fitted to them gives the same answer as on all rows.
 """
 
 import importlib
@@ -43,8 +43,8 @@ __all__ = [
     "verify_files",
 ]
 
-# Names are imported when they are first used: the command line answers at once, and extras are not
-# needed before their time.
+# Names are imported when they are first used, so that the command line starts fast and missing
+# extras matter only where they are needed.
 _HOMES = {
     "core.certify": ["Certificate"],
     "core.coreset": ["Coreset", "coreset", "load"],

@@ -1,7 +1,7 @@
 """The errors that karat raises: each says what is wrong, where, and what to do.
 
-What a program may want to know about an error is in its fields, never only in its text.  Damaged
-and hostile files give one kind of error, whatever fails while they are read (:func:`reading`).
+Programs read the fields of an error, people its text.  Damaged and hostile files raise one kind of
+error, whatever fails while they are read (:func:`reading`).
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from numbers import Integral
 
 
 class InputError(ValueError):
-    """The data or an argument cannot be used; the message names the place and the remedy.
+    """The data or an argument cannot be used; the message says where and what to do.
 
     Parameters
     ----------
     message, remedy : str
-        What is wrong, and what to do, where another interface (the command line) says it in its own
-        words.
+        What is wrong, and what to do; the command line replaces the remedy by its own words.
     argument, column, row : optional
         The argument that is wrong or would help; the column and the first row of the data that
         cannot be used.
@@ -41,28 +40,21 @@ class InputError(ValueError):
 
 
 class UnknownLabelError(InputError, KeyError):
-    """A mapping has nothing under a label; it is a :class:`KeyError`, too."""
+    """A mapping has no such label; also a :class:`KeyError`."""
 
-    __str__ = ValueError.__str__  # that of KeyError shows the text in quotes
+    __str__ = ValueError.__str__  # KeyError would put the message in quotes
 
 
 class NotExactError(RuntimeError):
-    """An exact result could not be reached, or the request is for something a coreset does not
-    keep.
-    """
+    """No exact result was found, or a coreset does not keep what was asked for."""
 
 
 class StorageError(OSError):
-    """A file could not be written (what was there before is unchanged), or what it holds cannot be
-    believed.
-    """
+    """A file could not be written (an older file is unchanged), or its content is not valid."""
 
 
 class DamagedFileError(InputError, StorageError):
-    """A stored coreset or checkpoint is damaged, was changed by another tool, or was never one.
-
-    It is a :class:`StorageError` and an :class:`InputError`.
-    """
+    """A file is damaged, was changed by another tool, or is no coreset or checkpoint."""
 
 
 class MissingExtraError(ImportError):
@@ -76,7 +68,7 @@ class MissingExtraError(ImportError):
 
 
 def check_memory(memory: object) -> None:
-    """Raise unless an argument says how many bytes may be used."""
+    """Raise unless an argument is a sensible number of bytes."""
     if isinstance(memory, bool) or not isinstance(memory, int) or memory < 10**6:
         raise InputError(
             f"memory must be an integer of at least 10**6 bytes, not {memory!r}.",
@@ -94,12 +86,12 @@ def check_integer(name: str, value: object, least: int = 1) -> None:
 
 @contextmanager
 def reading(name: str, what: str) -> Iterator[None]:
-    """Whatever goes wrong inside is said to be the file's fault.
+    """Turn every error inside the block into one that blames the file.
 
     Parameters
     ----------
     name : str
-        The file, or what else an error message calls it.
+        The file, as an error message calls it.
     what : str
         What it should be: "a coreset file", "a checkpoint".
     """
@@ -114,7 +106,7 @@ def reading(name: str, what: str) -> Iterator[None]:
 
 
 def require(condition: bool, complaint: str) -> None:
-    """Raise, inside :func:`reading`, unless the content of a file is as it must be."""
+    """Raise, inside :func:`reading`, unless the content of a file is valid."""
     if not condition:
         raise ValueError(complaint)
 

@@ -106,7 +106,7 @@ def test_a_list_of_labels_is_not_a_list_of_names(frame):
         ),
         (
             lambda f: karat.Sketch().update(f.to_numpy(float)).update(f),
-            "these are a pandas frame with columns rooms",
+            "The batch is a pandas frame with columns rooms",
         ),
         (
             lambda f: karat.Sketch(key="Id").update(f.assign(id=f.index), "price"),

@@ -232,7 +232,7 @@ def test_wording():
     assert "rows made" in text
     assert "1 row of the data as they are" in " ".join(text.split())
     assert "6 made rows" in core._repr_html_()
-    with pytest.raises(InputError, match="made, not rows of the data"):
+    with pytest.raises(InputError, match="Synthetic rows have no keys"):
         core.contains([5])
 
 

@@ -392,7 +392,7 @@ def test_subnormal_column_is_named(problem, column, kind):
     X, y = table()
     X[:, column] *= 1e-310
     with pytest.raises(
-        InputError, match=rf"Column {column} has values up to \d\.\de-3\d\d, so small .* Rescale"
+        InputError, match=rf"Column {column} has values up to \d\.\de-3\d\d, so small .*; rescale"
     ):
         karat.coreset(kind(X), y if problem.needs_target else None, problem)
 

@@ -9,7 +9,7 @@ from scipy import sparse
 
 import karat
 from karat import models, problems
-from karat.core.latent import read_sample
+from karat.core.construct import read_sample
 from karat.problems.latent.whiten import standardise, whiten
 
 

@@ -6,7 +6,7 @@ from latent_data import CENTRED, SIZES, make_mixture, make_views
 
 import karat
 from karat import models, problems
-from karat.core.latent import read_sample
+from karat.core.construct import read_sample
 from karat.errors import InputError, NotExactError
 
 MODES = ("tensor", "moments", "all")

@@ -7,7 +7,7 @@ from scipy.optimize import linear_sum_assignment
 
 import karat
 from karat import models, problems
-from karat.core.latent import read_sample
+from karat.core.construct import read_sample
 
 OFFSETS = (0.0, 1.0, 1e4, 1e8)
 

@@ -78,7 +78,7 @@ def test_a_column_changed_by_another_tool(tmp_path):
 
 
 def test_an_array_beyond_its_claim():
-    from karat.storage.members import array_of
+    from karat.storage.archive import array_of
 
     file = io.BytesIO()
     np.save(file, np.arange(5.0))

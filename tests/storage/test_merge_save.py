@@ -177,7 +177,7 @@ def test_merge_with_groups_of_one_part_only():
 def test_merge_refusals():
     X, y = whole(300)
     core = karat.coreset(X, y)
-    with pytest.raises(InputError, match="different"):
+    with pytest.raises(InputError, match="for the same problem"):
         core.merge(karat.coreset(X, y, Ridge(1.0)))
     with pytest.raises(InputError, match="groups"):
         core.merge(karat.coreset(X, y, groups=np.arange(300) % 2))

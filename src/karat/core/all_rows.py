@@ -1,6 +1,4 @@
-"""The coreset of all rows with their own weights: exact by definition; for data so small that a
-smaller one gains nothing.
-"""
+"""The coreset of all rows with their own weights, for data too small to gain from fewer rows."""
 
 from __future__ import annotations
 
@@ -20,8 +18,7 @@ ALL_ROWS = "all rows"  # how the rows were found
 def all_rows(X: Any, y: Any, problem: Problem, sample_weight: Any, note: str) -> Coreset:
     """Every row of positive weight, with its own weight.
 
-    Nothing is computed, so the rank of the data is not known; the certificate gives the number of
-    rows, which bounds it.
+    Nothing is computed, so the certificate gives the number of rows as the rank, which it bounds.
     """
     count = containers.row_count(X)
     weights = check_weights(sample_weight, count)
@@ -47,12 +44,12 @@ def all_rows(X: Any, y: Any, problem: Problem, sample_weight: Any, note: str) ->
         n_rows=count,
         notes=(note,),
     )
-    some = size < count
+    fewer = size < count
     return Coreset(
         indices=indices.astype(np.int64),
         weights=np.ones(size) if weights is None else weights[indices],
-        X=containers.take_rows(X, indices) if some else X,
-        y=containers.take_rows(y, indices) if some else y,
+        X=containers.take_rows(X, indices) if fewer else X,
+        y=containers.take_rows(y, indices) if fewer else y,
         groups=None,
         n_rows=count,
         problem=problem,

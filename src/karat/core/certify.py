@@ -1,15 +1,13 @@
-"""Certificates: what a coreset keeps, to what error, at what size against which bound; and what it
-does not keep.
+"""Certificates: what a coreset keeps and what not, its error, and its size against the bound.
 
-The proof is :mod:`karat.engine.proof`, its constants are :mod:`karat.engine.tolerances`.  Here it
-becomes a record that can be printed and stored in files:
+:mod:`karat.engine.proof` makes the proof, with the constants of :mod:`karat.engine.tolerances`.
+Here it becomes a record that can be printed and stored in files:
 
     certify(reductions)                                       of a new coreset
-    certify_again(core, [measure_again(core, moments, ...)])  of a coreset that is compared with
-    data
-    require_proven(certificate)                               an error, unless it is proven
+    certify_again(core, [measure_again(core, moments, ...)])  of a coreset measured on data
+    require_proven(certificate)                               raises unless it is proven
 
-What rows of several coresets inherit is :mod:`karat.engine.claim`.
+:mod:`karat.engine.claim` says which errors rows of several coresets inherit.
 """
 
 from __future__ import annotations
@@ -23,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from karat.core.wording import certificate_text, readable
 from karat.engine.claim import PROOF_VERSION, Claim, ErrorBudget, united
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linear_proof import linear_class
@@ -31,7 +30,7 @@ from karat.engine.proof import measure
 from karat.engine.reduce import Reduction
 from karat.engine.rows import Rows, own_weights
 from karat.engine.threads import one_blas_thread
-from karat.engine.tolerances import EPS, EXACT, ROUNDING, WILD
+from karat.engine.tolerances import EXACT, ROUNDING
 from karat.errors import NotExactError
 from karat.problems import LeastSquares, Problem, Ridge
 from karat.problems.absorb.absorb import REFUTED
@@ -40,13 +39,13 @@ if TYPE_CHECKING:
     from karat.core.coreset import Coreset
 
 OLDER = "proven by an older version: verify again"
-# of the residual: a larger change, by rounding of the columns, leaves no standard errors
+# relative change of the residual, by rounding of the columns, up to which there are standard errors
 NOISE = 0.01
 NO_NOISE = (
     " (not R2, standard errors or likelihoods: rounding of the columns moves the residual by more"
     " than a hundredth of itself)"
 )
-MANY_GROUPS = 100  # groups up to which standard errors are looked at
+MANY_GROUPS = 100  # beyond so many groups, standard errors are not worth the time
 
 
 def _all_once(values: list[tuple[str, ...]]) -> tuple[str, ...]:
@@ -62,7 +61,7 @@ def _names(values: list[str]) -> str:
 
 
 def _kept_by_all(values: list[str]) -> str:
-    """What every part keeps: the problem is the same, and the noise may be missing in some."""
+    """What every part keeps: all have the same problem, but some may have no standard errors."""
     return next((text for text in values if text.endswith(NO_NOISE)), values[0])
 
 
@@ -82,8 +81,8 @@ class Certificate(Claim):
     Attributes
     ----------
     loss_error : float
-        The first term: the supremum for degree 2 and what rounding of the sums may add, a proven
-        bound else.
+        The first term: for degree 2 the supremum plus what rounding of the sums may add, for
+        higher degrees a proven bound.
     rounding : float
         The second term.  The part of it that was measured is at most 64 eps in each reduction; the
         rest is a bound on the rounding of the proof itself, of at most 256 eps times the number of
@@ -91,7 +90,7 @@ class Certificate(Claim):
     spent : float
         ``rounding`` in units of 64 eps.
     remainder : float
-        How much of what it may use of the second term a reduction has used, at most 1.
+        The share of the allowed second term that a reduction has used, at most 1.
     moment_error : float
         Largest error of a kernel moment, relative to the sum of absolute values.
     total_error : float
@@ -103,13 +102,13 @@ class Certificate(Claim):
     bound : int
         What the theory allows: the number of kernel features.
     peeled : int
-        Rows that are kept unchanged in addition, because each dominates a moment.
+        Additional rows that are kept unchanged, because each dominates a moment.
     power : int
         Degree of the loss.
     condition : float
-        Largest over smallest relative size of the directions of the columns.
+        The ratio of the largest to the smallest scale among directions of the columns.
     excluded_directions : tuple of float
-        Relative sizes of the directions of the columns that vanish up to rounding; along these only
+        Relative sizes of the directions of the columns that vanish up to rounding; along them only
         the second term holds.
     method : str
         How the coreset was found.
@@ -126,13 +125,12 @@ class Certificate(Claim):
     notes : tuple of str
         Remarks, such as the number of rows that were left out.
     refuted : bool
-        Whether something other than a moment contradicts it, such as kept rows that are not rows of
-        the data.
+        Whether anything but a moment contradicts it, such as kept rows that are not in the data.
     inflation : float
         Largest ratio of an absolute moment of the kept rows to that of all rows; it magnifies the
         second term of a coreset of this coreset.
     proof_version : int
-        The proof that was made; one of an older version does not count.
+        The version of the proof; proofs of an older version do not count.
     standard_errors : float or None
         Least squares: no coefficient moves by more than so many of its standard errors.  None for
         other problems, for rows of several coresets or levels together, and where the residual is
@@ -145,11 +143,11 @@ class Certificate(Claim):
     rows : str
         "real" for rows of the input, "synthetic" for rows that were made.
     verbatim : int
-        Made rows: how many rows of the data are among them as they are, because they are far larger
-        than the others.
+        Made rows: how many of them are rows of the data, kept because they are far larger than the
+        others.
     levels : int
-        How many levels of rows, by their size, were reduced by themselves: 1 for all but the
-        wildest data, 0 for coresets of coresets, whose parts have their own.
+        How many levels of rows, by their size, were reduced separately: 1 for all but the wildest
+        data, 0 for coresets of coresets.
     """
 
     loss_error: float = field(metadata=united(max))  # no default: a file without it is damaged
@@ -190,15 +188,11 @@ class Certificate(Claim):
 
     @property
     def ok(self) -> bool:
-        """Whether the coreset is exact: proven by the present version of the proof, and not
-        refuted.
-        """
+        """Whether the coreset is exact: proven by the current version, and not refuted."""
         return self.proven and not self.refuted and self.proof_version == PROOF_VERSION
 
     def of_coresets(self) -> Certificate:
-        """The certificate of a coreset of kept rows, whose levels and standard errors are not those
-        of the data.
-        """
+        """The same for a coreset of coresets, which has no levels or standard errors of its own."""
         return replace(self, standard_errors=None, levels=0)
 
     def to_dict(self) -> dict[str, Any]:
@@ -207,98 +201,19 @@ class Certificate(Claim):
 
     @staticmethod
     def from_dict(values: dict[str, Any]) -> Certificate:
-        """The certificate that :meth:`to_dict` wrote, in this version or another: unknown fields
-        are left out.
-        """
+        """The certificate that :meth:`to_dict` wrote; fields of other versions are ignored."""
         names = {f.name for f in fields(Certificate)}
-        known: dict[str, Any] = {
+        present: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in names
         }
         if values["proof_version"] < PROOF_VERSION and not any(
-            OLDER in note for note in known.get("notes", ())
+            OLDER in note for note in present.get("notes", ())
         ):
-            known["notes"] = (*known.get("notes", ()), f"The certificate was {OLDER}.")
-        return Certificate(**known)
+            present["notes"] = (*present.get("notes", ()), f"The certificate was {OLDER}.")
+        return Certificate(**present)
 
     def __str__(self) -> str:
-        made = self.rows != "real"
-        head = (
-            f"{self.size:,} made rows for {self.n_rows:,}"
-            if made
-            else f"{self.size:,} of {self.n_rows:,} rows"
-        )
-        if not self.ok:
-            verdict = "NOT exact" if self.proof_version == PROOF_VERSION else "not proven"
-            reason = self._not_proven or ("" if self.notes else "It was refuted on other data.")
-            return " ".join(part for part in (f"{head}, {verdict}.", reason, *self.notes) if part)
-        limit = f"{self.rounding / EPS:.2g} eps"
-        second = (
-            f"what a change of every column by at most {limit} of its own size could do to it"
-            if self.in_columns
-            else f"at most {limit} of the sums of absolute values of the features"
-        )
-        kept = f" and {self.peeled:,} peeled" if self.peeled else ""
-        levels = f", {self.levels} levels" if self.levels > 1 else ""
-        text = (
-            f"{head}, exact: at every query the loss of the {'made' if made else 'kept'} rows"
-            f" differs from that of all rows by at most {self.loss_error:.1e} of it (up to"
-            f" {self.tolerance:.0e} counts as exact), plus {second} (rank {self.rank}, bound"
-            f" {self.bound}{kept}{levels}, condition {self.condition:.1e}, {self.method},"
-            f" {self.passes} pass{'es' if self.passes != 1 else ''}, {self.seconds:.3g} s). Kept:"
-            f" {self.keeps}. Not kept: {', '.join(self.excludes)}."
-        )
-        if made:
-            text += " The rows are made, not rows of the data"
-            text += (
-                f", but for {self.verbatim:,} that are kept as they are." if self.verbatim else "."
-            )
-        if self.standard_errors is not None:
-            undetermined = (
-                ": near-copies of columns leave them undetermined"
-                if self.standard_errors > 1
-                else ""
-            )
-            text += (
-                f" Coefficients move by at most {self.standard_errors:.0e} standard"
-                f" errors{undetermined}."
-            )
-        if self.excluded_directions:
-            sizes = ", ".join(
-                f"{size:.0e}" for size in sorted(self.excluded_directions, reverse=True)[:5]
-            )
-            more = ", ..." if len(self.excluded_directions) > 5 else ""
-            count = len(self.excluded_directions)
-            vanish, them = (
-                ("directions of the columns vanish", "them")
-                if count > 1
-                else ("direction of the columns vanishes", "it")
-            )
-            text += (
-                f" {count} {vanish} up to rounding (relative size {sizes}{more}); coefficients"
-                f" along {them} are rounding."
-            )
-        if self.spread > WILD:
-            text += (
-                f" Some rows are far larger than others: they make a column {self.spread:.0e} times"
-                " its typical size, and the claim is relative to that."
-            )
-        return " ".join([text, *self.notes])
-
-    @property
-    def _not_proven(self) -> str:
-        """Which limit is exceeded, if the proof failed."""
-        if not self.loss_error <= self.tolerance:
-            return (
-                "The loss of the kept rows may differ from that of all rows by"
-                f" {readable(self.loss_error, self.tolerance)} of it; up to {self.tolerance:.0e}"
-                " counts as exact."
-            )
-        if not self.proven and self.proof_version == PROOF_VERSION:
-            return (
-                "The loss would be kept only for columns that differ from the given ones by "
-                f"{readable(self.remainder, 1.0, 'g')} times the rounding that counts as exact."
-            )
-        return ""
+        return certificate_text(self)
 
 
 def certify(
@@ -311,10 +226,10 @@ def certify(
     *,
     size: int | None = None,
 ) -> Certificate:
-    """The certificate of a new coreset, from the reductions of its groups and the total weight of
-    all rows.
+    """The certificate of a new coreset.
 
-    ``size`` is the number of rows kept, where it is not the sum over the groups.
+    ``reductions`` are those of its groups, and ``total`` is the weight of all rows.  ``size`` is
+    the number of rows kept, if it is not the sum over the groups.
     """
     proofs = [r.proof for r in reductions]
     kept = sum(float(r.weights.sum()) for r in reductions)
@@ -336,7 +251,7 @@ def certify(
         condition=max(p.condition for p in proofs),
         excluded_directions=tuple(x for p in proofs for x in p.excluded),
         method=" and ".join(sorted({r.method for r in reductions})),
-        # the pass that finds the maps
+        # a latent problem has read all rows once more, for its maps
         passes=max(r.passes for r in reductions) + (not problem.mergeable),
         seconds=seconds,
         keeps=problem.keeps if noise else problem.keeps.split(", R2,")[0] + NO_NOISE,
@@ -387,15 +302,14 @@ def certify_again(
     core: Coreset, reductions: Sequence[Reduction], total: float, n_rows: int, seconds: float,
     refutations: Sequence[str], notes: Sequence[str] = (),
 ) -> Certificate:  # fmt: skip
-    """A fresh certificate of a coreset, from what :func:`measure_again` found; the rank is not
-    measured again.
+    """A new certificate of a coreset, from the results of :func:`measure_again`; the rank stays.
 
     ``refutations`` are facts other than moments that contradict the coreset.
     """
     refutations = list(refutations)
     if core.absorbed and not max(r.proof.loss_error for r in reductions) <= REFUTED:
         refutations.append(
-            f"Rows and correction of an absorbed coreset must agree with the data to {REFUTED:.0e}."
+            f"Rows and correction of an absorbed coreset must match the data to {REFUTED:.0e}."
         )
     fresh = certify(
         core.problem, reductions, total, n_rows, seconds, [*notes, *refutations], size=len(core)
@@ -405,11 +319,11 @@ def certify_again(
     )
 
 
-def centred_kernel(found: Reduction) -> Kernel | None:
-    """The features, about the means, in which to measure again what could not be proven; None if
-    there are no others.
+def centred_kernel(reduction: Reduction) -> Kernel | None:
+    """The kernel of features about the means, in which an unproven reduction is measured again;
+    None if it is proven or there is no such kernel.
     """
-    linear = None if found.proof.ok else linear_class(found.fitted)
+    linear = None if reduction.proof.ok else linear_class(reduction.fitted)
     return None if linear is None else linear.kernel.centred(linear)
 
 
@@ -418,41 +332,27 @@ def centred_kernel(found: Reduction) -> Kernel | None:
 def _standard_errors(
     problem: Problem, reductions: Sequence[Reduction], error: float, rounding: float, n_rows: int
 ) -> tuple[float | None, bool]:  # fmt: skip
-    """The most standard errors by which coefficients of least squares move; and whether there is a
-    residual beyond rounding.
+    """A bound on how far coefficients move, in standard errors; whether the residual is more than
+    rounding.
     """
     if not isinstance(problem, LeastSquares | Ridge) or problem.absorb is not None:
         return None, True
-    if len(reductions) > MANY_GROUPS:  # not worth the time
+    if len(reductions) > MANY_GROUPS:
         return None, True
     worst, signal = 0.0, 0.0
-    for found in reductions:
-        frame = found.fitted.frame
+    for reduction in reductions:
+        frame = reduction.fitted.frame
         if frame is None:  # all rows, or so few of them that nothing was summed
             return None, True
-        # the frame is that of one level; sizes of columns differ by orders of magnitude in the
-        # others
-        if found.levels > 1:
+        # the frame describes one level; columns of the others differ by orders of magnitude
+        if reduction.levels > 1:
             return None, True
-        terms, noise = coefficient_terms(frame, max(1, found.fitted.kernel.separate_targets))  # type: ignore[attr-defined]
+        count = max(1, reduction.fitted.kernel.separate_targets)  # type: ignore[attr-defined]
+        terms, noise = coefficient_terms(frame, count)
         worst, signal = max(worst, terms), max(signal, noise)
     if not rounding * signal <= NOISE:
         return None, False
     return 4 * sqrt(n_rows) * (error + rounding * worst) if worst < np.inf else None, True
-
-
-def readable(value: float, limit: float, kind: str = "e") -> str:
-    """A value to two digits, or to as many as it takes to read that it is beyond a limit.
-
-    >>> readable(1.04e-10, 1e-10), readable(1.001, 1.0, "g"), readable(9.96e-11, 1e-10)
-    ('1.04e-10', '1.001', '1.0e-10')
-    """
-    least = 1 if kind == "e" else 2
-    texts = (f"{value:.{digits}{kind}}" for digits in range(least, 18))
-    return next(
-        (text for text in texts if not value > limit or float(text) > limit),
-        f"{value:.{least}{kind}}",
-    )
 
 
 def require_proven(
@@ -461,23 +361,19 @@ def require_proven(
     names: list[str],
     rows: Sequence[int] = (),
 ) -> None:
-    """Raise unless the coreset is proven; the error names the worst moment and ``rows`` that
-    dominate one.
-    """
+    """Raise unless the coreset is proven, with the worst moment and the ``rows`` that dominate."""
     if certificate.proven:
         return
     worst = max(reductions, key=lambda r: (not r.proof.ok, r.proof.loss_error))
     features = linear_class(worst.fitted)
     kernel = worst.fitted.kernel if features is None or worst.proof.in_columns else features.kernel
     moment = kernel.feature_name(worst.proof.worst, names)
-    several = (
-        f"Each of rows {', '.join(map(str, rows[:5]))}{' and others' if len(rows) > 5 else ''}"
-    )
-    heavy = (
-        f" {several if len(rows) > 1 else f'Row {rows[0]}'} holds more than a tenth of a moment."
-        if len(rows)
-        else ""
-    )
+    heavy = ""
+    if len(rows):
+        others = " and others" if len(rows) > 5 else ""
+        several = f"Each of rows {', '.join(map(str, rows[:5]))}{others}"
+        subject = several if len(rows) > 1 else f"Row {rows[0]}"
+        heavy = f" {subject} holds more than a tenth of a moment."
     if not certificate.loss_error <= certificate.tolerance:
         reason = (
             "The best has a relative loss error of"
@@ -492,6 +388,6 @@ def require_proven(
         )
     raise NotExactError(
         f"No exact coreset was found. {reason}{heavy} The columns have condition"
-        f" {certificate.condition:.1e}. Scale or centre the columns, drop nearly collinear ones and"
-        " extreme rows, or lower the degree."
+        f" {certificate.condition:.1e}. Scale or centre the columns, drop nearly collinear columns"
+        " and extreme rows, or lower the degree."
     )

@@ -1,35 +1,23 @@
-"""The Coreset, a few rows of the input with positive weights and the same loss at every query, and
-how it is made or loaded.
-"""
+"""The Coreset: a few weighted rows with the same loss as all rows; and how it is made or loaded."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Never
 
 import numpy as np
 
+from karat.core import export, synthetic
 from karat.core.certify import Certificate
 from karat.core.construct import assembled, read_rows, reduced
-from karat.core.export import CoresetSummary, coreset_html, to_arrow, to_pandas, to_polars
 from karat.core.files import loaded_fields, save
 from karat.core.merge import merge
 from karat.core.provenance import Provenance
 from karat.core.regression import Regression
-from karat.core.synthetic import (
-    KEEP,
-    REAL,
-    SYNTHETIC,
-    RowKind,
-    Verbatim,
-    check_rows_argument,
-    made_fields,
-    readable_by_doubles,
-    synthesised,
-)
+from karat.core.synthetic import KEEP, REAL, SYNTHETIC, RowKind, Verbatim, check_rows_argument
 from karat.core.verify import verify
 from karat.data import containers
 from karat.data.advice import unknown_argument
@@ -56,8 +44,7 @@ class Coreset:
     Attributes
     ----------
     indices : int64 array or None
-        Rows of the input that are kept, increasing; None for synthetic rows, which are no rows of
-        the input.
+        The numbers of the kept rows in the input, increasing; None for synthetic rows.
     weights : float64 array
         Their weights, all positive; they sum to the total weight of the input (unless the problem
         says otherwise).
@@ -82,12 +69,11 @@ class Coreset:
     regression : Regression or None
         The formula and the robust sums of a regression table (:func:`karat.inference.ols`).
     verbatim : bool array or None
-        Which kept rows are kept unchanged, with their own weights, because they are far larger than
-        others; the claim of the certificate is about the other rows.  None if that is not known
-        (merged or loaded coresets): then it is about all rows.
+        Which kept rows have their own weights because they are far larger than others; the
+        certificate is then about the other rows.  None if that is not known (merged or loaded
+        coresets): the certificate is about all rows.
     rows : str
-        "real" for rows of the input, "synthetic" for rows that were made with the same second
-        moments.
+        "real" for rows of the input, "synthetic" for rows made with the same second moments.
     strata : array of int or None
         What each synthetic row was made of: 0 for ordinary rows, 1 for wild ones; 2 for a wild row
         kept as it is.
@@ -120,9 +106,7 @@ class Coreset:
 
     @property
     def n_represented(self) -> int:
-        """Rows of the input that the kept ones stand for: all but those that were left out for a
-        missing value.
-        """
+        """Rows of the input that the kept ones represent: all but those with a missing value."""
         return self.n_rows - Provenance.read(self.provenance).left_out
 
     @property
@@ -139,9 +123,7 @@ class Coreset:
         return self.absorbed.sets, self.absorbed.delta
 
     def arrays(self) -> tuple[Array, Array | None]:
-        """X and y of the kept rows as the problem reads them, in double precision; y has as many
-        dimensions as the input.
-        """
+        """X and y of the kept rows as the problem reads them, in double precision."""
         X = features_of(self.X, self.problem)
         X = X.toarray() if hasattr(X, "toarray") else X
         if self.y is None:
@@ -151,43 +133,38 @@ class Coreset:
 
     def tables(self) -> tuple[Any, ...]:
         """The tables of X as arrays or CSR matrices: one, or one per view."""
-        return tuple(
-            containers.as_table(view, "X")
-            for view in (self.X if isinstance(self.X, tuple) else (self.X,))
-        )
+        views = self.X if isinstance(self.X, tuple) else (self.X,)
+        return tuple(containers.as_table(view, "X") for view in views)
 
     def minus_offsets(self) -> tuple[Array, Array | None, list[int]]:
-        """X and y minus an offset per column, and the offsets: not 0 where integers are too
-        large for doubles.
+        """X and y minus an offset per column, and the offsets: 0 unless integers are too large for
+        doubles.
         """
         X, y = self.arrays()
         columns = X.shape[1]
         if not self.problem.shifts:
             return X, y, [0] * columns
         table = read_input(self.X, self.y, self.problem, None, None)
-        away = [(table.offsets or {}).get(i, 0) for i in range(columns + table.targets)]
-        if any(away):
-            block = table.rows().take(np.arange(len(self)), np.zeros(len(away)))[:, 1:]
+        offsets = [(table.offsets or {}).get(i, 0) for i in range(columns + table.targets)]
+        if any(offsets):
+            block = table.rows().take(np.arange(len(self)), np.zeros(len(offsets)))[:, 1:]
             X, y = block[:, :columns], None if y is None else block[:, columns:].reshape(y.shape)
-        return X, y, away
+        return X, y, offsets
 
     def loss(self, query: Any) -> float:
-        """The preserved loss at a query, equal to that of the full data; the problem says what a
-        query is.
-        """
+        """The loss at a query, equal to that of the full data; the problem says what a query is."""
         with np.errstate(over="ignore", invalid="ignore"):
             value = self.problem.loss_on(self, query)
         if np.isnan(value):
             raise InputError(
-                "The loss at this query has terms beyond the largest double; rescale the columns,"
-                " or the query."
+                "Rescale the columns or the query: the loss has terms beyond the largest double."
             )
         return value
 
     def fit(self, estimator: Any) -> Any:
         """Fit a scikit-learn estimator on the kept rows with their weights.
 
-        An estimator that would not give the answer of the full data is refused; the error says why.
+        An estimator that would not give the fit of the full data raises an error that says why.
         """
         from karat.estimators.fitting import fit_on_core
 
@@ -216,15 +193,9 @@ class Coreset:
         return factor[:, None] * X, None if y is None else (factor * y.T).T
 
     def verify(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        sample_weight: Any = None,
-        groups: Any = None,
-        lengths: Any = None,
-        **unknown: Never,
-    ) -> Certificate:
+        self, X: Any, y: Any = None, *, sample_weight: Any = None, groups: Any = None,
+        lengths: Any = None, **unknown: Never,
+    ) -> Certificate:  # fmt: skip
         """Measure the coreset against full data.
 
         Parameters
@@ -232,13 +203,13 @@ class Coreset:
         X, y, sample_weight, groups, lengths
             As in :func:`karat.coreset`, also names of columns.
         **unknown
-            Refused; the error names the argument that was probably meant.
+            Raises an error that suggests the argument you probably meant.
 
         Returns
         -------
         Certificate
             Not ``ok`` if a moment differs or if the kept rows are not the rows of X at ``indices``
-            (of synthetic rows: if those that are kept as they are, are not among the rows of X).
+            (for synthetic rows: if a row kept as it is, is not a row of X).
         """
         if unknown:
             raise unknown_argument(Coreset.verify, unknown)
@@ -248,16 +219,16 @@ class Coreset:
     def merge(self, other: Coreset, *, random_state: int = 0) -> Coreset:
         """The exact coreset of the union of both inputs.
 
-        Indices run through the rows of ``self``, then those of ``other``.  If one of both has
-        synthetic rows, so has the union.
+        Indices run through the rows of ``self``, then those of ``other``.  If either has synthetic
+        rows, so has the union.
         """
         return merge(self, other, random_state)
 
     def contains(self, keys: Any) -> np.ndarray:
-        """Which of some keys are those of kept rows.
+        """Whether each key is that of a kept row.
 
-        A row that is not kept has still taken part in the weights of its cell or coreset: to delete
-        it, build that again.
+        A row that is not kept still contributes to the weights of the coreset (or of its cell of a
+        cube): to delete it, build that again.
 
         Parameters
         ----------
@@ -270,7 +241,7 @@ class Coreset:
         """
         if self.rows == SYNTHETIC:
             raise InputError(
-                "The rows are made, not rows of the data: no key is that of one of them.",
+                "Synthetic rows have no keys, because they are not rows of the data.",
                 argument="keys",
             )
         if self.keys is None:
@@ -289,37 +260,27 @@ class Coreset:
         return np.isin(wanted, self.keys)
 
     def to_pandas(self) -> Any:
-        """The kept rows as a pandas frame: features and target under their own names, then
-        ``weight`` (``group``, ``key``).
+        """The kept rows as a pandas frame: features, target, ``weight`` (``group``, ``key``).
 
         The index is that of the rows in X, if X is a pandas frame, else the number of each row in
         the input.
         """
-        return to_pandas(self)
+        return export.to_pandas(self)
 
     def to_polars(self) -> Any:
-        """The kept rows as a polars frame:
-
-        ``row``, features and target under their own names, then ``weight``.
-        """
-        return to_polars(self)
+        """The kept rows as a polars frame: ``row``, features, target, ``weight``."""
+        return export.to_polars(self)
 
     def to_arrow(self) -> Any:
-        """The kept rows as an Arrow table:
+        """The kept rows as an Arrow table: ``row``, features, target, ``weight``."""
+        return export.to_arrow(self)
 
-        ``row``, features and target under their own names, then ``weight``.
-        """
-        return to_arrow(self)
-
-    def summary(self) -> CoresetSummary:
-        """What the coreset keeps and how exactly; it prints as text, and as a table in a
-        notebook.
-        """
-        return CoresetSummary(self)
+    def summary(self) -> export.CoresetSummary:
+        """What the coreset keeps and how exactly, as text or as a table in a notebook."""
+        return export.CoresetSummary(self)
 
     def plot(self, X: Any = None, y: Any = None, *, ax: Any = None) -> Any:
-        """Draw the kept rows, sized by their weights, over a sample of the data; needs the extra
-        ``report``.
+        """Plot the kept rows, sized by weight, over a sample of the data (extra ``report``).
 
         Parameters
         ----------
@@ -334,7 +295,7 @@ class Coreset:
             With ``ax_`` and ``figure_``.
         """
         X, y, *_ = named_columns(X, y)
-        # found by its name, as karat.report is: pictures know coresets, not the reverse
+        # imported by name, because karat.report imports this module
         report = import_module("karat.report")
         return report.ProjectionDisplay.from_coreset(self, X, y).plot(ax)
 
@@ -344,45 +305,17 @@ class Coreset:
         Parameters
         ----------
         path : path
-            ``.npz`` (arrays and JSON), or ``.parquet`` (extra ``io``): the kept rows with columns
-            ``weight`` and ``row`` (and ``group``, ``key``), which any tool can open, and everything
-            else in the metadata of its schema.
+            ``.npz`` (arrays and JSON), or ``.parquet`` (extra ``io``): a table of the kept rows
+            with ``weight`` and ``row`` (and ``group``, ``key``), which any tool can open.
+            Everything else is in the metadata of its schema.
         """
         save(self, Path(path))
 
-    def renumbered(self, indices: np.ndarray, n_rows: int, keys: np.ndarray | None) -> Coreset:
-        """The same rows with other indices, those of a larger source."""
-        order = np.argsort(indices, kind="stable")
-        return replace(
-            self,
-            indices=indices[order],
-            weights=self.weights[order],
-            X=containers.take_rows(self.X, order),
-            y=containers.take_rows(self.y, order),
-            groups=None if self.groups is None else self.groups[order],
-            keys=None if keys is None else keys[order],
-            n_rows=n_rows,
-            certificate=replace(self.certificate, n_rows=n_rows),
-        )
-
     def __repr__(self) -> str:
-        certificate = self.certificate
-        extra = f", {len(np.unique(self.groups))} groups" if self.groups is not None else ""
-        made = self.rows == SYNTHETIC
-        if certificate.verbatim:
-            extra += f", {certificate.verbatim:,} of them rows of the data as they are"
-        if self.absorbed:
-            extra += ", with correction"
-        if self.n_represented < self.n_rows:
-            extra += f", {self.n_rows - self.n_represented:,} left out"
-        return (
-            f"Coreset({len(self):,} {'made rows for' if made else 'of'} {self.n_represented:,}"
-            f"{'' if made else ' rows'}{extra}, {self.problem.describe()}, "
-            f"loss_error={certificate.loss_error:.1e}, {certificate.method})"
-        )
+        return export.coreset_line(self)
 
     def _repr_html_(self) -> str:
-        return coreset_html(self)
+        return export.coreset_html(self)
 
 
 def coreset(
@@ -400,7 +333,7 @@ def coreset(
     progress: Progress | bool | None = None,
     **unknown: Never,
 ) -> Coreset:
-    """A few rows, with positive weights, on which the problem has the same loss at every query.
+    """Pick a few rows and weight them, so that the loss is the same at every query.
 
     Parameters
     ----------
@@ -420,20 +353,18 @@ def coreset(
         The reducer; all give the same guarantee.  :func:`karat.plan` says what "auto" would do and
         why.
     rows : {"real", "synthetic"}
-        Rows of the input; or rows that are made, rank + 1 of them (d + 2 at most, as a rule), with
-        the same second moments. These serve every squared loss, at any number of columns, and hold
-        no record of the data but those of ``verbatim``. What is fitted on them may only be linear
-        in the columns.
+        Rows of the input, or made rows with the same second moments: rank + 1 of them (usually at
+        most d + 2).  Made rows serve every squared loss, at any number of columns, if the model is
+        linear in the columns.  They hold no record of the data but those of ``verbatim``.
     verbatim : {"keep", "error"}
-        Synthetic rows: what to do about single rows that are far larger than all others, and would
-        be kept as they are.
+        Synthetic rows: keep single rows that are far larger than all others as they are, or raise.
     random_state : int
-        The choice of rows depends on it, the exactness does not.
+        Seed for the choice of rows; the result is exact for every seed.
     progress : True or callable, optional
         True shows a bar by tqdm (extra ``progress``).  A callable is called with (rows done, rows
         in all).
     **unknown
-        Refused; the error names the argument that was probably meant.
+        Raises an error that suggests the argument you probably meant.
 
     Returns
     -------
@@ -442,9 +373,9 @@ def coreset(
     Raises
     ------
     InputError
-        If an input cannot be used; the message names the place and the remedy.
+        If an input cannot be used; the message says where and what to do.
     NotExactError
-        If exactness could not be reached; an inexact coreset is never returned.
+        If no exact coreset was found; an inexact one is never returned.
 
     Examples
     --------
@@ -477,7 +408,7 @@ def coreset(
         )
     if rows != REAL or verbatim != KEEP:
         check_rows_argument(rows, problem, method, verbatim)
-    if type(random_state) is not int or random_state < 0:  # a NumPy integer will do, True will not
+    if type(random_state) is not int or random_state < 0:  # NumPy integers pass, True does not
         check_integer("random_state", random_state, 0)
     X, y = containers.collected(X), containers.collected(y)
     data = read_rows(X, y, problem, sample_weight, groups, lengths)
@@ -486,10 +417,11 @@ def coreset(
     provenance = None if target is None else {"target": target}
     try:
         if rows == SYNTHETIC:
-            data = readable_by_doubles(data)
-            made = synthesised(data, seed, progress)
+            data = synthetic.readable_by_doubles(data)
+            made = synthetic.synthesised(data, seed, progress)
             return Coreset(
-                **made_fields(problem, data, X, y, made, start, verbatim), provenance=provenance
+                **synthetic.made_fields(problem, data, X, y, made, start, verbatim),
+                provenance=provenance,
             )
         reductions = reduced(data, data.kernel, method, seed, progress)
         if problem.absorb is not None:

@@ -1,7 +1,7 @@
 """The kept rows as one table of another library, and the summary of a coreset.
 
-Columns keep their names and types: integers stay integers.  A name that the data uses
-already gets an underscore: ``weight_`` beside a feature ``weight``.
+Columns keep their names and types.  A column that karat adds gets an underscore if the data already
+uses its name: ``weight_`` if there is a feature ``weight``.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ import numpy as np
 
 from karat.core import wording
 from karat.core.facts import coreset_facts, kept_columns
+from karat.core.synthetic import SYNTHETIC
 from karat.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from karat.core.coreset import Coreset
 
-# roles that karat names, after those whose names come from the data
+# columns that karat adds to those of the data
 OWN = ("index", "weight", "group", "key")
 
 LINE = 88  # characters of a printed line
@@ -57,16 +58,14 @@ def to_arrow(core: Coreset) -> Any:
 
 
 def _columns_by_unique_name(core: Coreset) -> dict[str, np.ndarray]:
-    """Every column of the kept rows under a name of its own: the row number first, the weight
-    (group, key) last.
-    """
-    found = kept_columns(core)
-    given = [column for column in found if column.role not in OWN]
-    data = dict(zip(distinct([column.name for column in given]), given, strict=True))
+    """The columns of the kept rows by unique names: first the row number, last the weight."""
+    columns = kept_columns(core)
+    of_data = [column for column in columns if column.role not in OWN]
+    data = dict(zip(distinct([column.name for column in of_data]), of_data, strict=True))
     names = {role: free_name("row" if role == "index" else role, data) for role in OWN}
-    beside = {names[column.role]: column for column in found if column.role in OWN}
-    row = {} if core.indices is None else {names["index"]: beside.pop(names["index"])}
-    return {name: np.asarray(column.values) for name, column in (row | data | beside).items()}
+    added = {names[column.role]: column for column in columns if column.role in OWN}
+    row = {} if core.indices is None else {names["index"]: added.pop(names["index"])}
+    return {name: np.asarray(column.values) for name, column in (row | data | added).items()}
 
 
 def free_name(name: str, taken: Container[str]) -> str:
@@ -77,11 +76,11 @@ def free_name(name: str, taken: Container[str]) -> str:
 
 
 def distinct(names: Sequence[str], taken: Sequence[str] = ()) -> list[str]:
-    """Names of which none comes twice, or is taken: a target may be called like a feature."""
-    found: list[str] = []
+    """The names with underscores that make them unique: a target may share a feature's name."""
+    unique: list[str] = []
     for name in names:
-        found.append(free_name(name, (*taken, *found)))
-    return found
+        unique.append(free_name(name, (*taken, *unique)))
+    return unique
 
 
 def _library(name: str) -> Any:
@@ -91,6 +90,24 @@ def _library(name: str) -> Any:
         raise MissingExtraError(f"A table of {name} (pip install {name} is enough)", "io") from None
 
 
+def coreset_line(core: Coreset) -> str:
+    """Describe a coreset in one line."""
+    certificate = core.certificate
+    extra = f", {len(np.unique(core.groups))} groups" if core.groups is not None else ""
+    made = core.rows == SYNTHETIC
+    if certificate.verbatim:
+        extra += f", {certificate.verbatim:,} of them rows of the data as they are"
+    if core.absorbed:
+        extra += ", with correction"
+    if core.n_represented < core.n_rows:
+        extra += f", {core.n_rows - core.n_represented:,} left out"
+    return (
+        f"Coreset({len(core):,} {'made rows for' if made else 'of'} {core.n_represented:,}"
+        f"{'' if made else ' rows'}{extra}, {core.problem.describe()}, "
+        f"loss_error={certificate.loss_error:.1e}, {certificate.method})"
+    )
+
+
 class CoresetSummary:
     """The facts about a coreset as text (``print``), and as a table in a notebook."""
 
@@ -98,9 +115,9 @@ class CoresetSummary:
         self.core = core
 
     def __str__(self) -> str:
-        known = coreset_facts(self.core)
-        rows = wording.summary_rows(known, wording.TERMINAL) | wording.details(
-            known, wording.TERMINAL
+        facts = coreset_facts(self.core)
+        rows = wording.summary_rows(facts, wording.TERMINAL) | wording.details(
+            facts, wording.TERMINAL
         )
         indent = max(map(len, rows)) + 2
         lines = (
@@ -119,23 +136,21 @@ class CoresetSummary:
 
 
 def coreset_html(core: Coreset) -> str:
-    """Write the headline and the summary of a coreset for a notebook; everything that comes from
-    the data is escaped.
-    """
-    known, page = coreset_facts(core), wording.PAGE
+    """The headline and the summary of a coreset for a notebook, with text of the data escaped."""
+    facts, page = coreset_facts(core), wording.PAGE
     rows = "".join(
         f'<tr><th style="{CELL}">{escape(name)}</th><td style="{CELL}">{escape(value)}</td></tr>'
         for name, value in (
-            wording.summary_rows(known, page) | wording.details(known, page)
+            wording.summary_rows(facts, page) | wording.details(facts, page)
         ).items()
     )
-    mark = "&#10003;" if known["exact"] else "&#10007;"
-    kind = "made rows" if known["made"] else "rows"
+    mark = "&#10003;" if facts["exact"] else "&#10007;"
+    kind = "made rows" if facts["made"] else "rows"
     head = (
-        f"<b>{page.count(known['rows'])} &rarr; {page.count(known['kept'])} {kind}</b> &nbsp;"
+        f"<b>{page.count(facts['rows'])} &rarr; {page.count(facts['kept'])} {kind}</b> &nbsp;"
         f" {mark} "
     )
     return (
-        f'<div style="{HEAD}">{head}{wording.verdict(known["exact"])}<table'
+        f'<div style="{HEAD}">{head}{wording.verdict(facts["exact"])}<table'
         f' style="{STYLE}">{rows}</table></div>'
     )

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from karat.core.provenance import Provenance
 from karat.core.synthetic import SYNTHETIC
-from karat.data.containers import columns_by_name
+from karat.data.containers import columns_of, dimensions, is_frame
 
 if TYPE_CHECKING:
     from karat.core.coreset import Coreset
-from karat.core.provenance import Provenance
 
 
 def coreset_facts(core: Coreset) -> dict[str, Any]:
@@ -65,12 +65,10 @@ class Column(NamedTuple):
 
 
 def kept_columns(core: Coreset) -> list[Column]:
-    """The columns of the kept rows: index, weight, key, group, features, targets; x0, x1, ... and y
-    if they have no names.
-    """
-    found = [] if core.indices is None else [Column("row", "index", core.indices)]
-    found += [Column("weight", "weight", core.weights)]
-    found += [
+    """The columns of the kept rows; features and targets without names are x0, x1, ... and y."""
+    columns = [] if core.indices is None else [Column("row", "index", core.indices)]
+    columns += [Column("weight", "weight", core.weights)]
+    columns += [
         Column(role, role, values)
         for role, values in (("key", core.keys), ("group", core.groups))
         if values is not None
@@ -78,15 +76,25 @@ def kept_columns(core: Coreset) -> list[Column]:
     views = core.X if isinstance(core.X, tuple) else (core.X,)
     for i, view in enumerate(views):
         prefix = f"view{i}." if len(views) > 1 else ""
-        found += [
+        columns += [
             Column(prefix + name, "feature", values)
-            for name, values in columns_by_name(view, "x").items()
+            for name, values in _columns_by_name(view, "x").items()
         ]
     if core.y is not None:
-        targets = columns_by_name(core.y, "y")
+        targets = _columns_by_name(core.y, "y")
         names = Provenance.read(core.provenance).targets or list(targets)
-        found += [
+        columns += [
             Column(name, "target", values)
             for name, values in zip(names, targets.values(), strict=True)
         ]
-    return found
+    return columns
+
+
+def _columns_by_name(table: Any, letter: str) -> dict[str, np.ndarray]:
+    """The columns of any table by name; without names, a letter and a number (or the letter)."""
+    if is_frame(table) and (dimensions(table) == 2 or getattr(table, "name", None) is not None):
+        return columns_of(table)
+    values = np.asarray(table.toarray() if hasattr(table, "toarray") else table)
+    if values.ndim == 1:
+        return {letter: values}
+    return {f"{letter}{i}": column for i, column in enumerate(values.T)}

@@ -1,5 +1,5 @@
-"""Coresets in files: what the header and the arrays of a stored coreset are (:mod:`karat.storage`
-writes them).
+"""Coresets in files: the header and the arrays of a stored coreset (:mod:`karat.storage` writes
+them).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import sparse
 
 from karat import problems
 from karat.core.certify import Certificate
@@ -26,15 +27,14 @@ from karat.engine.synthetic import VERBATIM
 from karat.errors import DamagedFileError, InputError, MissingExtraError, reading, require
 from karat.problems import Problem
 from karat.problems.absorb.correction import Correction
-from karat.storage.archive import NEWEST_FORMAT, ZIP, plain, read_bytes, unpack, write_archive
+from karat.storage.archive import NEWEST_FORMAT, ZIP, Spec, plain, read_bytes, unpack, write_archive
 from karat.storage.atomic import write_atomically
-from karat.storage.members import Spec
 
 if TYPE_CHECKING:
     from karat.core.coreset import Coreset
 
 WHAT = "a coreset file"
-PARQUET = b"PAR1"  # with which a Parquet file begins
+PARQUET = b"PAR1"  # the first bytes of a Parquet file
 ROLES = {
     "weights": "weight",
     "indices": "row",
@@ -87,6 +87,7 @@ def loaded_fields(path: Path, problem: Problem | None) -> dict[str, Any]:
             f"{path} is a data file ({DATA[path.suffix.lower()]}), not a coreset; make one with"
             f" karat build {path} ..., or karat.coreset_files."
         )
+    # the first bytes tell a Parquet file that was renamed
     parquet = path.suffix == ".parquet" or data.startswith(PARQUET)
     header, arrays = (_parquet().unpack_table if parquet else unpack)(
         data, str(path), WHAT, _validate_coreset
@@ -102,7 +103,7 @@ def loaded_fields(path: Path, problem: Problem | None) -> dict[str, Any]:
 def _validate_coreset(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
     if header.get("sketch"):
         raise DamagedFileError(
-            "This is the checkpoint of a sketch, not a coreset; it is read by karat.Sketch.load."
+            "This is the checkpoint of a sketch, not a coreset; read it with karat.Sketch.load."
         )
     validate_coreset_arrays(header, specs)
 
@@ -127,10 +128,7 @@ def described(core: Coreset) -> tuple[dict[str, Any], dict[str, Any]]:
     }
     if core.strata is not None:
         arrays["strata"] = core.strata.astype(np.int8)
-    stored = {
-        name: containers.store(table, name, arrays)
-        for name, table in (("X", core.X), ("y", core.y))
-    }
+    stored = {name: _store(table, name, arrays) for name, table in (("X", core.X), ("y", core.y))}
     arrays |= {f"map_{name}": value for name, value in (core.maps or {}).items()}
     if core.absorbed is not None:
         arrays |= {"correction_sets": core.absorbed.sets, "correction_delta": core.absorbed.delta}
@@ -161,8 +159,8 @@ def _coreset_fields(
     return {
         "indices": arrays.get("indices"),
         "weights": arrays["weights"],
-        "X": containers.restore(header["containers"]["X"], "X", arrays),
-        "y": containers.restore(header["containers"]["y"], "y", arrays),
+        "X": _restore(header["containers"]["X"], "X", arrays),
+        "y": _restore(header["containers"]["y"], "y", arrays),
         "groups": arrays.get("groups"),
         "n_rows": header["n_rows"],
         "problem": problem,
@@ -178,6 +176,59 @@ def _coreset_fields(
     }
 
 
+def _store(table: Any, name: str, arrays: dict[str, Any]) -> dict[str, Any] | None:
+    """Add the arrays of a container to others; return its kind as JSON for :func:`_restore`."""
+    if table is None:
+        return None
+    if isinstance(table, tuple):
+        return {
+            "kind": "tuple",
+            "parts": [_store(part, f"{name}/{i}", arrays) for i, part in enumerate(table)],
+        }
+    if sparse.issparse(table):
+        table = sparse.csr_array(table)
+        arrays |= {
+            f"{name}/data": table.data,
+            f"{name}/indices": table.indices,
+            f"{name}/indptr": table.indptr,
+        }
+        return {"kind": "sparse", "shape": list(table.shape)}
+    library = containers.frame_library(table)
+    if library is None:
+        arrays[name] = np.asarray(table)
+        return {"kind": "array"}
+    arrays |= {f"{name}/{i}": values for i, values in enumerate(containers.column_arrays(table))}
+    if hasattr(table, "iloc"):
+        arrays[f"{name}/index"] = np.asarray(table.index)
+    labels, series = containers.column_labels(table), containers.dimensions(table) == 1
+    described = {"kind": library, "columns": [str(label) for label in labels], "series": series}
+    return (
+        described
+        if series or described["columns"] == labels
+        else described | {"labels": containers.labels_for_json(labels)}
+    )
+
+
+def _restore(kind: dict[str, Any] | None, name: str, arrays: dict[str, Any]) -> Any:
+    """The container that :func:`_store` described; an array where the library of a frame is not
+    installed.
+    """
+    if kind is None:
+        return None
+    if kind["kind"] == "tuple":
+        return tuple(_restore(part, f"{name}/{i}", arrays) for i, part in enumerate(kind["parts"]))
+    if kind["kind"] == "sparse":
+        parts = (arrays[f"{name}/data"], arrays[f"{name}/indices"], arrays[f"{name}/indptr"])
+        table = sparse.csr_array(parts, shape=tuple(kind["shape"]))
+        table.check_format(full_check=True)
+        return table
+    if kind["kind"] == "array":
+        return arrays[name]
+    labels = containers.labels_from_json(kind.get("labels", kind["columns"]))
+    columns = {label: arrays[f"{name}/{i}"] for i, label in enumerate(labels)}
+    return containers.frame_of(kind["kind"], columns, kind["series"], arrays.get(f"{name}/index"))
+
+
 def problem_header(problem: Problem) -> dict[str, Any]:
     """What :func:`saved_problem` reads."""
     return {
@@ -187,12 +238,12 @@ def problem_header(problem: Problem) -> dict[str, Any]:
 
 
 def saved_problem(header: dict[str, Any], name: str, problem: Problem | None) -> Problem:
-    """The problem that a file was written for; ``problem`` where the file cannot hold it."""
+    """The problem that a file was written for; ``problem`` if the file cannot hold it."""
     if problem is None:
         if header["params"] is None:
             raise InputError(
-                f"{name} keeps a user's function, which is not saved: load it with"
-                " problem=Kernel(...).",
+                f"Load {name} with problem=Kernel(...): its problem has a user's function, which is"
+                " not saved.",
                 argument="problem",
             )
         return _problem(header["problem"], header["params"], name)
@@ -204,23 +255,23 @@ def saved_problem(header: dict[str, Any], name: str, problem: Problem | None) ->
 
 
 def _tuples(value: Any) -> Any:
-    """Parameters as they were: JSON knows lists only."""
+    """Parameters with their tuples, which JSON stores as lists."""
     if isinstance(value, dict):
-        return {name: _tuples(one) for name, one in value.items()}
+        return {name: _tuples(entry) for name, entry in value.items()}
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def _problem(kind: Any, params: Any, name: str) -> Problem:
     """One of the problems whose parameters are saved."""
-    known = {each: getattr(problems, each) for each in problems.__all__ if each != "Problem"}
+    classes = {each: getattr(problems, each) for each in problems.__all__ if each != "Problem"}
     with reading(name, WHAT):
         require(
-            kind in known and known[kind].storable,
+            kind in classes and classes[kind].storable,
             f"no problem {str(kind)[:40]!r} is saved in files",
         )
         require(isinstance(params, dict), "the parameters of its problem are missing")
         try:
-            return known[kind].from_params(_tuples(params))  # type: ignore[no-any-return]
+            return classes[kind].from_params(_tuples(params))  # type: ignore[no-any-return]
         except InputError as error:
             raise DamagedFileError(
                 f"{name} is damaged: its problem is impossible ({error})"
@@ -230,7 +281,7 @@ def _problem(kind: Any, params: Any, name: str) -> Problem:
 def shown_columns(
     header: dict[str, Any], arrays: dict[str, Any]
 ) -> Iterator[tuple[str, str, list[str]]]:
-    """The arrays of the rows, the kind of each, and the names that their columns should have."""
+    """The arrays of the rows, the kind of each, and the preferred names of their columns."""
     targets = Provenance.read(header.get("provenance")).targets
     yield from _shown_container(header["containers"]["X"], "X", arrays, "x", None)
     yield from _shown_container(header["containers"]["y"], "y", arrays, "y", targets)
@@ -242,7 +293,7 @@ def _shown_container(
     name: str,
     arrays: dict[str, Any],
     stem: str,
-    known: list[str] | None,
+    target_names: list[str] | None,
 ) -> Iterator[tuple[str, str, list[str]]]:
     if kind is None:
         return
@@ -254,9 +305,10 @@ def _shown_container(
     elif kind["kind"] == "array":
         count = int(np.prod(arrays[name].shape[1:]))
         numbered = [stem] if arrays[name].ndim == 1 else [f"{stem}{i}" for i in range(count)]
-        yield name, "array", known if known is not None and len(known) == count else numbered
+        named = target_names is not None and len(target_names) == count
+        yield name, "array", (target_names or []) if named else numbered
     else:
-        # an Arrow array does not know its column
+        # an Arrow array has no name
         nameless = kind["series"] and kind["columns"][0] in ("", "None")
-        labels = (known or [stem]) if nameless else kind["columns"]
+        labels = (target_names or [stem]) if nameless else kind["columns"]
         yield from ((f"{name}/{i}", "array", [label]) for i, label in enumerate(labels))

@@ -16,7 +16,7 @@ from karat.core.construct import assembled, reduced
 from karat.core.provenance import Provenance, merged_provenance, same_source
 from karat.core.synthetic import SYNTHETIC, in_doubles, merge_made
 from karat.data.batch import Table, read_input
-from karat.data.containers import stack_rows
+from karat.data.containers import stack_rows, take_rows
 from karat.data.labels import same_kind
 from karat.engine.claim import Claim
 from karat.engine.reduce import NonFiniteError, Reduction, keep_all_rows
@@ -34,8 +34,8 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
         raise InputError(f"merge takes another Coreset, not {type(second).__name__}.")
     if first.problem != second.problem:
         raise InputError(
-            f"These coresets keep different things, {first.problem.describe()} and"
-            f" {second.problem.describe()}; build both for one problem."
+            f"The coresets are for {first.problem.describe()} and {second.problem.describe()};"
+            " build both for the same problem."
         )
     if not first.problem.mergeable:
         raise NotExactError(
@@ -46,27 +46,27 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
         )
     if same_source(first.provenance, second.provenance):
         raise InputError(
-            "Both coresets are of the same data: merged, every row would count twice. Merge each"
-            " source once."
+            "Both coresets have rows of the same data, which would count twice. Merge each source"
+            " once."
         )
     made = SYNTHETIC in (first.rows, second.rows)
     if made:
         first, second = in_doubles(first), in_doubles(second)
     if type(first.X) is not type(second.X):
         raise InputError(
-            f"The rows are a {type(first.X).__name__} and a {type(second.X).__name__}; convert one"
-            " of them."
+            f"The rows are in a {type(first.X).__name__} and in a {type(second.X).__name__};"
+            " convert one of them."
         )
     keyed = (first.keys is None) != (second.keys is None) and not made
     if (first.groups is None) != (second.groups is None) or keyed:
-        raise InputError("One of the coresets has groups or keys and the other has not.")
+        raise InputError("One coreset has groups or keys, the other has none; build both alike.")
     if (
         first.keys is not None
         and second.keys is not None
         and np.isin(first.keys, second.keys).any()
     ):
-        twice = first.keys[np.isin(first.keys, second.keys)][0]
-        raise InputError(f"Key {twice!r} is in both coresets: the same source was merged twice.")
+        repeated = first.keys[np.isin(first.keys, second.keys)][0]
+        raise InputError(f"Key {repeated!r} is in both coresets; merge each source once.")
     X, y = stack_rows(first.X, second.X), stack_rows(first.y, second.y)
     weights = np.concatenate([first.weights, second.weights])
     if first.groups is not None and second.groups is not None:
@@ -83,20 +83,20 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
             )
         except NonFiniteError:
             raise table.explain_non_finite() from None
-    kernel = table.kernel.sharper()
+    kernel = table.kernel.sharper()  # the errors of both parts are inherited, so add little
     inherited = Claim.union([first.certificate, second.certificate])
-    # each error is relative to a loss that has the regulariser in it: they add up
+    # errors add up, because each is relative to a loss that includes the regulariser
     if first.absorbed or second.absorbed:
         inherited = replace(
             inherited, loss_error=first.certificate.loss_error + second.certificate.loss_error
         )
     try:
-        found = reduced(table, kernel, "auto", seed)
+        reductions = reduced(table, kernel, "auto", seed)
     except NonFiniteError:
         raise table.explain_non_finite() from None
     reductions = [
-        _with_inherited_claim(table, label, one, inherited)
-        for label, one in zip(table.labels, found, strict=True)
+        _with_inherited_claim(table, label, reduction, inherited)
+        for label, reduction in zip(table.labels, reductions, strict=True)
     ]
     correction = None
     if first.absorbed is not None and second.absorbed is not None:
@@ -108,6 +108,7 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     assert first.indices is not None
     assert second.indices is not None
     assert merged.indices is not None
+    # merged.indices counts the kept rows of both; origin translates them to rows of the inputs
     origin = np.concatenate([first.indices, second.indices + first.n_rows])
     keys = None if first.keys is None else np.concatenate([first.keys, second.keys])[merged.indices]
     provenance = merged_provenance(first.provenance, second.provenance)
@@ -119,15 +120,35 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
         provenance=provenance,
         regression=regression.merged_regression(first.regression, second.regression),
     )
-    return merged.renumbered(origin[merged.indices], first.n_rows + second.n_rows, keys)
+    return _renumbered(merged, origin[merged.indices], first.n_rows + second.n_rows, keys)
 
 
 def _with_inherited_claim(
-    table: Table, label: Any, found: Reduction, inherited: Claim
+    table: Table, label: Any, reduction: Reduction, inherited: Claim
 ) -> Reduction:
-    """A reduction of the rows of both parts; all of them, which adds nothing to what they claim, if
-    it is not exact enough.
+    """The reduction with the error of its parts; all rows, which adds no error, if it is not exact
+    enough.
     """
-    found = replace(found, inherited=inherited)
-    within = found.claim.loss_error <= EXACT and found.claim.remainder <= 1.0
-    return found if found.proof.ok and within else keep_all_rows(table.rows(label), found)
+    reduction = replace(reduction, inherited=inherited)
+    within = reduction.claim.loss_error <= EXACT and reduction.claim.remainder <= 1.0
+    if reduction.proof.ok and within:
+        return reduction
+    return keep_all_rows(table.rows(label), reduction)
+
+
+def _renumbered(
+    core: Coreset, indices: np.ndarray, n_rows: int, keys: np.ndarray | None
+) -> Coreset:
+    """The same rows with other indices: those in a larger source."""
+    order = np.argsort(indices, kind="stable")
+    return replace(
+        core,
+        indices=indices[order],
+        weights=core.weights[order],
+        X=take_rows(core.X, order),
+        y=take_rows(core.y, order),
+        groups=None if core.groups is None else core.groups[order],
+        keys=None if keys is None else keys[order],
+        n_rows=n_rows,
+        certificate=replace(core.certificate, n_rows=n_rows),
+    )

@@ -1,13 +1,13 @@
-"""Plan: what a coreset would cost, and which way would be taken, before any data is read.
+"""Plan: what a coreset would cost, and by which method, before any data is read.
 
 in memory  one pass over the rows; a few thousand of them are looked at twice
 files      one pass at the speed of the disk; every FOLD rows, the rows held are reduced again
 cluster    every partition is read where it lies; messages of at most `rows` rows travel and are
            merged in a tree
 
-Latent-variable problems take one pass more, for the maps; its sums travel too.  Rows that dominate
-a moment (heavy tails) are kept beside those that are planned: peeled rows, which only the data can
-show.
+Latent-variable problems take one more pass, for the maps, and its sums travel too.  Rows that
+dominate a moment (heavy tails) are kept in addition to those that are planned: peeled rows, which
+only the data can show.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Plan:
     Attributes
     ----------
     rows : int
-        Most rows the coreset can have (fewer where the features depend on each other); rows that
-        dominate a moment, peeled rows, may come on top.
+        Most rows the coreset can have (fewer where the features depend on each other); peeled
+        rows, which dominate a moment, are kept in addition.
     memory : int
-        Bytes beside the data; for files and clusters, bytes of one process in all.
+        Bytes in addition to the data; for files and clusters, all bytes of one process.
     passes : int
         Passes over the data on well-behaved data.
     operations : float
@@ -54,7 +54,7 @@ class Plan:
     why : str
         The reason, in words.
     travels : int
-        Bytes that leave the machine on which they lie: 0 but for clusters.
+        Bytes sent from one machine of a cluster to another; 0 for other sources.
     """
 
     rows: int
@@ -90,8 +90,8 @@ def plan(
     """What a coreset of n rows and d columns would cost.
 
     The number of rows is the bound for data without dominating rows.  With heavy tails, rows that
-    hold much of a moment are kept beside it (``Certificate.peeled``), and more passes are needed; a
-    plan cannot know of them.
+    hold much of a moment are kept in addition (``Certificate.peeled``), and more passes are needed;
+    a plan cannot foresee them.
 
     Parameters
     ----------
@@ -124,13 +124,9 @@ def plan(
     """
     check_problem(problem)
     counts = {
-        "n": n,
-        "d": d,
-        "targets": targets,
-        "groups": groups,
-        "partitions": partitions,
+        "n": n, "d": d, "targets": targets, "groups": groups, "partitions": partitions,
         "workers": workers,
-    }
+    }  # fmt: skip
     for name, value in counts.items():
         check_integer(name, value)
     if source not in SOURCES:
@@ -149,20 +145,13 @@ def plan(
     targets = targets if problem.needs_target else 0
     columns = d + targets + 1
     if source != "memory":
-        own = ceil(n / partitions)  # rows of a partition
+        partition_rows = ceil(n / partitions)
         fixed, each = problem.fold_memory(d, targets)
-        memory = groups * fixed + each * min(own, FOLD)
+        memory = groups * fixed + each * min(partition_rows, FOLD)
         return _streamed(
-            problem,
-            kernel,
-            n,
-            d + targets,
-            groups,
-            memory,
-            source == "cluster",
-            partitions,
+            problem, kernel, n, d + targets, groups, memory, source == "cluster", partitions,
             workers,
-        )
+        )  # fmt: skip
     width, (left, right) = kernel.width, kernel.product_shape
     block, ranges = block_rows(columns, left, right)
     threads = min(ranges, cores())
@@ -188,9 +177,8 @@ def plan(
         passes += 1
         why += (
             " The regulariser then absorbs what it can: one more pass, and for the box one per"
-            " round of pricing; as a rule "
+            " round of pricing; usually fewer rows are kept."
         )
-        why += "fewer rows are kept."
     if not problem.needs_real_rows and width > WIDE:
         made = groups * (d + targets + 1)
         why += f" With rows='synthetic', {made:,} made rows would do, at the price of one pass."
@@ -212,8 +200,9 @@ def _synthetic_plan(
     )
     if source == "memory":
         return Plan(most, groups * size + (6 + threads) * size, 1, operations, SYNTHETIC, why)
-    own = ceil(n / partitions)
-    memory = groups * fixed + min(each * min(own, FOLD), max(MEMORY - fixed, 1000 * each))
+    partition_rows = ceil(n / partitions)
+    waiting = min(each * min(partition_rows, FOLD), max(MEMORY - fixed, 1000 * each))
+    memory = groups * fixed + waiting
     if source == "files":
         return Plan(
             most, memory, 1, operations, "sketch", f"One pass at the speed of the disk. {why}"
@@ -223,11 +212,11 @@ def _synthetic_plan(
         level = ceil(level / FAN)
         messages += level
     travels = messages * groups * 4 * size
-    said = (
+    why = (
         f"{partitions:,} partitions are read where they lie, {min(workers, partitions):,} at a"
         f" time; sums travel. {why}"
     )
-    return Plan(most, memory, 1, operations, "sketch", said, travels)
+    return Plan(most, memory, 1, operations, "sketch", why, travels)
 
 
 def _streamed(
@@ -236,7 +225,7 @@ def _streamed(
 ) -> Plan:  # fmt: skip
     """Files and clusters: read once or twice, folded on the way, messages merged in a tree."""
     most = min(n, groups * kernel.width)
-    own = ceil(n / partitions)
+    partition_rows = ceil(n / partitions)
     stored, first, passes = (
         problem.tables * columns + 1,
         problem.sums_size(columns),
@@ -244,7 +233,8 @@ def _streamed(
     )
     left, right = kernel.product_shape
     fold = 2 * groups * REDUCTION * kernel.width**3
-    operations = n * (2 * first + 2 * left * right) + partitions * ceil(own / FOLD) * fold
+    folds = partitions * ceil(partition_rows / FOLD)
+    operations = n * (2 * first + 2 * left * right) + folds * fold
     if not cluster:
         times = "Two passes (maps, then tensor)" if first else "One pass"
         why = (
@@ -253,7 +243,7 @@ def _streamed(
         )
         return Plan(most, memory, passes, float(operations), "sketch", why)
     # A message holds the rows, those on which the coordinates were fitted, and the running sums.
-    held, sums = min(own, most) * (stored + 2), 2 * groups * kernel.statistic_size
+    held, sums = min(partition_rows, most) * (stored + 2), 2 * groups * kernel.statistic_size
     if kernel.adapts:
         held, sums = 2 * held, sums + 2 * groups * stored**2
     message = 8 * (first + held + sums) + (ENTRY * (stored + 8) if first else 0)

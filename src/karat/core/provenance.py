@@ -1,6 +1,6 @@
-"""Provenance: what a coreset was made from and how, so that it can be made and checked again.
+"""Provenance: what a coreset was made from and how, so that you can make and check it again.
 
-``core.provenance`` is its JSON, the same for the same call on the same data apart from ``created``.
+``core.provenance`` is its JSON.  Equal calls on equal data give equal JSON, except for ``created``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from karat.data.arguments import ColumnRoles
 
-# said once where all parts agree
+# fields of a union, where all parts agree on them
 SHARED = ("karat", "target", "columns", "roles", "pipeline", "on_missing", "encoding", "problem")
 
 LEFT_OUT = {"missing": "rows with missing values", "broken": "broken rows"}
@@ -53,22 +53,20 @@ class Provenance:
         if stored is None:
             return Provenance()
         names = {f.name for f in fields(Provenance)} - {"merged"}
-        known = {
+        stored_fields = {
             name: value for name, value in stored.items() if name in names and value is not None
         }
         parts = tuple(
             None if part is None else Provenance.read(part) for part in stored.get("merged", ())
         )
-        return Provenance(**known, merged=parts)
+        return Provenance(**stored_fields, merged=parts)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        found = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "merged"}
-        return (
-            found
-            if self.cells is not None
-            else {name: value for name, value in found.items() if name != "cells"}
-        )
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "merged"}
+        if self.cells is None:
+            values.pop("cells")
+        return values
 
     @property
     def parts(self) -> tuple[Provenance, ...]:
@@ -82,9 +80,7 @@ class Provenance:
 
     @property
     def query(self) -> Mapping[str, Any] | None:
-        """The query of a database that gave the rows; None if there is none, or if several parts
-        were merged.
-        """
+        """The database query that returned the rows; None for other and for merged sources."""
         return self.source.get("query")
 
     @property
@@ -97,29 +93,26 @@ class Provenance:
         """What a certificate says about rows that were left out, for each source that had some."""
         counts = [
             [
-                f"{part.dropped[kind]:,} {what}"
-                for kind, what in LEFT_OUT.items()
+                f"{part.dropped[kind]:,} {noun}"
+                for kind, noun in LEFT_OUT.items()
                 if part.dropped.get(kind)
             ]
             for part in self.parts
         ]
-        return tuple(f"{' and '.join(some)} were left out." for some in counts if some)
+        return tuple(f"{' and '.join(phrases)} were left out." for phrases in counts if phrases)
 
     @property
     def targets(self) -> list[str] | None:
         """The names of the targets; None if there are none."""
-        return (
-            [self.target]
-            if isinstance(self.target, str)
-            else None
-            if self.target is None
-            else list(self.target)
-        )
+        if self.target is None:
+            return None
+        return [self.target] if isinstance(self.target, str) else list(self.target)
 
     @property
     def features(self) -> list[str]:
         """The names of the features, those of views one after the other."""
-        return [name for one in self.columns for name in ([one] if isinstance(one, str) else one)]
+        views = ([view] if isinstance(view, str) else view for view in self.columns)
+        return [name for view in views for name in view]
 
     @property
     def widths(self) -> tuple[int, ...] | None:
@@ -129,23 +122,23 @@ class Provenance:
     @property
     def column_roles(self) -> ColumnRoles:
         """The roles of the columns."""
-        found = self.roles
+        roles = self.roles
         return ColumnRoles(
-            tuple(self.features), tuple(self.targets or ()), found.get("weight"),
-            found.get("group"), found.get("key"), found.get("sequence"), self.widths,
+            tuple(self.features), tuple(self.targets or ()), roles.get("weight"),
+            roles.get("group"), roles.get("key"), roles.get("sequence"), self.widths,
         )  # fmt: skip
 
 
 def same_source(first: Mapping[str, Any] | None, second: Mapping[str, Any] | None) -> bool:
-    """Whether two coresets have a part in common, by the hashes of its rows, or a cell of a
-    cube.
-    """
-    parts = [Provenance.read(one).parts for one in (first, second)]
-    mine, theirs = (
-        {tuple(part.content["sums"]) for part in some if part.content} for some in parts
+    """Whether two coresets share a source (by the hashes of its rows) or a cell of a cube."""
+    parts = [Provenance.read(stored).parts for stored in (first, second)]
+    first_sums, second_sums = (
+        {tuple(part.content["sums"]) for part in sources if part.content} for sources in parts
     )
-    my_cells, their_cells = ({cell for part in some for cell in part.cells or ()} for some in parts)
-    return bool(mine & theirs or my_cells & their_cells)
+    first_cells, second_cells = (
+        {cell for part in sources for cell in part.cells or ()} for sources in parts
+    )
+    return bool(first_sums & second_sums or first_cells & second_cells)
 
 
 def merged_provenance(
@@ -154,11 +147,11 @@ def merged_provenance(
     """The JSON of a union: what each part says of its own rows, one after the other."""
     if first is None and second is None:
         return None
-    parts = [part for one in (first, second) for part in (one or {}).get("merged", [one])]
-    known = [part or {} for part in parts]
+    parts = [part for stored in (first, second) for part in (stored or {}).get("merged", [stored])]
+    records = [part or {} for part in parts]
     same = {
-        name: known[0].get(name)
+        name: records[0].get(name)
         for name in SHARED
-        if all(part.get(name) == known[0].get(name) for part in known)
+        if all(part.get(name) == records[0].get(name) for part in records)
     }
     return same | {"merged": parts}

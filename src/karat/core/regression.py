@@ -1,9 +1,10 @@
-"""What a coreset knows about a regression: how its columns were made, and sums over all rows that
-no few rows carry.
+"""The regression of a coreset: how its columns were made, and sums over all rows that the kept rows
+do not determine.
 
-``facts`` is JSON: the formula, the encoding of its terms, the number of observations, and which
-covariances were summed. ``sums`` holds one matrix per covariance (:mod:`karat.inference.scores`).
-This module only carries them: they are made and read by :mod:`karat.inference`.
+``facts`` is JSON: the formula, the encoding of its terms, the number of observations, and the
+covariances that were summed.  ``sums`` holds one matrix per covariance
+(:mod:`karat.inference.scores`).  :mod:`karat.inference` makes and reads them; this module only
+stores them.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Regression:
             "the columns of its regression have no names",
         )
         require(
-            all(isinstance(told, dict) for told in facts["covariances"].values()),
+            all(isinstance(entry, dict) for entry in facts["covariances"].values()),
             "covariances that are not described",
         )
         quantiles = facts.get("residual_quantiles") or {}
@@ -74,41 +75,41 @@ class Regression:
 
 
 def merged_regression(first: Regression | None, second: Regression | None) -> Regression | None:
-    """The facts of a union: robust sums are of one solution each, so they are not carried on."""
+    """The facts of a union, without robust sums, which belong to the solution of one part."""
     if first is None or second is None:
         return None
-    own, other = (
-        {name: value for name, value in one.facts.items() if name not in OWN}
-        for one in (first, second)
+    shared, other = (
+        {name: value for name, value in regression.facts.items() if name not in OWN}
+        for regression in (first, second)
     )
-    if own != other:
+    if shared != other:
         raise InputError(
-            "These coresets encode their formulas differently (levels, means or knots), so columns"
-            " of one name mean different things. Fit one formula over both sources:"
+            "The coresets encode their formulas differently (levels, means or knots), so columns of"
+            " one name mean different things. Fit one formula to both sources:"
             " karat.inference.ols(formula, [first, second])."
         )
-    own["row"] = first.facts["row"]
+    shared["row"] = first.facts["row"]
     added = {
         name: first.facts[name] + second.facts[name]
         for name in ADDED
         if first.facts.get(name) is not None
     }
-    return Regression(own | added | {"covariances": {}})
+    return Regression(shared | added | {"covariances": {}})
 
 
 def answers(stored: Regression | None) -> dict[str, Any]:
-    """Which tables a coreset can answer: its formula, its covariances and its submodels."""
+    """The tables that a coreset can give: its formula, covariances and submodels."""
     if stored is None:
         return {}
     kinds = ["nonrobust"]
     for kind in sorted(stored.sums):
-        told = stored.facts["covariances"][kind]
+        description = stored.facts["covariances"][kind]
         kinds += (
             ["HC0", "HC1"]
             if kind == "HC0"
             else [kind]
-            if not told
-            else [f"cluster:{told['column']} ({told['clusters']:,})"]
+            if not description
+            else [f"cluster:{description['column']} ({description['clusters']:,})"]
         )
     return {
         "formula": stored.facts["formula"],

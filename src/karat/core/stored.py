@@ -1,10 +1,9 @@
-"""Whether the header and the arrays of a stored coreset go together: asked before anything is built
-of them.
+"""Checks of a stored coreset: whether its header and arrays go together.
 
-``validate_coreset_arrays`` looks at names, types and shapes before the arrays are read;
-``check_values`` at what all code relies on: positive weights, and indices of rows.  What a hostile
-file says beyond that may be wrong, but it is of the right type.  All functions raise inside
-:func:`karat.errors.reading`, which says which file it is about.
+``validate_coreset_arrays`` checks names, types and shapes before the arrays are read.
+``check_values`` then checks what all code relies on: positive weights, and indices of rows.
+Other values of a hostile file may be wrong, but have the right type.  All functions raise inside
+:func:`karat.errors.reading`, whose error names the file.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from karat.core.regression import PREFIX
 from karat.core.synthetic import REAL, SYNTHETIC
 from karat.engine.synthetic import ORDINARY, VERBATIM, WILD
 from karat.errors import InputError, require
-from karat.storage.members import Spec
+from karat.storage.archive import Spec
 
 NUMBERS = "biuf"
 SPARSE = ("data", "indices", "indptr")
@@ -34,21 +33,22 @@ TYPES: dict[str, tuple[type, ...]] = {
 
 
 def validate_coreset_arrays(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
-    """Raise unless the arrays are those that the header speaks of, with one entry for each kept
-    row.
-    """
+    """Raise unless the arrays are those of the header, with one entry for each kept row."""
     if header.get("kind") == "cube":
         raise InputError(
-            "The file is a cube, not a coreset; load it with karat.Cube.load, and take a slice with"
+            "The file is a cube, not a coreset; load it with karat.Cube.load, and select cells with"
             " select()."
         )
     rows = header["n_rows"]
     require(type(rows) is int and 0 < rows < 2**63, f"it was made of {rows!r} rows")
     kept = specs["weights"].shape
     require(len(kept) == 1 and kept[0] > 0, f"it keeps {kept} of {rows:,} rows")
-    own = {REAL: ("indices", np.int64), SYNTHETIC: ("strata", np.int8)}
-    require(header.get("rows", REAL) in own, f"rows of the kind {str(header.get('rows'))[:40]!r}")
-    numbers, kind = own[header.get("rows", REAL)]
+    identifiers = {REAL: ("indices", np.int64), SYNTHETIC: ("strata", np.int8)}
+    require(
+        header.get("rows", REAL) in identifiers,
+        f"rows of the kind {str(header.get('rows'))[:40]!r}",
+    )
+    numbers, kind = identifiers[header.get("rows", REAL)]
     require(
         specs["weights"].dtype == np.float64 and specs[numbers].dtype == kind,
         f"weights or {numbers} of another type",
@@ -63,9 +63,9 @@ def validate_coreset_arrays(header: dict[str, Any], specs: Mapping[str, Spec]) -
             expected.add(name)
     for name in ("X", "y"):
         for part, per_row in _arrays_of(header["containers"][name], name, specs):
-            known = specs[part].shape[:1] == kept or specs[part].shape == (-1,)
+            fits_rows = specs[part].shape[:1] == kept or specs[part].shape == (-1,)
             require(
-                known or not per_row,
+                fits_rows or not per_row,
                 f"{part!r} of shape {specs[part].shape} beside weights of shape {kept}",
             )
             require(
@@ -93,8 +93,8 @@ def validate_coreset_arrays(header: dict[str, Any], specs: Mapping[str, Spec]) -
         all(specs[name].dtype == np.float64 for name in sums),
         "sums of a regression that are not numbers",
     )
-    strange = sorted(set(specs) - expected - maps - sums)
-    require(not strange, f"it holds an array {strange[:1]} that does not belong to it")
+    unexpected = sorted(set(specs) - expected - maps - sums)
+    require(not unexpected, f"it holds an array {unexpected[:1]} that does not belong to it")
 
 
 def _arrays_of(
@@ -157,10 +157,10 @@ def check_values(header: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> No
 
 def check_certificate(certificate: Certificate) -> None:
     """Raise unless the fields of a certificate are of their types."""
-    for one in fields(Certificate):
-        value, known = getattr(certificate, one.name), TYPES[str(one.type)]
-        fits = isinstance(value, known) and (bool in known or not isinstance(value, bool))
-        require(fits, f"its certificate says {one.name} = {str(value)[:40]}")
+    for field in fields(Certificate):
+        value, types = getattr(certificate, field.name), TYPES[str(field.type)]
+        fits = isinstance(value, types) and (bool in types or not isinstance(value, bool))
+        require(fits, f"its certificate says {field.name} = {str(value)[:40]}")
     for name, kind in (("notes", str), ("excludes", str), ("excluded_directions", (float, int))):
         require(
             all(isinstance(value, kind) for value in getattr(certificate, name)),
@@ -169,11 +169,11 @@ def check_certificate(certificate: Certificate) -> None:
 
 
 def check_provenance(stored: Any) -> None:
-    """Raise unless the record of where rows came from can be read."""
+    """Raise unless the provenance has the right types."""
     if stored is None:
         return
-    known = Provenance.read(stored)
-    for part in (known, *known.parts):
+    provenance = Provenance.read(stored)
+    for part in (provenance, *provenance.parts):
         roles, texts = (
             part.column_roles,
             [part.karat, part.created, part.command, part.on_missing, part.problem],

@@ -1,5 +1,4 @@
-"""Coresets of synthetic rows: how they are made, verified and merged
-(:mod:`karat.engine.synthetic`).
+"""Coresets of synthetic rows: how they are made and merged (:mod:`karat.engine.synthetic`).
 
 A made row is no row of the data: it has no number and no key, only a weight and a *stratum*, which
 says what it was made of:
@@ -22,32 +21,18 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from karat.core.certify import Certificate, certify, certify_again, readable
+from karat.core.certify import Certificate, certify
 from karat.core.provenance import Provenance, merged_provenance
-from karat.core.wording import several
+from karat.core.wording import readable, several
 from karat.data import containers
 from karat.data.batch import Table, stored_weights
-from karat.engine.claim import Claim, ErrorBudget
+from karat.engine.claim import Claim
 from karat.engine.groups import synthesise_many
-from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.moment_stream import MomentStream
-from karat.engine.peel import PEELED, wild_rows
-from karat.engine.proof import measure
-from karat.engine.reduce import NonFiniteError, Reduction, fit_moments
-from karat.engine.rotations import prove_by_rotations
-from karat.engine.rows import Progress, Rows, own_weights, sample, sweep
-from karat.engine.second_moments import SecondMoments
-from karat.engine.synthetic import (
-    FEW,
-    MANY,
-    ORDINARY,
-    VERBATIM,
-    WILD,
-    MadeRows,
-    synthesise,
-)
-from karat.engine.threads import one_blas_thread
+from karat.engine.peel import PEELED
+from karat.engine.reduce import Reduction
+from karat.engine.rows import Progress
+from karat.engine.synthetic import ORDINARY, VERBATIM, WILD, MadeRows, synthesise
 from karat.engine.tolerances import EXACT
 from karat.errors import InputError, NotExactError
 from karat.problems import Problem
@@ -59,7 +44,6 @@ RowKind = Literal["real", "synthetic"]
 Verbatim = Literal["keep", "error"]
 REAL, SYNTHETIC = "real", "synthetic"
 KEEP, REFUSE = "keep", "error"
-VERIFIED = "verified on the full data"
 # ulps of its values by which a column may differ from a combination of others, and not be to blame
 RESOLVED = 2.0**24
 # What made rows do not keep, in place of what is said of real ones.
@@ -150,8 +134,8 @@ def made_fields(
     return {
         "indices": None,
         "weights": weights,
-        "X": containers.made_like(X, values[:, :columns]),
-        "y": None if y is None else containers.made_like(y, values[:, columns:]),
+        "X": made_like(X, values[:, :columns]),
+        "y": None if y is None else made_like(y, values[:, columns:]),
         "groups": None if table.groups is None else np.repeat(np.array(table.labels), sizes),
         "n_rows": table.n_rows,
         "problem": problem,
@@ -160,6 +144,18 @@ def made_fields(
         "rows": SYNTHETIC,
         "strata": strata,
     }
+
+
+def made_like(table: Any, values: np.ndarray) -> Any:
+    """Other rows, as doubles, in a container like that of a table: a frame of its library with its
+    names; else an array.
+    """
+    flat = containers.dimensions(table) == 1
+    library = containers.frame_library(table)
+    if library is None:
+        return values[:, 0] if flat else values
+    labels = ["None" if label is None else label for label in containers.column_labels(table)]
+    return containers.frame_of(library, dict(zip(labels, values.T, strict=True)), flat, None)
 
 
 def certify_made(
@@ -279,176 +275,6 @@ def require_no_records(verbatim: str, count: int) -> None:
         )
 
 
-def measured_again(
-    core: Coreset, data: Table, own: Table, labels: list[Any]
-) -> tuple[list[Reduction], list[str]]:
-    """The made rows of every group, read as ``data`` is, against all rows of the group; and what
-    refutes them.
-    """
-    found = [_measured_group(core, data, own, label) for label in labels]
-    wrong = any(refuted for _, refuted in found)
-    return [one for one, _ in found], (
-        ["Rows that are kept as they are, are not rows of this data."] if wrong else []
-    )
-
-
-@one_blas_thread()
-@np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def _measured_group(core: Coreset, data: Table, own: Table, label: Any) -> tuple[Reduction, bool]:
-    rows, kept, among = data.rows(label), own.rows(label), own.index(label)
-    assert core.strata is not None
-    strata = core.strata if among is None else core.strata[among]
-    left, alone = np.arange(len(rows)), np.flatnonzero(strata == VERBATIM)
-    places = _places_of_kept(rows, kept.subset(alone)) if len(alone) else alone
-    refuted = places is None
-    left = left if places is None else np.setdiff1d(left, places)
-    parts = [(strata != VERBATIM, left)]
-    # of streams and merged coresets, other rows were wild
-    if core.certificate.levels and (strata == WILD).any():
-        _, wild = wild_rows(rows, _moments_of(rows)[0])
-        parts = [
-            (strata == ORDINARY, np.setdiff1d(left, wild)),
-            (strata == WILD, np.intersect1d(left, wild)),
-        ]
-    worst: Reduction | None = None
-    for which, some in parts:
-        mine = kept.subset(np.flatnonzero(which))
-        one = _measured_stratum(
-            core, data, rows if len(some) == len(rows) else rows.subset(some), mine
-        )
-        worst = one if worst is None or one.proof.merit < worst.proof.merit else worst
-    assert worst is not None
-    everything = np.arange(len(kept))
-    weights = own_weights(kept, everything)
-    return (
-        replace(
-            worst,
-            positions=everything,
-            weights=weights,
-            peeled=strata == VERBATIM,
-            levels=len(parts),
-        ),
-        refuted,
-    )
-
-
-def _moments_of(rows: Rows, kernel: SecondMoments | None = None) -> tuple[FittedMoments, int]:
-    return fit_moments(
-        rows, kernel or SecondMoments.of(rows), sample(np.random.default_rng(1), len(rows), 16384)
-    )
-
-
-def _places_of_kept(rows: Rows, kept: Rows) -> Indices | None:
-    """Where kept rows are among all, with their weights, each of them once; None if one is
-    nowhere.
-    """
-    everything, zero = np.arange(len(kept)), np.zeros(rows.columns)
-    block = kept.take(everything, zero)
-    # a column that tells the rows from most others
-    first = int(np.argmax((block[:, 1:] != 0).any(axis=0)))
-
-    def visit(block: Array, _: Array | None, start: int) -> list[Indices]:
-        return [start + np.flatnonzero(np.isin(block[:, 1 + first], known))]
-
-    known = block[:, 1 + first]
-    near = np.concatenate(sweep(rows, zero, visit, lambda a, b: a + b, (rows.columns + 1, 1)))
-    by_value: dict[bytes, list[int]] = {}
-    for place, row in zip(
-        near.tolist(), as_bytes(rows.take(near, zero), own_weights(rows, near)), strict=True
-    ):
-        by_value.setdefault(row, []).append(place)
-    found = [
-        by_value[row].pop() if by_value.get(row) else -1
-        for row in as_bytes(block, own_weights(kept, everything))
-    ]
-    return None if -1 in found else np.sort(np.array(found, dtype=np.intp))
-
-
-def as_bytes(block: Array, weights: Array) -> list[bytes]:
-    """Rows with their weights, to be compared; 0 and -0 are the same number."""
-    return [row.tobytes() for row in np.column_stack([block, weights]) + 0.0]
-
-
-def _measured_stratum(core: Coreset, data: Table, rows: Rows, kept: Rows) -> Reduction:
-    """Made rows against those that they were made of."""
-    try:
-        return _measured_rows(core, rows, kept)
-    except NonFiniteError:
-        raise data.explain_non_finite() from None
-
-
-def _measured_rows(core: Coreset, rows: Rows, kept: Rows, before: int = 0) -> Reduction:
-    everything = np.arange(len(kept))
-    weights, terms = own_weights(kept, everything), ErrorBudget.claimed(core.certificate.rounding)
-    fitted, passes = _moments_of(rows)
-    shift = fitted.kernel.shift
-    block = kept.take(everything, shift)
-    proof = measure(None, fitted, block, weights, terms=terms)
-    piloted = None if proof.ok else fitted.kernel.piloted()  # type: ignore[attr-defined]
-    if piloted is not None:  # as where the rows were made
-        again, more = _moments_of(rows, piloted)
-        other = measure(
-            None, again, kept.take(everything, again.kernel.shift), weights, terms=terms
-        )
-        if other.ok:
-            return Reduction(
-                everything,
-                weights,
-                again,
-                core.certificate.rank,
-                other,
-                VERIFIED,
-                before + passes + more,
-            )
-    if not proof.ok and len(rows) <= MANY * (rows.columns + 1) and len(rows) * rows.columns <= FEW:
-        some = np.arange(len(rows))
-        other = prove_by_rotations(rows.take(some, shift), own_weights(rows, some), block, weights)
-        proof = other if other.merit > proof.merit else proof
-    return Reduction(
-        everything, weights, fitted, core.certificate.rank, proof, VERIFIED, before + passes
-    )
-
-
-def measured_by_moments(
-    core: Coreset, stream: MomentStream, kept: Rows, strata: Indices, passes: int
-) -> Reduction:
-    """The made rows of a group against the moments of all of its rows but those kept as they are,
-    from a stream of them.
-
-    Wild rows are among them: which are wild depends on the order of a stream.
-    """
-    everything, made = np.arange(len(kept)), kept.subset(np.flatnonzero(strata != VERBATIM))
-    some = np.arange(len(made))
-    weights = own_weights(made, some)
-    if stream.sums is not None:
-        fitted = stream.sums.fitted_moments()
-        terms = ErrorBudget.claimed(core.certificate.rounding)
-        proof = measure(None, fitted, made.take(some, fitted.kernel.shift), weights, terms=terms)
-        found = Reduction(
-            some, weights, fitted, 0, proof, VERIFIED, passes, inherited=stream.sums.inherited
-        )
-    else:
-        assert stream.few is not None
-        found = _measured_rows(core, Rows([stream.few.values], stream.few.weights), made, passes)
-        found = replace(found, inherited=stream.few.claim)
-    weights, rank = own_weights(kept, everything), core.certificate.rank
-    return replace(
-        found, positions=everything, weights=weights, peeled=strata == VERBATIM, rank=rank
-    )
-
-
-def verified(
-    core: Coreset, reductions: Sequence[Reduction], total: float, n_rows: int, seconds: float,
-    refutations: Sequence[str], notes: Sequence[str] = (),
-) -> Certificate:  # fmt: skip
-    """A fresh certificate of made rows."""
-    found = certify_again(core, reductions, total, n_rows, seconds, refutations, notes)
-    return replace(
-        found, rows=SYNTHETIC, excludes=core.certificate.excludes,
-        verbatim=core.certificate.verbatim, peeled=0, bound=core.certificate.bound,
-    )  # fmt: skip
-
-
 def strata_of(core: Coreset) -> Indices:
     """The strata of the rows of a coreset; real rows are ordinary, but for those kept as they
     are.
@@ -469,8 +295,8 @@ def in_doubles(core: Coreset) -> Coreset:
     X, y = core.arrays()
     y = None if y is None else y.reshape(len(y), -1)
     return replace(
-        core, X=containers.made_like(core.X, X),
-        y=None if y is None else containers.made_like(core.y, y)
+        core, X=made_like(core.X, X),
+        y=None if y is None else made_like(core.y, y)
     )  # fmt: skip
 
 

@@ -9,24 +9,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from karat.core import synthetic
 from karat.core.certify import Certificate, centred_kernel, certify_again, measure_again
 from karat.core.construct import read_rows
+from karat.core.synthetic import SYNTHETIC, readable_by_doubles
+from karat.core.verify_synthetic import measured_again, verified
 from karat.data.arguments import aligned
-from karat.data.batch import Table
+from karat.data.batch import Table, read_input
 from karat.engine.claim import Proof
 from karat.engine.groups import measure_many
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Flags, Indices
+from karat.engine.parts import Offsets
 from karat.engine.peel import PEELED, wild_rows
 from karat.engine.powers import Powers
 from karat.engine.reduce import NonFiniteError, Reduction, better, fit_moments
 from karat.engine.rows import Rows, own_weights, pass_over, sample
 from karat.errors import InputError
+from karat.problems import Problem
 
 if TYPE_CHECKING:
     from karat.core.coreset import Coreset
 
+COMPARED = 2**22  # numbers of kept rows that are compared with the data at a time
+OTHER_ROWS = "The kept rows are not the rows of this data at the stored indices."
 SAME_WEIGHT = 1e-6  # relative difference of total weights up to which a level was reduced by itself
 
 
@@ -38,80 +43,78 @@ def verify(
     """See :meth:`karat.Coreset.verify`."""
     start = time.perf_counter()
     data = read_rows(aligned(X, core.X), y, core.problem, sample_weight, groups, lengths, core.maps)
-    if core.rows == synthetic.SYNTHETIC:
-        data = synthetic.readable_by_doubles(data)
+    if core.rows == SYNTHETIC:
+        data = readable_by_doubles(data)
     if (core.groups is None) != (groups is None):
         raise InputError(
             "The coreset "
             + ("has no groups" if core.groups is None else "was built with groups")
-            + "; verify it likewise."
+            + "; verify it the same way."
         )
-    own = data.kept(core)
-    if own.shape != data.shape:
-        raise InputError(f"The coreset has {own.shape}, the data has {data.shape}.")
-    known, refutations = shared_groups(core, data.labels)
-    if core.rows == synthetic.SYNTHETIC:
-        reductions, wrong = synthetic.measured_again(core, data, own, known)
-        refutations += [*wrong, *data.other_size(core)]
+    kept = kept_like(data, core)
+    if kept.shape != data.shape:
+        raise InputError(f"The coreset has {kept.shape}, the data has {data.shape}.")
+    labels, refutations = shared_groups(core, data.labels)
+    if core.rows == SYNTHETIC:
+        reductions, missing = measured_again(core, data, kept, labels)
+        refutations += [*missing, *_other_size(data, core)]
         seconds = time.perf_counter() - start
-        return synthetic.verified(
-            core, reductions, data.total, data.n_rows, seconds, refutations, data.notes
-        )
-    reductions = measured(core, data, own, known)
-    refutations += data.differences(core, own)
+        return verified(core, reductions, data.total, data.n_rows, seconds, refutations, data.notes)
+    reductions = measured(core, data, kept, labels)
+    refutations += _contradictions(data, core, kept)
     seconds = time.perf_counter() - start
     return certify_again(
         core, reductions, data.total, data.n_rows, seconds, refutations, data.notes
     )
 
 
-def measured(core: Coreset, data: Table, own: Table, labels: list[Any]) -> list[Reduction]:
-    """The kept rows of every group, which are ``own`` as ``data`` reads them, against all rows of
-    the group.
-    """
-    stacked = _in_stacks(core, data, own, labels)
+def measured(core: Coreset, data: Table, kept: Table, labels: list[Any]) -> list[Reduction]:
+    """The kept rows of every group, read as ``data`` is, measured against all rows of the group."""
+    stacked = _in_stacks(core, data, kept, labels)
     return [
-        stacked.get(place) or _group(core, data, own, label) for place, label in enumerate(labels)
+        stacked.get(place) or _group(core, data, kept, label) for place, label in enumerate(labels)
     ]
 
 
 def shared_groups(core: Coreset, labels: list[Any]) -> tuple[list[Any], list[str]]:
-    """Those groups of the data that the coreset has, and a refutation if they are not the same."""
+    """The groups that data and coreset share, and a refutation if either has others."""
     if core.groups is None:
         return labels, []
-    own = set(np.unique(core.groups))
-    known = [label for label in labels if label in own]
-    if not known:
+    core_labels = set(np.unique(core.groups))
+    shared = [label for label in labels if label in core_labels]
+    if not shared:
         raise InputError("None of the groups of this data is a group of the coreset.")
-    return known, (
+    return shared, (
         []
-        if len(known) == len(labels) == len(own)
+        if len(shared) == len(labels) == len(core_labels)
         else ["The groups are not those of the coreset."]
     )
 
 
-def _in_stacks(core: Coreset, data: Table, own: Table, labels: list[Any]) -> dict[int, Reduction]:
-    """What stacks of groups prove, by the places of their labels."""
-    if len(labels) == 1 or data.grouping is None or own.grouping is None:
+def _in_stacks(
+    core: Coreset, data: Table, own_table: Table, labels: list[Any]
+) -> dict[int, Reduction]:
+    """The reductions that stacks of groups prove, by the places of their labels."""
+    if len(labels) == 1 or data.grouping is None or own_table.grouping is None:
         return {}
-    (rows, starts), (kept, kept_starts) = data.grouped_rows(), own.grouped_rows()
-    places, kept_places = data.grouping.places(labels), own.grouping.places(labels)
+    (rows, starts), (kept_rows, kept_starts) = data.grouped_rows(), own_table.grouped_rows()
+    places, kept_places = data.grouping.places(labels), own_table.grouping.places(labels)
     counts, kept_counts = np.diff(starts)[places], np.diff(kept_starts)[kept_places]
     kernel = data.kernel
-    found = measure_many(
-        rows, starts[places], counts, kept, kept_starts[kept_places], kept_counts, kernel
+    reductions = measure_many(
+        rows, starts[places], counts, kept_rows, kept_starts[kept_places], kept_counts, kernel
     )
     rank = core.certificate.rank
     return {
-        place: replace(one, rank=rank, method="verified on the full data")
-        for place, one in found.items()
+        place: replace(reduction, rank=rank, method="verified on the full data")
+        for place, reduction in reductions.items()
     }
 
 
-def _group(core: Coreset, table: Table, own: Table, label: Any) -> Reduction:
+def _group(core: Coreset, table: Table, own_table: Table, label: Any) -> Reduction:
     """The coreset measured against the full data of one group."""
-    rows, kept = table.rows(label), own.rows(label)
-    among, index = own.index(label), table.numbers_of(label)
+    rows, kept = table.rows(label), own_table.rows(label)
+    among, index = own_table.index(label), table.numbers_of(label)
     assert core.indices is not None
     numbers = core.indices if among is None else core.indices[among]
     places = np.clip(
@@ -120,8 +123,8 @@ def _group(core: Coreset, table: Table, own: Table, label: Any) -> Reduction:
     if core.absorbed:
         return _against(core, table, rows, kept, *_fit_all_rows(table, rows, table.kernel))
     verbatim = core.verbatim if core.verbatim is None or among is None else core.verbatim[among]
-    known = core.certificate.peeled if core.groups is None else 0
-    peeled = known if verbatim is None else int(verbatim.sum())
+    claimed = core.certificate.peeled if core.groups is None else 0
+    peeled = claimed if verbatim is None else int(verbatim.sum())
     return _measure_by_levels(core, table, rows, kept, places, peeled, verbatim)
 
 
@@ -130,10 +133,10 @@ def _measure_by_levels(
     verbatim: Flags | None
 ) -> Reduction:  # fmt: skip
     """Kept rows, at ``places`` of all rows, measured level by level if they were made so; the worst
-    of what is found.
+    reduction of all levels.
 
-    All rows together would be a weaker claim: their size is that of the largest.  ``peeled``: how
-    many are kept as they are, and ``verbatim``, where that is known, which.
+    All rows together would be a weaker claim, relative to the size of the largest rows.  ``peeled``
+    rows are kept as they are; ``verbatim`` says which, where that is known.
     """
     fitted, passes = _fit_all_rows(table, rows, table.kernel)
     _, wild = wild_rows(rows, fitted)
@@ -142,41 +145,43 @@ def _measure_by_levels(
         _one_level, core, table, rows, kept, places, fitted, passes, peeled > 0, verbatim
     )
     if not core.certificate.levels:  # the levels of merged coresets are not those of all rows
-        found = _against(core, table, rows, kept, fitted, passes)
-        if found.proof.ok:
-            return found
+        reduction = _against(core, table, rows, kept, fitted, passes)
+        if reduction.proof.ok:
+            return reduction
     if not 0 < len(wild) < len(rows) or beyond.all():
         return together()
-    own, few = own_weights(rows, wild), len(wild) <= PEELED * max(1, fitted.kernel.width)
+    wild_weights, few = own_weights(rows, wild), len(wild) <= PEELED * max(1, fitted.kernel.width)
     if few:  # were they kept as they are?
-        apart = np.array_equal(places[beyond], wild) and np.array_equal(weights[beyond], own)
+        apart = np.array_equal(places[beyond], wild) and np.array_equal(
+            weights[beyond], wild_weights
+        )
     else:  # in some group; a level keeps its total weight
         apart = core.certificate.levels != 1 and bool(
-            abs(weights[beyond].sum() / own.sum() - 1.0) <= SAME_WEIGHT
+            abs(weights[beyond].sum() / wild_weights.sum() - 1.0) <= SAME_WEIGHT
         )
     if not apart:
         return together()
     worst: Reduction | None = None
-    for some, among in (
+    for members, among in (
         (np.setdiff1d(np.arange(len(rows)), wild), ~beyond),
         *(() if few else ((wild, beyond),)),
     ):
-        part, mine = rows.subset(some), kept.subset(np.flatnonzero(among))
+        part, kept_part = rows.subset(members), kept.subset(np.flatnonzero(among))
         fitted, passes = _fit_all_rows(table, part, table.kernel)
         others = peeled > (len(wild) if few else 0)  # peeled as well
         flags = None if verbatim is None else verbatim[among]
-        found = _one_level(
+        reduction = _one_level(
             core,
             table,
             part,
-            mine,
-            np.searchsorted(some, places[among]),
+            kept_part,
+            np.searchsorted(members, places[among]),
             fitted,
             passes,
             others,
             flags,
         )
-        worst = found if worst is None else min(worst, found, key=lambda one: one.proof.merit)
+        worst = reduction if worst is None else min(worst, reduction, key=lambda r: r.proof.merit)
     assert worst is not None
     return replace(worst, positions=np.arange(len(kept)), weights=weights, levels=1 if few else 2)
 
@@ -246,3 +251,60 @@ def _against(
             passes + more,
         )
     return found
+
+
+def kept_like(data: Table, core: Coreset) -> Table:
+    """The rows that a coreset keeps, read as those of ``data`` are."""
+    return kept_table(core, data.problem, data.unit, data.offsets)
+
+
+def kept_table(
+    core: Coreset, problem: Problem, unit: float = 1.0, offsets: Offsets | None = None
+) -> Table:
+    """The rows of a coreset, numbered by its indices, as the rows of its data are read;
+    ``problem``: its own, lowered.
+    """
+    parts = problem.kept_parts(core)
+    if parts is None:
+        table = read_input(core.X, core.y, problem, core.weights, core.groups, unit, offsets)
+    else:
+        widths = [int(part.shape[1]) for part in parts]
+        table = Table(
+            parts, None, core.weights, names=[str(i) for i in range(sum(widths))],
+            n_rows=core.n_rows, problem=problem, shape=f"{', '.join(map(str, widths))} columns",
+        )  # fmt: skip
+    return replace(table, numbers=core.indices, keys=core.keys)
+
+
+def _contradictions(data: Table, core: Coreset, kept: Table) -> list[str]:
+    """Differences to a coreset other than in moments: other maps or rows, or ``kept`` rows not at
+    their indices.
+    """
+    other_size = _other_size(data, core)
+    changes = [*data.problem.changed_maps(core.maps, data.maps), *other_size]
+    assert core.indices is not None
+    same_rows = other_size or _has_rows(data, kept, core.indices)
+    return changes if same_rows else [*changes, OTHER_ROWS]
+
+
+def _other_size(data: Table, core: Coreset) -> list[str]:
+    """A sentence if the coreset was made of another number of rows than the data has."""
+    if core.n_rows == data.n_rows:
+        return []
+    return [f"The coreset was made of {core.n_rows:,} rows, the data has {data.n_rows:,}."]
+
+
+def _has_rows(data: Table, kept: Table, indices: Indices) -> bool:
+    """Whether kept rows are the rows of the input at ``indices``."""
+    places = indices if data.numbers is None else np.searchsorted(data.numbers, indices)
+    if not len(places) or places.max() >= len(data):
+        return False
+    if data.numbers is not None and not np.array_equal(data.numbers[places], indices):
+        return False
+    zeros, everything = np.zeros(data.columns + data.targets), np.arange(len(places))
+    full, few = (Rows(table.parts, offsets=table.offsets) for table in (data, kept))
+    step = max(1, COMPARED // len(zeros))  # sparse rows may have many columns
+    return all(
+        np.array_equal(full.take(places[block], zeros), few.take(everything[block], zeros))
+        for block in (slice(start, start + step) for start in range(0, len(places), step))
+    )

@@ -2,7 +2,8 @@
 
 The functions below turn the dictionary of :func:`karat.core.facts.coreset_facts` into rows of
 text.  A :class:`Style` formats the numbers: ``PAGE`` uses typographic signs, ``TERMINAL`` plain
-ASCII.  Programs read the facts (JSON, files), never these texts.
+ASCII.  :func:`certificate_text` writes a certificate in sentences.  Programs read the facts (JSON,
+files), never these texts.
 """
 
 from __future__ import annotations
@@ -11,13 +12,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import floor, isfinite, isnan, log10
 from re import compile as pattern
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from karat.engine.claim import PROOF_VERSION
+from karat.engine.tolerances import EPS, WILD
+
+if TYPE_CHECKING:
+    from karat.core.certify import Certificate
 
 THIN = "\u202f"  # narrow no-break space
 TIMES = "\u00d7"
 MINUS = "\u2212"
 MISSING = "\u2013"
-# digits before the point, of whole and of other numbers that are written out
+# most digits before the point of integers and of other numbers; longer ones are scientific
 WHOLE, WRITTEN = 15, 7
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 PLAIN = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
@@ -79,14 +86,13 @@ def plain_number(value: float, digits: int = 3) -> str:
 
 
 def typeset(text: str) -> str:
-    """The numbers of a text as the page writes them: thin spaces between thousands, and powers of
-    ten.
+    """The text with its numbers as on the page: thin spaces between thousands, powers of ten.
 
     >>> typeset("12,345 rows, off by 1.5e-13 (a,b.csv row 7)")
     '12\u202f345 rows, off by 1.5 × 10⁻¹³ (a,b.csv row 7)'
     """
-    grouped = GROUPED.sub(lambda found: found[0].replace(",", THIN), text)
-    return POWERS.sub(lambda found: number(float(found[0]), len(found[1] or ".")), grouped)
+    grouped = GROUPED.sub(lambda match: match[0].replace(",", THIN), text)
+    return POWERS.sub(lambda match: number(float(match[0]), len(match[1] or ".")), grouped)
 
 
 @dataclass(frozen=True)
@@ -141,15 +147,15 @@ def several(number: int, noun: str) -> str:
     return TERMINAL.several(number, noun)
 
 
-def claim(known: Mapping[str, Any]) -> str:
-    """Say what the kept rows have in common with all rows: what the problem keeps, and no more."""
+def claim(facts: Mapping[str, Any]) -> str:
+    """Say what the kept rows keep: what the problem keeps, and no more."""
     subject = (
         "This row, with its weight, keeps"
-        if known["kept"] == 1
+        if facts["kept"] == 1
         else "These rows, with their weights, keep"
     )
-    made = f" {MADE}" if known.get("made") else ""
-    return f"{subject} {known['keeps']}.{made}"
+    made = f" {MADE}" if facts.get("made") else ""
+    return f"{subject} {facts['keeps']}.{made}"
 
 
 def verdict(ok: bool) -> str:
@@ -163,8 +169,8 @@ def check_verdict(ok: bool) -> str:
 
 
 def data_verdict(data: str, columns: int) -> str:
-    """Say how data compares with the hashes of the rows that a coreset was made from, of which
-    ``columns`` were read.
+    """Say how data compares with the hashes of the rows that a coreset was made from, in its
+    ``columns`` columns.
     """
     used = f"{columns:,} columns" if columns > 1 else "column"
     return {
@@ -177,37 +183,37 @@ def data_verdict(data: str, columns: int) -> str:
 
 def worst_error(certificate: Mapping[str, Any], style: Style) -> str:
     """The loss error of a certificate, and the largest that counts as exact."""
-    found, limit = style.error(certificate["loss_error"]), style.error(certificate["tolerance"])
-    return f"{found} relative, over every query (limit {limit})"
+    error, limit = style.error(certificate["loss_error"]), style.error(certificate["tolerance"])
+    return f"{error} relative, over every query (limit {limit})"
 
 
-def summary_rows(known: Mapping[str, Any], style: Style) -> dict[str, str]:
+def summary_rows(facts: Mapping[str, Any], style: Style) -> dict[str, str]:
     """Rows of a summary: problem, sizes, error, what is kept and what is not."""
-    certificate = known["certificate"]
+    certificate = facts["certificate"]
     rank, bound, peeled = (style.count(certificate[name]) for name in ("rank", "bound", "peeled"))
     beside = f" and {peeled} peeled" if certificate["peeled"] else ""
     verbatim = certificate.get("verbatim", 0)
     if verbatim:
         beside += f", of which {style.several(verbatim, 'row')} of the data as they are"
     rows = {
-        "problem": known["problem"],
+        "problem": facts["problem"],
         "rows in": (
-            style.count(known["rows"])
-            + (f" ({style.count(known['left_out'])} left out)" if known["left_out"] else "")
+            style.count(facts["rows"])
+            + (f" ({style.count(facts['left_out'])} left out)" if facts["left_out"] else "")
         ),
         (
-            "rows made" if known.get("made") else "rows kept"
-        ): f"{style.count(known['kept'])} (rank {rank}, bound {bound}{beside})",
-        "worst error": f"{worst_error(certificate, style)}: {verdict(known['exact'])}",
-        "kept": known["keeps"],
-        "not kept": "; ".join(known["excludes"]),
+            "rows made" if facts.get("made") else "rows kept"
+        ): f"{style.count(facts['kept'])} (rank {rank}, bound {bound}{beside})",
+        "worst error": f"{worst_error(certificate, style)}: {verdict(facts['exact'])}",
+        "kept": facts["keeps"],
+        "not kept": "; ".join(facts["excludes"]),
     }
-    return rows | ({"note": " ".join(known["notes"])} if known["notes"] else {})
+    return rows | ({"note": " ".join(facts["notes"])} if facts["notes"] else {})
 
 
-def details(known: Mapping[str, Any], style: Style) -> dict[str, str]:
+def details(facts: Mapping[str, Any], style: Style) -> dict[str, str]:
     """Further rows: weights, construction, groups and correction."""
-    certificate, weights = known["certificate"], known["weights"]
+    certificate, weights = facts["certificate"], facts["weights"]
     low, high, total = (
         style.number(weights["min"], 3),
         style.number(weights["max"], 3),
@@ -220,5 +226,94 @@ def details(known: Mapping[str, Any], style: Style) -> dict[str, str]:
             f" {certificate['passes']}"
         ),
     }
-    rows |= {} if known["groups"] is None else {"groups": style.count(known["groups"])}
-    return rows | ({"correction": CORRECTION} if known["absorbed"] else {})
+    rows |= {} if facts["groups"] is None else {"groups": style.count(facts["groups"])}
+    return rows | ({"correction": CORRECTION} if facts["absorbed"] else {})
+
+
+def certificate_text(certificate: Certificate) -> str:
+    """The certificate in sentences: the claim, how it was reached, what is kept and what is not."""
+    proof, made = certificate, certificate.rows != "real"
+    head = (
+        f"{proof.size:,} made rows for {proof.n_rows:,}"
+        if made
+        else f"{proof.size:,} of {proof.n_rows:,} rows"
+    )
+    if not proof.ok:
+        conclusion = "NOT exact" if proof.proof_version == PROOF_VERSION else "not proven"
+        reason = _failed_limit(proof) or ("" if proof.notes else "It was refuted on other data.")
+        return " ".join(part for part in (f"{head}, {conclusion}.", reason, *proof.notes) if part)
+    limit = f"{proof.rounding / EPS:.2g} eps"
+    second_term = (
+        f"what a change of every column by at most {limit} of its own size could do to it"
+        if proof.in_columns
+        else f"at most {limit} of the sums of absolute values of the features"
+    )
+    peeled = f" and {proof.peeled:,} peeled" if proof.peeled else ""
+    levels = f", {proof.levels} levels" if proof.levels > 1 else ""
+    text = (
+        f"{head}, exact: at every query the loss of the {'made' if made else 'kept'} rows differs"
+        f" from that of all rows by at most {proof.loss_error:.1e} of it (up to"
+        f" {proof.tolerance:.0e} counts as exact), plus {second_term} (rank {proof.rank}, bound"
+        f" {proof.bound}{peeled}{levels}, condition {proof.condition:.1e}, {proof.method},"
+        f" {several(proof.passes, 'pass')}, {proof.seconds:.3g} s). Kept: {proof.keeps}. Not kept:"
+        f" {', '.join(proof.excludes)}."
+    )
+    if made:
+        verbatim = f", but for {proof.verbatim:,} that are kept as they are"
+        text += f" The rows are made, not rows of the data{verbatim if proof.verbatim else ''}."
+    if proof.standard_errors is not None:
+        undetermined = ": near-copies of columns leave them undetermined"
+        text += (
+            f" Coefficients move by at most {proof.standard_errors:.0e} standard"
+            f" errors{undetermined if proof.standard_errors > 1 else ''}."
+        )
+    if proof.excluded_directions:
+        count = len(proof.excluded_directions)
+        sizes = ", ".join(
+            f"{size:.0e}" for size in sorted(proof.excluded_directions, reverse=True)[:5]
+        )
+        vanish, them = (
+            ("directions of the columns vanish", "them")
+            if count > 1
+            else ("direction of the columns vanishes", "it")
+        )
+        text += (
+            f" {count} {vanish} up to rounding (relative size {sizes}"
+            f"{', ...' if count > 5 else ''}); coefficients along {them} are rounding."
+        )
+    if proof.spread > WILD:
+        text += (
+            f" Some rows are far larger than others: they make a column {proof.spread:.0e} times"
+            " its typical size, and the claim is relative to that."
+        )
+    return " ".join([text, *proof.notes])
+
+
+def _failed_limit(certificate: Certificate) -> str:
+    """Which limit of the proof is exceeded; empty if none is."""
+    if not certificate.loss_error <= certificate.tolerance:
+        error = readable(certificate.loss_error, certificate.tolerance)
+        return (
+            f"The loss of the kept rows may differ from that of all rows by {error} of it; up to"
+            f" {certificate.tolerance:.0e} counts as exact."
+        )
+    if not certificate.proven and certificate.proof_version == PROOF_VERSION:
+        return (
+            "The loss would be kept only for columns that differ from the given ones by"
+            f" {readable(certificate.remainder, 1.0, 'g')} times the rounding that counts as exact."
+        )
+    return ""
+
+
+def readable(value: float, limit: float, kind: str = "e") -> str:
+    """A value to two digits, or to as many as it takes to read that it is beyond a limit.
+
+    >>> readable(1.04e-10, 1e-10), readable(1.001, 1.0, "g"), readable(9.96e-11, 1e-10)
+    ('1.04e-10', '1.001', '1.0e-10')
+    """
+    least = 1 if kind == "e" else 2
+    texts = (f"{value:.{digits}{kind}}" for digits in range(least, 18))
+    return next(
+        (text for text in texts if not value > limit or float(text) > limit),
+        f"{value:.{least}{kind}}",
+    )

@@ -28,8 +28,8 @@ from karat.cubes.layout import CellLayout
 from karat.data.arguments import ColumnRoles
 from karat.errors import InputError, StorageError, reading, require
 from karat.problems import Problem
+from karat.storage.archive import Spec
 from karat.storage.atomic import LOCKS, write_atomically
-from karat.storage.members import Spec
 from karat.storage.parquet import pack_table, unpack_table
 
 WHAT = "a cube"

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from karat.core.certify import Certificate, readable
-from karat.core.verify import measured
-from karat.core.wording import several, verdict
+from karat.core.certify import Certificate
+from karat.core.verify import kept_like, measured
+from karat.core.wording import readable, several, verdict
 from karat.cubes.build import gather_cells
 from karat.cubes.cells import Cells, label_list
 from karat.cubes.layout import joined_labels
@@ -178,7 +178,7 @@ def _certificates(cube: Cube, cells: Cells, fresh: Cells, lost: np.ndarray) -> l
     data = read_input(theirs.X, theirs.y, cube.problem, theirs.weights, fresh_groups)
     totals = np.bincount(fresh_groups, data.weights)
     found = []
-    for place, reduction in enumerate(measured(core, data, data.kept(core), data.labels)):
+    for place, reduction in enumerate(measured(core, data, kept_like(data, core), data.labels)):
         own, now, count = (
             cells.certificates[place],
             fresh.certificates[place],

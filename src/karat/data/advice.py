@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import Any
 
+import numpy as np
+
 from karat import problems
 
 # Names that other libraries give to an argument of karat.
@@ -56,7 +58,7 @@ DATES = (
     " pandas.Timedelta('1D')), or parts of the date, such as month and weekday (t.dt.month,"
     " t.dt.dayofweek)"
 )
-SHOWN = 20  # names that are listed
+SHOWN = 20  # names that a message lists
 DURATIONS = (
     "choose the unit of a duration: divide it by one hour or one day (in pandas: t /"
     " pandas.Timedelta('1h'))"
@@ -64,34 +66,32 @@ DURATIONS = (
 
 
 def unknown_argument(function: Callable[..., Any], unknown: Iterable[str]) -> TypeError:
-    """The error for an argument that a function does not have; it names the one that was probably
-    meant.
-    """
-    known = [
+    """The error for an unknown argument, with the one that the caller probably meant."""
+    names = [
         name for name in inspect.signature(function).parameters if name not in ("self", "unknown")
     ]
-    wrong = next(iter(unknown))
-    meant = [name for name in known if wrong in SYNONYMS.get(name, ())] or get_close_matches(
-        wrong, known, n=1
+    given = next(iter(unknown))
+    meant = [name for name in names if given in SYNONYMS.get(name, ())] or get_close_matches(
+        given, names, n=1
     )
-    hint = f"; did you mean {meant[0]}=?" if meant else f"; it takes {', '.join(known)}."
-    if function.__name__ == "coreset" and wrong in FILES:
+    hint = f"; did you mean {meant[0]}=?" if meant else f"; it takes {', '.join(names)}."
+    if function.__name__ == "coreset" and given in FILES:
         hint = (
             "; karat.coreset_files has it, for frames too: karat.coreset_files(X, 'y',"
-            f" {wrong}=...)."
+            f" {given}=...)."
         )
-    return TypeError(f"{function.__name__}() has no argument {wrong!r}{hint}")
+    return TypeError(f"{function.__name__}() has no argument {given!r}{hint}")
 
 
 def closest(name: str, names: Iterable[Any]) -> str | None:
-    """The name that was probably meant: the same in other letters, or a similar one."""
+    """The name that the caller probably meant: one that differs little, or only in case."""
     plain = {str(each).lower(): str(each) for each in names}
     close = get_close_matches(name.lower(), plain, n=1)
     return plain[close[0]] if close else None
 
 
 def instead(name: str, names: Iterable[Any]) -> str:
-    """The end of a message about a column that does not exist."""
+    """The end of a message about a missing column: a similar name, or the names there are."""
     listed = [str(each) for each in names]
     close = closest(name, listed)
     if close is not None:
@@ -130,8 +130,8 @@ def problem_correction(given: Any) -> str:
 
 
 def example_call(kind: type) -> str:
-    """A call that makes such a problem, with an example for every parameter that has no default."""
-    if hasattr(kind, "of"):  # made from the data
+    """A call that makes such a problem, with an example for every required parameter."""
+    if hasattr(kind, "of"):  # a class method that makes the problem from the data
         return f"karat.problems.{kind.__name__}.of(X)"
     required = [
         p.name
@@ -152,3 +152,24 @@ def about_time(kind: Any) -> str | None:
     ):
         return DURATIONS if "<m8" in name and not name.startswith("datetime") else DATES
     return DURATIONS if name.startswith(("timedelta", "duration")) else None
+
+
+def too_long_integers(name: str, values: np.ndarray, problem: problems.Problem, offset: int) -> str:
+    """The message for a column of integers that doubles cannot hold, and what to do."""
+    low, high = int(values.min()), int(values.max())
+    size = (
+        f"Column {name} holds integers up to {max(-low, high):.1e}, which double precision"
+        " cannot tell apart"
+    )
+    otherwise = "or convert it with astype(float) if rounding does no harm."
+    if offset:
+        return (
+            f"{size}: they are more than 2^53 away from those of other rows, about {offset:.1e}."
+            f" Use a coarser unit, {otherwise}"
+        )
+    if problem.shifts and high - low > 2**53:
+        return (
+            f"{size}: they range over {high - low:.1e}, more than 2^53. Use a coarser unit,"
+            f" {otherwise}"
+        )
+    return f"{size}; subtract an offset, for example its minimum {low}, {otherwise}"

@@ -1,8 +1,7 @@
-"""What the arguments say: the problem, what it takes, which columns of the data are what, and who
-is told of progress.
+"""Arguments: the problem and what it takes, the roles of columns, progress bars.
 
-Columns of files and clusters are named, and have roles (:class:`ColumnRoles`).  Those of a frame in
-memory may be named, too, instead of passed: ``karat.coreset(frame, "price", groups="year")``
+Columns of files and clusters have names and roles (:class:`ColumnRoles`).  For a frame in memory,
+names may replace values, too: ``karat.coreset(frame, "price", groups="year")``
 (:func:`named_columns`).
 """
 
@@ -38,7 +37,7 @@ NOT_TAKEN = {
 class ColumnRoles:
     """The roles of the columns."""
 
-    # empty: all columns that have no other role, once these are known (:meth:`among`)
+    # empty: all columns without another role, which :meth:`among` finds
     features: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     weight: str | None = None
@@ -49,12 +48,12 @@ class ColumnRoles:
 
     @property
     def label(self) -> str | None:
-        """The column that labels rows: with their group, or with their sequence."""
+        """The column of labels: of groups or of sequences."""
         return self.group or self.sequence
 
     @property
     def columns(self) -> list[str]:
-        """All that must be read, each once."""
+        """All columns to read, each once."""
         return list(dict.fromkeys([*self.features, *self._others]))
 
     @property
@@ -62,14 +61,12 @@ class ColumnRoles:
         return [*self.targets, *(c for c in (self.weight, self.label, self.key) if c is not None)]
 
     def among(self, names: Sequence[str]) -> ColumnRoles:
-        """The same roles among columns of these names: every column must be there, and features are
-        known.
-        """
+        """The roles in data with these columns; raise if one is missing.  Features are listed."""
         features = self.features or tuple(other_columns(names, self._others))
         if not features:
             raise InputError("No columns are left for the features; keep at least one.")
-        found = replace(self, features=features)
-        for name in found.columns:
+        roles = replace(self, features=features)
+        for name in roles.columns:
             if name not in names:
                 raise InputError(f"The data has no column {name!r}; {instead(name, names)}")
         for name in self.targets:
@@ -78,77 +75,67 @@ class ColumnRoles:
                     f"Column {name!r} is the target, so it cannot be a feature; leave it out of the"
                     " features."
                 )
-        return found
+        return roles
 
 
 def check_problem(problem: Any) -> Problem:
-    """Raise unless ``problem`` is a problem, which is returned."""
+    """Return ``problem``; raise unless it is one."""
     if not isinstance(problem, Problem):
         raise InputError(problem_correction(problem), argument="problem")
     return problem
 
 
 def chosen_problem(problem: Any, with_target: bool) -> Problem:
-    """The problem that was passed, or the default: least squares if there is a target, else second
-    moments.
-    """
+    """The given problem, or the default: least squares with a target, else second moments."""
     if problem is None:
         return LeastSquares() if with_target else Moments(2)
     return check_problem(problem)
 
 
 def check_taken(problem: Problem, **arguments: Any) -> None:
-    """Raise if an argument (``y``, ``groups``, ``lengths``) was passed that the problem does not
-    take.
-    """
+    """Raise for an argument (``y``, ``groups``, ``lengths``) that the problem does not take."""
     for name, value in arguments.items():
         if value is not None and name not in problem.takes:
             raise InputError(f"{problem.describe()} {NOT_TAKEN[name]}.", argument=name)
 
 
 def check_absorbing(problem: Problem, groups: Any, targets: int) -> None:
-    """Raise if the regulariser of a problem is to absorb a part of rows for which that has no
-    meaning.
-    """
+    """Raise if the problem has ``absorb`` and the data groups or several targets."""
     if problem.absorb is None:
         return
     if groups is not None:
         raise InputError(
-            "absorb and groups do not go together: an absorbed coreset serves one fit of one alpha."
+            "absorb and groups cannot be combined: an absorbed coreset serves one fit of one alpha."
         )
     if targets != 1:
-        raise InputError(f"absorb needs exactly one target, y has {targets}.")
+        raise InputError(f"absorb needs exactly one target; y has {targets}.")
 
 
 def check_mergeable(problem: Problem) -> Problem:
-    """Raise unless parts of the data can be summed up one by one and merged; the problem is
-    returned.
-    """
+    """Return the problem; raise unless parts of the data can be summed one by one and merged."""
     if problem.transform is not None:
         raise InputError(
-            f"A sketch keeps columns as they are, so {problem.describe()} is not for it; transform"
-            " the rows before you add them, and pass the inner problem."
+            f"A sketch does not transform columns, as {problem.describe()} needs; transform the"
+            " rows before you add them, and pass the inner problem."
         )
     if not problem.mergeable:
         raise NotExactError(
-            f"A sketch of {problem.describe()} cannot be exact: its features depend on the full"
-            " data. Build it in two passes over all rows, karat.coreset(X, problem=...), or"
+            f"A sketch of {problem.describe()} cannot be exact, because its features depend on the"
+            " full data. Use two passes over all rows: karat.coreset(X, problem=...), or"
             " karat.coreset_files(source, problem=...)."
         )
     return problem
 
 
 def column_problem(problem: Problem | None, target: Any) -> Problem:
-    """The problem for rows whose columns are named, or the default one; a target where it needs
-    one.
-    """
+    """The given or default problem for data with named columns; raise if a target is missing."""
     problem = chosen_problem(problem, target is not None and target != [])
     if problem.needs_target and not target:
         raise InputError(f"{problem.describe()} needs a target: name its column.")
     if problem.transform is not None:
         raise InputError(
-            f"{problem.describe()} is for rows in memory (karat.coreset). Pass the inner problem,"
-            " and transform the rows first, or those of files by a fitted pipeline=."
+            f"{problem.describe()} takes rows in memory only (karat.coreset). Pass the inner"
+            " problem, and transform the rows first, for files with a fitted pipeline=."
         )
     return problem
 
@@ -157,7 +144,7 @@ def column_roles(
     problem: Problem | None, target: str | Sequence[str] | None, columns: Any, weight: str | None,
     group: str | None, key: str | None, sequence: str | None,
 ) -> ColumnRoles:  # fmt: skip
-    """The roles that arguments name; refused if the problem has no use for one of them."""
+    """The roles of the named columns; raise if the problem does not take one of them."""
     targets = (
         ()
         if target is None
@@ -205,7 +192,7 @@ def column_roles(
 
 
 def listed_names(argument: str, names: Any) -> tuple[Any, ...]:
-    """A list of names; a text would be a list of its letters."""
+    """The names as a tuple; raise for a single string, which would be a list of letters."""
     if isinstance(names, str):
         raise InputError(
             f"{argument} must be a list of names; did you mean {argument}=[{names!r}]?",
@@ -220,19 +207,19 @@ def listed_names(argument: str, names: Any) -> tuple[Any, ...]:
             else "a list of names"
         )
         raise InputError(
-            f"{argument} must be {wanted}, not {_short(names)}.", argument=argument
+            f"{argument} must be {wanted}, not {_shown(names)}.", argument=argument
         ) from None
 
 
 def _check_name(argument: str, name: Any) -> None:
     if not isinstance(name, str):
         raise InputError(
-            f"{argument} must name columns of the data by text, not {_short(name)}.",
+            f"{argument} must name columns of the data by text, not {_shown(name)}.",
             argument=argument,
         )
 
 
-def _short(value: Any) -> str:
+def _shown(value: Any) -> str:
     return (
         repr(value)
         if isinstance(value, int | float | str | tuple | list)
@@ -248,15 +235,13 @@ def refuse_sequence(problem: Problem | None, sequence: Any) -> None:
 
 
 def other_columns(names: Iterable[str], taken: Iterable[str | None]) -> list[str]:
-    """The columns that have no role yet: by default, they are the features."""
-    known = set(taken)
-    return [name for name in names if name not in known]
+    """The columns without a role, which are the features by default."""
+    with_role = set(taken)
+    return [name for name in names if name not in with_role]
 
 
 class Named(NamedTuple):
-    """The inputs of a coreset; ``target`` is the name of y where its container (an Arrow array)
-    does not hold names.
-    """
+    """The inputs of a coreset; ``target`` names y where its container (an Arrow array) cannot."""
 
     X: Any
     y: Any
@@ -266,7 +251,7 @@ class Named(NamedTuple):
 
 
 def named_columns(X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Named:
-    """Take the columns that are named out of X; arguments that hold values stay as they are.
+    """Replace names of columns by their values, and drop these columns from X.
 
     A list is a list of names if all of its entries are columns of X, else it holds the values of y.
     """
@@ -278,21 +263,20 @@ def named_columns(X: Any, y: Any, sample_weight: Any = None, groups: Any = None)
         frame = as_narwhals(X) if is_frame(X) and dimensions(X) == 2 else None
     except ValueError as error:
         raise InputError(
-            f"The columns of X cannot be told apart by their names ({error}); rename some of them."
+            f"X has several columns of one name ({error}); rename some of them."
         ) from error
     columns = [] if frame is None else list(frame.columns)
-    several = listed and all(name in columns for name in y)
-    single = {"y": y, "sample_weight": sample_weight, "groups": groups}
-    asked = {argument: name for argument, name in single.items() if isinstance(name, str)}
-    names = [*(y if several else []), *asked.values()]
+    all_columns = listed and all(name in columns for name in y)
+    arguments = {"y": y, "sample_weight": sample_weight, "groups": groups}
+    texts = {argument: name for argument, name in arguments.items() if isinstance(name, str)}
+    names = [*(y if all_columns else []), *texts.values()]
     if not names:
         return Named(X, y, sample_weight, groups)
     if frame is None:
-        argument, name = next(iter(asked.items()))
+        argument, name = next(iter(texts.items()))
         if isinstance(X, str | PathLike):
             raise InputError(
-                f"X is a path; rows in files are read by karat.coreset_files({str(X)!r},"
-                f" {name!r}).",
+                f"X is a path; read files with karat.coreset_files({str(X)!r}, {name!r}).",
                 argument="X",
             )
         raise InputError(
@@ -307,15 +291,16 @@ def named_columns(X: Any, y: Any, sample_weight: Any = None, groups: Any = None)
             raise InputError(
                 f"Column {name!r} is named twice; it can have one role only.", column=name
             )
-    values = single | {argument: frame[name].to_native() for argument, name in asked.items()}
-    if several:
+    values = arguments | {argument: frame[name].to_native() for argument, name in texts.items()}
+    if all_columns:
         values["y"] = frame.select(y).to_native()
-    nameless = "y" in asked and not getattr(as_narwhals(values["y"]), "name", None)
+    # an Arrow array forgets the name of its column, which error messages and files still need
+    nameless = "y" in texts and not getattr(as_narwhals(values["y"]), "name", None)
     return Named(frame.drop(names).to_native(), **values, target=y if nameless else None)
 
 
 def aligned(table: Any, like: Any) -> Any:
-    """The columns of ``like``, by their names, if both are frames; else the table itself."""
+    """The columns of the table in the order of ``like``, if both are frames; else the table."""
     if not (is_frame(table) and is_frame(like)) or dimensions(table) != 2 or dimensions(like) != 2:
         return table
     frame, names = as_narwhals(table), list(as_narwhals(like).columns)
@@ -334,7 +319,7 @@ def split_column(table: Any, column: str | int) -> tuple[Any, np.ndarray]:
     """A table without one of its columns, and that column as an array."""
     table = collected(table)
     if is_frame(table) and dimensions(table) == 2:
-        # a name in pandas may be a number, or come twice
+        # pandas allows numbers as names, and repeated names; narwhals does not
         frame = table if hasattr(table, "iloc") else as_narwhals(table)
         if column not in frame.columns:
             raise InputError(
@@ -367,11 +352,11 @@ def split_column(table: Any, column: str | int) -> tuple[Any, np.ndarray]:
 def progress_bar(
     shown: Progress | bool | None, unit: str, **options: Any
 ) -> Iterator[Progress | None]:
-    """Show tqdm's bar while the block runs, if ``shown`` is True; it yields a callback for (done,
-    in all), or None.
+    """Show tqdm's bar while the block runs, if ``shown`` is True; yield a callback for (done, in
+    all), or None.
 
-    It is text in a notebook too.  A bar that is a widget is lost when a notebook is saved as a
-    page: a reader would see its first state, 0 rows.
+    The bar is text in a notebook, too: a page made from the notebook would show a widget in its
+    first state, 0 rows.
 
     Parameters
     ----------
@@ -401,7 +386,7 @@ def progress_bar(
 
 
 def _move(bar: Any, done: int, total: int) -> None:
-    """Go to ``done``; a bar that would go back begins anew, because another pass does."""
+    """Move a bar to ``done``; start it again if that is a step back, since a new pass began."""
     if done < bar.n:
         bar.reset(total or None)
     bar.total = total or None

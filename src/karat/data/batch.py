@@ -1,9 +1,9 @@
 """Rows that travel: batches, and tables of checked input.
 
-A :class:`Batch` is some rows of a source as column blocks, with their numbers, and the weights,
-groups and keys they carry.  A :class:`Table` is a batch with names of columns and a problem: what
-:func:`karat.coreset` is given, checked, or what a coreset keeps of it.  What can be checked without
-a pass over the data is checked here.  NaN and infinity show in the moments, after the pass
+A :class:`Batch` holds rows of a source as column blocks, with their numbers, weights, groups and
+keys.  A :class:`Table` is a batch with names of columns and a problem: the checked input of
+:func:`karat.coreset`, or the rows that a coreset keeps of it.  This module checks what it can
+without a pass over the data.  NaN and infinity show up in the moments, after the pass
 (:mod:`karat.data.non_finite`).  Integers that double precision cannot tell apart get offsets
 (:func:`find_offsets`).
 """
@@ -11,7 +11,7 @@ a pass over the data is checked here.  NaN and infinity show in the moments, aft
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 from scipy import sparse
 
 from karat.data import containers
+from karat.data.advice import too_long_integers
 from karat.data.arguments import check_taken
 from karat.data.labels import Grouping, check_groups, group_rows
 from karat.data.non_finite import explain_non_finite
@@ -32,8 +33,6 @@ from karat.engine.tolerances import TINY
 from karat.errors import InputError, NotExactError
 from karat.problems import Problem
 
-COMPARED = 2**22  # numbers of kept rows that are compared with the data at a time
-OTHER_ROWS = "The kept rows are not the rows of this data at the stored indices."
 RESCALE = (
     "Multiply all weights by one number, so that they are about 1: every loss is multiplied by it,"
     " and nothing else changes."
@@ -49,8 +48,7 @@ class Batch:
     weights: Array | None = None
     groups: np.ndarray | None = None
     keys: Any = None
-    # what is subtracted from columns when they are read; the column blocks hold the numbers as they
-    # came
+    # subtracted from columns when they are read; the column blocks hold the original numbers
     offsets: Offsets | None = None
 
     def __len__(self) -> int:
@@ -80,29 +78,21 @@ class Batch:
         )
 
     def take(self, where: Any, weights: Array | None = None) -> Batch:
-        """Some of the rows (a slice, mask or positions), with new weights or their own."""
-        own = (
-            weights
-            if weights is not None
-            else None
-            if self.weights is None
-            else self.weights[where]
-        )
-        labels = None if self.groups is None else self.groups[where]
+        """The rows at ``where`` (a slice, mask or positions), with new weights or their own."""
+        if weights is None and self.weights is not None:
+            weights = self.weights[where]
+        groups = None if self.groups is None else self.groups[where]
         keys = None if self.keys is None else self.keys[where]
-        return Batch(
-            [p[where] for p in self.parts], self.numbers[where], own, labels, keys, self.offsets
-        )
+        parts = [part[where] for part in self.parts]
+        return Batch(parts, self.numbers[where], weights, groups, keys, self.offsets)
 
     def stored_rows(self, index: Indices | None = None) -> Rows:
-        """All rows as they are stored, or some of them; a problem may read something else in
-        them.
-        """
+        """All rows, or those of ``index``, before the problem's view of them is taken."""
         return Rows(self.parts, self.weights, index, self.offsets)
 
     def block(self, left: int, right: int) -> Any:
-        """Columns ``left:right``, side by side in one array or CSR matrix (in several, where one
-        would round them).
+        """Columns ``left:right`` as one array or CSR matrix, or side by side if one array would
+        round them.
         """
         edges = np.cumsum([0, *(p.shape[1] for p in self.parts)])
         inside = [
@@ -133,7 +123,7 @@ def stack(batches: Sequence[Batch]) -> Batch:
 
 
 def joined(batches: Sequence[Batch]) -> Batch:
-    """The same as one copy of all rows."""
+    """Batches of equal columns, one after the other, in new arrays."""
     first = batches[0]
     return Batch(
         [
@@ -230,18 +220,14 @@ class Table(Batch):
         return self.problem.kernel(self.columns, self.targets)
 
     def numbers_of(self, label: Any = None) -> Indices | None:
-        """The numbers in the input of the rows of one group, or all; None if these are numbered
-        from 0 on.
-        """
+        """Row numbers, in the input, of one group or of all rows; None for 0, 1, 2, ..."""
         index = self.index(label)
-        if self.numbers is None or index is None:
-            return index if self.numbers is None else np.asarray(self.numbers)
-        return np.asarray(self.numbers[index])
+        if self.numbers is None:
+            return index
+        return np.asarray(self.numbers if index is None else self.numbers[index])
 
     def grouped_rows(self) -> tuple[Rows, Indices]:
-        """The rows of all groups, one group after the other, and where each begins (the last number
-        is that of all rows).
-        """
+        """The rows of all groups, group by group, and where each group begins, with the end."""
         assert self.grouping is not None
         return self.problem.view(self.stored_rows(self.grouping.order)), self.grouping.starts
 
@@ -249,72 +235,17 @@ class Table(Batch):
         """The rows of one group, or all, as the problem reads them."""
         index = self.index(label)
         rows = self.stored_rows(index)
-        # a view is read faster than an index
+        # rows that lie side by side are read faster without an index
         rows = rows if index is None else rows.run(0, len(rows))
         return self.problem.view(rows) if self.problem.has_view else rows
-
-    def kept(self, core: Any) -> Table:
-        """The rows that a coreset keeps, as rows of this table are read."""
-        return kept_table(core, self.problem, self.unit, self.offsets)
-
-    def differences(self, core: Any, kept: Table) -> list[str]:
-        """Differences to a coreset other than in moments: other maps or rows, or ``kept`` rows not
-        at their indices.
-        """
-        found = [*self.problem.changed_maps(core.maps, self.maps), *self.other_size(core)]
-        return (
-            found
-            if self.other_size(core) or self._has(kept, core.indices)
-            else [*found, OTHER_ROWS]
-        )
-
-    def other_size(self, core: Any) -> list[str]:
-        """That a coreset was made of another number of rows, if it was."""
-        said = f"The coreset was made of {core.n_rows:,} rows, the data has {self.n_rows:,}."
-        return [] if core.n_rows == self.n_rows else [said]
-
-    def _has(self, kept: Table, indices: Indices) -> bool:
-        """Whether kept rows are the rows of the input at ``indices``."""
-        places = indices if self.numbers is None else np.searchsorted(self.numbers, indices)
-        if not len(places) or places.max() >= len(self):
-            return False
-        if self.numbers is not None and not np.array_equal(self.numbers[places], indices):
-            return False
-        zeros, own_places = np.zeros(self.columns + self.targets), np.arange(len(places))
-        full, own = (Rows(t.parts, offsets=t.offsets) for t in (self, kept))
-        step = max(1, COMPARED // len(zeros))  # sparse rows may have many columns
-        return all(
-            np.array_equal(full.take(places[some], zeros), own.take(own_places[some], zeros))
-            for some in (slice(start, start + step) for start in range(0, len(places), step))
-        )
 
     def explain_non_finite(self) -> InputError:
         """The error for rows whose moments are not finite."""
         return explain_non_finite(self.parts, self.names)
 
 
-def kept_table(
-    core: Any, problem: Problem, unit: float = 1.0, offsets: Offsets | None = None
-) -> Table:
-    """The rows of a coreset, numbered by its indices, as the rows of its data are read;
-    ``problem``: its own, lowered.
-    """
-    parts = problem.kept_parts(core)
-    if parts is None:
-        table = read_input(core.X, core.y, problem, core.weights, core.groups, unit, offsets)
-    else:
-        widths = [int(part.shape[1]) for part in parts]
-        table = Table(
-            parts, None, core.weights, names=[str(i) for i in range(sum(widths))],
-            n_rows=core.n_rows, problem=problem, shape=f"{', '.join(map(str, widths))} columns",
-        )  # fmt: skip
-    return replace(table, numbers=core.indices, keys=core.keys)
-
-
 def features_of(X: Any, problem: Problem, apart: bool = False) -> Any:
-    """X as the problem reads it: the columns themselves, or what its transformation makes of
-    them.
-    """
+    """X as the problem reads it: its columns, or those that its transformation makes."""
     if problem.transform is not None:
         return transformed(X, problem.transform)
     return containers.as_table(X, "X", apart)
@@ -324,8 +255,7 @@ def read_input(
     X: Any, y: Any, problem: Problem, sample_weight: Any, groups: Any, unit: float | None = None,
     offsets: Offsets | None = None,
 ) -> Table:  # fmt: skip
-    """Check inputs, without a pass over the data (except for large integers), and make a Table
-    of them.
+    """Check the inputs, without a pass over the data (except for large integers).
 
     ``unit`` and ``offsets`` are those of other rows that these will be compared with.
     """
@@ -358,23 +288,22 @@ def read_input(
             raise InputError("y has no columns; leave it out, or pass at least one target.")
         if len(target) != count:
             raise InputError(f"X has {count} rows but y has {len(target)}; they must be equal.")
-        named = containers.column_names(y, target.shape[1])
-        names += ["y"] if named == ["0"] else [f"{name} of y" for name in named]
+        target_names = containers.column_names(y, target.shape[1])
+        names += ["y"] if target_names == ["0"] else [f"{name} of y" for name in target_names]
     elif problem.needs_target:
         raise InputError(f"{problem.describe()} needs a target: pass y.")
     weights = check_weights(sample_weight, count)
-    own = unit is None
+    own_unit = unit is None
     if unit is None:
         unit = 1.0 if weights is None else _unit(float(weights.max()))
     if weights is not None and unit != 1.0:
-        weights = _in_units(weights, unit, own)
+        weights = _in_units(weights, unit, own_unit)
     labels = None if groups is None else check_groups(groups, count)
     parts = containers.parts_of(table, target)
     if weights is not None and not weights.all():  # rows of weight zero do not count
         parts = [part[weights > 0] if is_long(part.dtype) else part for part in parts]
-    # they may be too large for doubles
-    as_integers = any(part.dtype.kind in "iu" for part in parts)
-    offsets = find_offsets(parts, names, problem, offsets) if as_integers else dict(offsets or {})
+    has_integers = any(part.dtype.kind in "iu" for part in parts)  # perhaps too large for doubles
+    offsets = find_offsets(parts, names, problem, offsets) if has_integers else dict(offsets or {})
     if not offsets:  # doubles hold everything
         table, target = (
             part[:] if isinstance(part, SideBySide) else part for part in (table, target)
@@ -387,19 +316,17 @@ def read_input(
     )  # fmt: skip
 
 
-def _in_units(weights: Array, unit: float, own: bool) -> Array:
-    """Weights in other units; if these are their own, all must be numbers that keep their digits
-    there.
-    """
+def _in_units(weights: Array, unit: float, own_unit: bool) -> Array:
+    """Weights in other units; raise if they lose digits in a unit chosen for them."""
     with np.errstate(over="ignore", under="ignore"):
         scaled = weights / unit
     lost = (weights > 0) & (scaled < TINY)
-    if own and lost.any():
+    if own_unit and lost.any():
         row = int(lost.argmax())
         raise InputError(
-            f"Weights range from {weights[row]:.1e} (in row {row}) to {weights.max():.1e}: doubles"
-            " cannot add both. Leave out the rows whose weights are nothing beside the others, or"
-            " give them weights in the same units.",
+            f"Weights range from {weights[row]:.1e} (in row {row}) to {weights.max():.1e}. Drop the"
+            " rows of negligible weight, or give all weights in the same units: doubles cannot add"
+            " numbers so far apart.",
             argument="sample_weight",
             row=row,
         )
@@ -421,13 +348,13 @@ def check_weights(sample_weight: Any, count: int) -> Array | None:
         raise InputError(
             f"X has {count} rows but sample_weight has {len(weights)}; they must be equal."
         )
-    for wrong, what, remedy in (
+    for wrong, fault, remedy in (
         (~np.isfinite(weights), "values that are not finite", "drop or correct them"),
         (weights < 0, "negative values", "weights must be at least 0"),
     ):
         if wrong.any():
             count, row = int(wrong.sum()), int(wrong.argmax())
-            message = f"sample_weight has {count} {what}, the first in row {row}; {remedy}."
+            message = f"sample_weight has {count} {fault}, the first in row {row}; {remedy}."
             raise InputError(message, argument="sample_weight", row=row)
     if not weights.any():
         raise InputError(
@@ -452,15 +379,13 @@ def check_weights(sample_weight: Any, count: int) -> Array | None:
 
 
 def weights_or_ones(sample_weight: Any, count: int) -> Array:
-    """The same as an array, also where no weights are given."""
+    """Checked weights as an array; ones if no weights are given."""
     weights = check_weights(sample_weight, count)
     return np.ones(count) if weights is None else weights
 
 
 def stored_weights(weights: Array, unit: float = 1.0) -> Array:
-    """Weights as they are stored, in units of 1; raise unless they are the numbers that were
-    proven.
-    """
+    """Weights in units of 1, as they are stored; raise if that changes a digit of them."""
     with np.errstate(over="ignore", under="ignore"):
         # exact, since the unit is a power of two, if the result is a normal number
         stored = weights * unit
@@ -473,43 +398,43 @@ def stored_weights(weights: Array, unit: float = 1.0) -> Array:
 
 
 def _unit(heaviest: float) -> float:
+    """The unit of weights: a power of two near the largest, if its square might overflow."""
     return 1.0 if 1e-100 < heaviest < 1e100 else 2.0 ** np.floor(np.log2(heaviest))
 
 
 def find_offsets(
-    parts: Sequence[Any], names: Sequence[str], problem: Problem, known: Offsets | None = None
+    parts: Sequence[Any], names: Sequence[str], problem: Problem, chosen: Offsets | None = None
 ) -> dict[int, int]:
-    """Numbers to subtract from columns of integers, so that doubles hold the differences; an
-    error if there are none.
+    """Numbers to subtract from columns of integers, so that doubles hold the differences; raise if
+    there are none.
 
-    ``known`` are offsets that were chosen for other rows of the same columns; the same must do for
-    these.
+    ``chosen`` are the offsets of earlier rows of the same columns, which these must share.
     """
-    found = dict(known or {})
+    offsets = dict(chosen or {})
     edges = np.cumsum([0, *(int(part.shape[1]) for part in parts)]).tolist()
     for part, left, right in zip(parts, edges, edges[1:], strict=False):
         if not is_long(part.dtype):
             continue
         for column in sorted(
-            {left + own for own in _long_columns(part)} | {c for c in found if left <= c < right}
+            {left + i for i in _long_columns(part)} | {c for c in offsets if left <= c < right}
         ):
             values = (
                 part.data[part.indices == column - left]
                 if sparse.issparse(part)
                 else part[:, column - left]
             )
-            offset = found.get(column, 0)
-            if known is None and problem.shifts and not sparse.issparse(part):
+            offset = offsets.get(column, 0)
+            if chosen is None and problem.shifts and not sparse.issparse(part):
                 offset = nearby_offset(values)
             if not all_exact(values, offset):
-                if column in found or not all_exact(values):
+                if column in offsets or not all_exact(values):
                     raise InputError(
-                        _too_long(names[column], values, problem, found.get(column, 0))
+                        too_long_integers(names[column], values, problem, offsets.get(column, 0))
                     )
                 offset = 0
             if offset:
-                found[column] = offset
-    return found
+                offsets[column] = offset
+    return offsets
 
 
 def _long_columns(part: Any) -> list[int]:
@@ -520,24 +445,3 @@ def _long_columns(part: Any) -> list[int]:
     if sparse.issparse(part):
         return np.unique(part.indices[(values < -WHOLE) | (values > WHOLE)]).tolist()  # type: ignore[no-any-return]
     return np.flatnonzero((part.min(axis=0) < -WHOLE) | (part.max(axis=0) > WHOLE)).tolist()
-
-
-def _too_long(name: str, values: np.ndarray, problem: Problem, known: int) -> str:
-    """Why doubles do not hold a column of integers, and what to do."""
-    low, high = int(values.min()), int(values.max())
-    size = (
-        f"Column {name} holds integers up to {max(-low, high):.1e}, which double precision"
-        " cannot tell apart"
-    )
-    otherwise = "or convert it with astype(float) if rounding does no harm."
-    if known:
-        return (
-            f"{size}: they are more than 2^53 away from those of other rows, about {known:.1e}. Use"
-            f" a coarser unit, {otherwise}"
-        )
-    if problem.shifts and high - low > 2**53:
-        return (
-            f"{size}: they range over {high - low:.1e}, more than 2^53. Use a coarser unit,"
-            f" {otherwise}"
-        )
-    return f"{size}; subtract an offset, for example its minimum {low}, {otherwise}"

@@ -1,10 +1,9 @@
-"""Containers of rows: reading a table of any kind as numbers, taking rows out of it, and storing it
-as arrays and JSON.
+"""Containers of rows: read a table of any kind as numbers, take rows out of it, join tables.
 
-Arrays and scipy.sparse matrices need nothing but NumPy and SciPy.  Data frames (pandas, polars
-eager and lazy, pyarrow) are read through narwhals, the extra ``frames``; rows come out in a frame
-of the same kind, with names, types and index. A lazy frame is collected once, so its rows come out
-in an eager one.  Every error message names the column and the remedy.
+Arrays and scipy.sparse matrices need only NumPy and SciPy.  Data frames (pandas, polars eager and
+lazy, pyarrow) are read through narwhals, the extra ``frames``; rows come out in a frame of the same
+kind, with names, types and index.  A lazy frame is collected once, so its rows come out in an eager
+frame.  Every error message names the column and the remedy.
 """
 
 from __future__ import annotations
@@ -42,9 +41,8 @@ def rounds(values: np.ndarray) -> bool:
 
 
 def frame_library(table: Any) -> str | None:
-    """The library of a data frame or series that narwhals reads, also of a subclass (GeoDataFrame);
-    None for another table.
-    """
+    """The library of a data frame or series that narwhals reads; None for another table."""
+    # of a subclass, too, such as a GeoDataFrame
     homes = (kind.__module__.split(".")[0] for kind in type(table).__mro__)
     return next((home for home in homes if home in FRAME_LIBRARIES), None)
 
@@ -67,11 +65,8 @@ def as_narwhals(table: Any) -> Any:
 
 def collected(table: Any) -> Any:
     """The table itself, or the rows of a lazy frame."""
-    return (
-        table.collect()
-        if is_frame(table) and hasattr(table, "collect") and hasattr(table, "lazy")
-        else table
-    )
+    lazy = is_frame(table) and hasattr(table, "collect") and hasattr(table, "lazy")
+    return table.collect() if lazy else table
 
 
 def row_count(table: Any) -> int:
@@ -95,11 +90,10 @@ def column_names(table: Any, count: int) -> list[str]:
 
 
 def as_table(table: Any, name: str, apart: bool = False) -> Any:
-    """A two-dimensional numeric array, or a CSR matrix, that shares memory with the input where
-    possible.
+    """The table as a two-dimensional numeric array or a CSR matrix, without a copy where possible.
 
-    A frame that mixes large integers with other types is read as :class:`MixedColumns`; with
-    ``apart``, any that mixes types.
+    A frame that mixes large integers with other types becomes a :class:`SideBySide`; with
+    ``apart``, every frame of mixed types does.
     """
     if sparse.issparse(table):
         if len(table.shape) != 2:
@@ -127,7 +121,7 @@ def as_table(table: Any, name: str, apart: bool = False) -> Any:
         return array
     if isinstance(table, str | PathLike):
         raise InputError(
-            f"{name} is a path; rows in files are read by karat.coreset_files({str(table)!r}).",
+            f"{name} is a path; read files with karat.coreset_files({str(table)!r}).",
             argument=name,
         )
     if array.ndim == 0 and array.dtype.kind not in "fiub":
@@ -155,7 +149,7 @@ def as_table(table: Any, name: str, apart: bool = False) -> Any:
 
 
 def _check_integers(table: Any, name: str) -> None:
-    """Raise if large Python integers among other objects or floats would be rounded silently."""
+    """Raise if NumPy would silently round large Python integers among values of other types."""
     for value in np.asarray(table, dtype=object).flat:
         if (
             isinstance(value, int | np.integer)
@@ -170,9 +164,7 @@ def _check_integers(table: Any, name: str) -> None:
 
 
 def _frame_values(table: Any, name: str, apart: bool) -> np.ndarray | SideBySide:
-    """The numbers of a frame or series; missing values become NaN, which the pass then reports with
-    its place.
-    """
+    """The numbers of a frame or series; missing values become NaN, which the pass will report."""
     table = collected(table)
     check_unique_names(table, name)
     frame = as_narwhals(table)
@@ -184,9 +176,9 @@ def _frame_values(table: Any, name: str, apart: bool) -> np.ndarray | SideBySide
     if not frame.columns:
         return np.empty((frame.shape[0], 0))
     if frame_library(table) == "pandas" and len({str(kind) for kind in table.dtypes}) == 1:
-        whole = np.asarray(table)  # a view where the frame is one block
-        if whole.dtype.kind in "fiub":
-            return whole
+        block = np.asarray(table)  # a view where pandas holds all columns in one block
+        if block.dtype.kind in "fiub":
+            return block
     columns = [_plain(frame[column]) for column in frame.columns]
     if np.result_type(*columns).kind == "f" and (
         apart or any(rounds(column) for column in columns)
@@ -196,24 +188,18 @@ def _frame_values(table: Any, name: str, apart: bool) -> np.ndarray | SideBySide
 
 
 def check_unique_names(table: Any, name: str) -> None:
-    """Raise if two columns of a frame have one name; narwhals reads no such frame."""
+    """Raise if two columns of a frame have the same name, which narwhals does not support."""
     names = getattr(table, "column_names", None) or list(getattr(table, "columns", ()))
     if len(set(names)) < len(names):
-        twice = str(max(names, key=names.count))
-        raise InputError(
-            f"{name} has two columns of one name, {twice!r}; rename one of them.",
-            argument=name,
-            column=twice,
-        )
+        repeated = str(max(names, key=names.count))
+        message = f"{name} has two columns of one name, {repeated!r}; rename one of them."
+        raise InputError(message, argument=name, column=repeated)
 
 
 def _plain(series: Any) -> np.ndarray:
     values = np.asarray(series.to_numpy())
-    return (
-        values
-        if values.dtype.kind in "fiub" and not series.null_count()
-        else np.asarray(series.to_numpy(), dtype=float)
-    )
+    numeric = values.dtype.kind in "fiub" and not series.null_count()
+    return values if numeric else np.asarray(series.to_numpy(), dtype=float)
 
 
 def _check_column(column: Any, kind: Any, name: str) -> None:
@@ -221,9 +207,8 @@ def _check_column(column: Any, kind: Any, name: str) -> None:
     if not (kind.is_numeric() or str(kind) == "Boolean") or str(kind).startswith("Decimal"):
         if name == "y":
             target = "y" if column in (None, "") else repr(str(column))
-            raise InputError(
-                f"The target {target} {_said(kind, str(kind) == 'String')}; {NUMERIC_TARGET}."
-            )
+            fault = "is text" if str(kind) == "String" else f"has type {kind}"
+            raise InputError(f"The target {target} {fault}; {NUMERIC_TARGET}.")
         advice = about_time(kind) or (
             f"encode it (by karat.coreset_files(X, ..., one_hot=[{str(column)!r}]), which takes"
             " frames too, or in a pipeline given to CoresetRegressor) or leave it out"
@@ -239,14 +224,11 @@ def _check_kind(kind: np.dtype[Any], name: str) -> None:
     if kind.kind == "c":
         raise InputError(f"{name} holds complex numbers; split it into real and imaginary columns.")
     if kind.kind not in "fiub" and name == "y":
-        raise InputError(f"The target y {_said(kind, kind.kind in 'US')}; {NUMERIC_TARGET}.")
+        fault = "is text" if kind.kind in "US" else f"has type {kind}"
+        raise InputError(f"The target y {fault}; {NUMERIC_TARGET}.")
     if kind.kind not in "fiub":
         advice = about_time(kind) or "convert it to numbers first, for example with astype(float)"
         raise InputError(f"{name} has type {kind}, which is not numeric; {advice}.")
-
-
-def _said(kind: Any, text: bool) -> str:
-    return "is text" if text else f"has type {kind}"
 
 
 def take_rows(table: Any, positions: np.ndarray) -> Any:
@@ -268,38 +250,27 @@ def dense(table: Any) -> np.ndarray:
 
 
 def in_double(table: Any) -> Any:
-    """The table with single-precision columns in double precision; other columns and containers as
-    they are.
-    """
-    if is_frame(table):
-        frame = as_narwhals(table)
-        import narwhals
+    """The table with its single-precision columns in double precision."""
+    if not is_frame(table):
+        single = getattr(table, "dtype", None) in (np.float32, np.float16)
+        return table.astype(np.float64) if single else table
+    frame = as_narwhals(table)
+    import narwhals
 
-        if not hasattr(frame, "columns"):
-            return (
-                frame.cast(narwhals.Float64).to_native()
-                if frame.dtype == narwhals.Float32
-                else table
-            )
-        kinds = frame.schema
-        single = [name for name, kind in kinds.items() if kind == narwhals.Float32]
-        if frame_library(table) == "pandas" and len(single) == len(kinds):
-            # in one piece, of which scikit-learn makes an array without another copy
-            return table.astype(np.float64)
-        return (
-            frame.with_columns(narwhals.col(*single).cast(narwhals.Float64)).to_native()
-            if single
-            else table
-        )
-    return (
-        table.astype(np.float64)
-        if getattr(table, "dtype", None) in (np.float32, np.float16)
-        else table
-    )
+    if not hasattr(frame, "columns"):
+        single = frame.dtype == narwhals.Float32
+        return frame.cast(narwhals.Float64).to_native() if single else table
+    names = [name for name, kind in frame.schema.items() if kind == narwhals.Float32]
+    if frame_library(table) == "pandas" and len(names) == len(frame.schema):
+        # in one piece, of which scikit-learn makes an array without another copy
+        return table.astype(np.float64)
+    if not names:
+        return table
+    return frame.with_columns(narwhals.col(*names).cast(narwhals.Float64)).to_native()
 
 
 def copied(table: Any) -> Any:
-    """A copy of a table that others may overwrite; a table that nobody can overwrite as it is."""
+    """A copy of the table; the table itself if its library never changes one in place."""
     return table.copy() if hasattr(table, "copy") and not hasattr(table, "lazy") else table
 
 
@@ -310,36 +281,21 @@ def is_sparse(table: Any) -> bool:
 
 def columns_of(table: Any) -> dict[str, np.ndarray]:
     """The columns of a frame or series by name, as arrays."""
-    return dict(zip(map(str, _labels(table)), _values(table), strict=True))
+    return dict(zip(map(str, column_labels(table)), column_arrays(table), strict=True))
 
 
-def _labels(table: Any) -> list[Any]:
-    """The names of the columns of a frame or series: text, and in pandas also numbers and
-    tuples.
-    """
+def column_labels(table: Any) -> list[Any]:
+    """The names of the columns of a frame or series; in pandas some may be numbers or tuples."""
     frame = as_narwhals(collected(table))
     return list(frame.columns) if hasattr(frame, "columns") else [frame.name]
 
 
-def _values(table: Any) -> list[np.ndarray]:
+def column_arrays(table: Any) -> list[np.ndarray]:
+    """The columns of a frame or series as arrays, in order."""
     frame = as_narwhals(collected(table))
-    return (
-        [frame[:, i].to_numpy() for i in range(frame.shape[1])]
-        if hasattr(frame, "columns")
-        else [frame.to_numpy()]
-    )
-
-
-def columns_by_name(table: Any, letter: str) -> dict[str, np.ndarray]:
-    """The columns of any table by name; without names, a letter and a number, or the letter alone
-    for a single column.
-    """
-    if is_frame(table) and (dimensions(table) == 2 or getattr(table, "name", None) is not None):
-        return columns_of(table)
-    values = dense(table)
-    if values.ndim == 1:
-        return {letter: values}
-    return {f"{letter}{i}": column for i, column in enumerate(values.T)}
+    if not hasattr(frame, "columns"):
+        return [frame.to_numpy()]
+    return [frame[:, i].to_numpy() for i in range(frame.shape[1])]
 
 
 def frame_of(
@@ -359,7 +315,7 @@ def frame_of(
     if not hasattr(frame, "iloc"):
         return frame[next(iter(columns))]
     column = frame.iloc[:, 0]
-    # as text, a series without a name has this one
+    # the name of a series without one, stored as text
     return column.rename(None) if column.name == "None" else column
 
 
@@ -368,88 +324,32 @@ def native_frame(columns: dict[str, np.ndarray]) -> Any:
     return frame_of("pandas" if find_spec("pandas") else "pyarrow", columns, False, None)
 
 
-def _for_json(labels: list[Any]) -> list[Any]:
-    """Names of columns that JSON can hold: a tuple is a list there."""
+def labels_for_json(labels: list[Any]) -> list[Any]:
+    """Names of columns as JSON holds them: a tuple becomes a list."""
     plain = [label.item() if isinstance(label, np.generic) else label for label in labels]
     return [list(label) if isinstance(label, tuple) else label for label in plain]
 
 
-def _from_json(labels: list[Any]) -> list[Any]:
+def labels_from_json(labels: list[Any]) -> list[Any]:
+    """The names that :func:`labels_for_json` was given."""
     return [tuple(label) if isinstance(label, list) else label for label in labels]
 
 
-def store(table: Any, name: str, arrays: dict[str, Any]) -> dict[str, Any] | None:
-    """Put the arrays of a container among others; what kind it was, as JSON for :func:`restore`."""
-    if table is None:
-        return None
-    if isinstance(table, tuple):
-        return {
-            "kind": "tuple",
-            "parts": [store(part, f"{name}/{i}", arrays) for i, part in enumerate(table)],
-        }
-    if sparse.issparse(table):
-        table = sparse.csr_array(table)
-        arrays |= {
-            f"{name}/data": table.data,
-            f"{name}/indices": table.indices,
-            f"{name}/indptr": table.indptr,
-        }
-        return {"kind": "sparse", "shape": list(table.shape)}
-    library = frame_library(table)
-    if library is None:
-        arrays[name] = np.asarray(table)
-        return {"kind": "array"}
-    arrays |= {f"{name}/{i}": values for i, values in enumerate(_values(table))}
-    if hasattr(table, "iloc"):
-        arrays[f"{name}/index"] = np.asarray(table.index)
-    labels, series = _labels(table), dimensions(table) == 1
-    described = {"kind": library, "columns": [str(label) for label in labels], "series": series}
-    return (
-        described
-        if series or described["columns"] == labels
-        else described | {"labels": _for_json(labels)}
-    )
-
-
-def restore(kind: dict[str, Any] | None, name: str, arrays: dict[str, Any]) -> Any:
-    """The container that :func:`store` described; an array where the library of a frame is not
-    installed.
-    """
-    if kind is None:
-        return None
-    if kind["kind"] == "tuple":
-        return tuple(restore(part, f"{name}/{i}", arrays) for i, part in enumerate(kind["parts"]))
-    if kind["kind"] == "sparse":
-        parts = (arrays[f"{name}/data"], arrays[f"{name}/indices"], arrays[f"{name}/indptr"])
-        table = sparse.csr_array(parts, shape=tuple(kind["shape"]))
-        table.check_format(full_check=True)
-        return table
-    if kind["kind"] == "array":
-        return arrays[name]
-    labels = _from_json(kind.get("labels", kind["columns"]))
-    columns = {label: arrays[f"{name}/{i}"] for i, label in enumerate(labels)}
-    return frame_of(kind["kind"], columns, kind["series"], arrays.get(f"{name}/index"))
-
-
 def describe(X: Any, y: Any) -> dict[str, Any]:
-    """The containers of X and y as JSON, for rows that are held without them; :func:`in_container`
-    makes them again.
-    """
+    """Describe the containers of X and y as JSON, from which :func:`in_container` makes them."""
     library = frame_library(X)
-    labels = ["0" if label is None else label for label in _labels(X)] if library else None
+    labels = ["0" if label is None else label for label in column_labels(X)] if library else None
     return {
         "container": library or ("sparse" if sparse.issparse(X) else "array"),
-        "columns": None if labels is None else _for_json(labels),
+        "columns": None if labels is None else labels_for_json(labels),
         "types": _types(X) if library else None,
-        "target": str(_labels(y)[0]) if is_frame(y) and dimensions(y) == 1 else None,
+        "target": str(column_labels(y)[0]) if is_frame(y) and dimensions(y) == 1 else None,
         "flat": y is not None and dimensions(y) == 1,
     }
 
 
 def _types(table: Any) -> list[str | None]:
-    """Of every column of a frame, its type if it holds integers or booleans; read side by side
-    they become doubles.
-    """
+    """The types of integer and boolean columns; None for others.  Arrays of rows lose them."""
     frame = as_narwhals(collected(table))
     columns = [frame[:, i] for i in range(frame.shape[1])] if hasattr(frame, "columns") else [frame]
     return [
@@ -466,21 +366,19 @@ def integer_type(kind: np.dtype[Any]) -> str | None:
 def common_types(
     first: list[str | None] | None, second: list[str | None] | None
 ) -> list[str | None] | None:
-    """Types that hold the columns of two batches; None where one of them holds other numbers, or
-    does not say.
-    """
+    """Integer types that hold the columns of two batches; None for other columns."""
     if first is None or second is None:
         return None
-    both = [
-        None if a is None or b is None else np.result_type(a, b)
+    return [
+        None if a is None or b is None else integer_type(np.result_type(a, b))
         for a, b in zip(first, second, strict=True)
     ]
-    return [None if kind is None else integer_type(kind) for kind in both]
 
 
 def in_container(described: dict[str, Any], X: Any, y: Any, index: np.ndarray) -> tuple[Any, Any]:
-    """Arrays in the containers that :func:`describe` described; plain arrays if the library is not
-    installed.
+    """Put arrays into the containers that :func:`describe` described.
+
+    They stay arrays if the library of a frame is not installed.
     """
     if y is not None and y.ndim == 2 and described.get("flat"):
         y = y[:, 0]
@@ -493,24 +391,11 @@ def in_container(described: dict[str, Any], X: Any, y: Any, index: np.ndarray) -
         columns = [
             c if kind is None else c.astype(kind) for c, kind in zip(columns, kinds, strict=True)
         ]
-        X = frame_of(
-            kind, dict(zip(_from_json(described["columns"]), columns, strict=True)), False, index
-        )
+        labels = labels_from_json(described["columns"])
+        X = frame_of(kind, dict(zip(labels, columns, strict=True)), False, index)
         if described["target"] is not None:
             y = frame_of(kind, {described["target"]: y}, True, index)
     return X, y
-
-
-def made_like(table: Any, values: np.ndarray) -> Any:
-    """Other rows, as doubles, in a container like that of a table: a frame of its library with its
-    names; else an array.
-    """
-    flat = dimensions(table) == 1
-    library = frame_library(table)
-    if library is None:
-        return values[:, 0] if flat else values
-    labels = ["None" if label is None else label for label in _labels(table)]
-    return frame_of(library, dict(zip(labels, values.T, strict=True)), flat, None)
 
 
 def stack_rows(first: Any, *others: Any) -> Any:
@@ -521,10 +406,8 @@ def stack_rows(first: Any, *others: Any) -> Any:
         return _stack_frames(first, *others)
     for other in others:
         if len(first.shape) == 2 and first.shape[1] != other.shape[1]:
-            raise InputError(
-                f"The rows have {first.shape[1]} and {other.shape[1]} columns; they must have the"
-                " same ones."
-            )
+            counts = f"{first.shape[1]} and {other.shape[1]}"
+            raise InputError(f"The rows have {counts} columns; they must have the same ones.")
     if sparse.issparse(first):
         return sparse.csr_array(sparse.vstack([first, *others], format="csr"))
     arrays = [np.asarray(table) for table in (first, *others)]
@@ -533,12 +416,12 @@ def stack_rows(first: Any, *others: Any) -> Any:
 
 
 def _check_types(kinds: list[Any], columns: list[np.ndarray], where: str) -> None:
-    """Raise if the common type of columns to be joined would round some of them."""
+    """Raise if joining columns of these types would round some of their values."""
     if len(set(kinds)) > 1 and any(rounds(column) for column in columns):
         types = " and ".join(sorted({str(kind) for kind in kinds}))
         raise InputError(
-            f"{where} are {types}: joined, integers beyond 2^53 would be rounded. Convert them"
-            " to one type."
+            f"{where} have types {types}; convert them to one type. Joining them as they are would"
+            " round integers beyond 2^53."
         )
 
 
@@ -559,9 +442,7 @@ def _stack_frames(first: Any, *others: Any) -> Any:
                 f"The frames have different columns, {top.columns} and {other.columns}; rename or"
                 " drop some."
             )
-    if list(top.columns) != list(below[0].columns) or any(
-        list(other.columns) != list(top.columns) for other in below
-    ):
+    if any(list(other.columns) != list(top.columns) for other in below):
         below = [other.select(top.columns) for other in below]
     for place, column in enumerate(top.columns):
         pieces = [frame[:, place] for frame in (top, *below)]

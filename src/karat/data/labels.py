@@ -6,12 +6,11 @@ them.
 Codes are found by Arrow's dictionary encoding where pyarrow is loaded, and by a dictionary where it
 is not; both give the same codes.
 
-Text is compared and stored in arrays of fixed width.  NumPy fills such text with NUL characters,
-and cuts them off when it is read: "a" and "a\\0" would be one label.  So text that ends in one is
-refused where objects become text, and nowhere else.
+Text is compared and stored in arrays of fixed width.  NumPy pads such text with NUL characters and
+strips them when it is read, so "a" and "a\\0" would be one label.  :func:`as_text`, where objects
+become text, therefore raises for text that ends in NUL.
 
-Rows are sorted by the labels of their groups once (:func:`group_rows`), so that no group needs a
-look at all rows.
+:func:`group_rows` sorts rows by their groups once, so that no group needs a pass over all rows.
 """
 
 from __future__ import annotations
@@ -36,9 +35,7 @@ FEW_RUNS = 4
 
 
 def as_objects(values: Any) -> np.ndarray:
-    """An array of anything; text that is not in an array yet (in a list, in polars) as it is, an
-    object.
-    """
+    """An array; text that is not in a NumPy array yet (in a list, in polars) becomes objects."""
     array = np.asarray(values)
     return (
         np.array(values, dtype=object)
@@ -60,7 +57,7 @@ def as_text(values: np.ndarray, kind: Any = str) -> np.ndarray:
 
 
 def as_keys(values: Any) -> np.ndarray:
-    """Keys as integers, numbers or text; a missing one is an error."""
+    """Keys as integers, numbers or text; a missing key is an error."""
     keys = as_objects(values)
     if missing_values(keys).any():
         raise InputError("The key column has missing values; every row needs a key.")
@@ -107,10 +104,7 @@ def missing_values(values: np.ndarray) -> Flags:
 
 
 def comparable(value: Any) -> Any:
-    """A value that equals itself, as it is; one key for all that do not:
-
-    NaN, NaT and NA, which cannot be compared.
-    """
+    """The value itself, or ``MISSING`` for NaN, NaT and NA, which do not equal themselves."""
     try:
         return value if value == value else MISSING  # noqa: PLR0124
     except TypeError:
@@ -151,7 +145,7 @@ def _plain_labels(labels: np.ndarray) -> np.ndarray:
 
 
 def same_kind(first: np.ndarray, second: np.ndarray) -> None:
-    """Raise if labels to be joined are partly text: NumPy would make text of all."""
+    """Raise if only one of two arrays of labels is text: joined, NumPy would make text of all."""
     if (first.dtype.kind in "US") != (second.dtype.kind in "US"):
         raise InputError(
             f"Some groups are text and others are not ({first[0]!r} and {second[0]!r}); {PLAIN}."
@@ -164,9 +158,7 @@ def _short(value: Any) -> str:
 
 
 def encode(values: np.ndarray) -> tuple[np.ndarray, Indices]:
-    """The distinct labels in the order in which they come, and the place of every row's label among
-    them.
-    """
+    """The distinct labels in order of appearance, and every row's code: the place of its label."""
     codes = _arrow_codes(values)
     if codes is None:
         numbers: dict[Any, int] = {}
@@ -179,7 +171,7 @@ def encode(values: np.ndarray) -> tuple[np.ndarray, Indices]:
 
 
 def encode_sorted(values: np.ndarray) -> tuple[np.ndarray, Indices]:
-    """The distinct labels in increasing order, and the place of every row's label among them."""
+    """The distinct labels in increasing order, and every row's code: the place of its label."""
     if values.dtype.kind in "iu" and len(values):
         low, high = int(values.min()), int(values.max())
         # counted rather than sorted
@@ -246,11 +238,9 @@ class Grouping:
 
 
 def group_rows(groups: np.ndarray, weights: Array | None = None) -> Grouping:
-    """Sort rows by their labels; those of weight zero are left out, and every group must have a row
-    of positive weight.
-    """
+    """Sort rows by their labels, without rows of weight zero; raise if a group has no others."""
     changes = groups[1:] != groups[:-1]
-    # of equal labels, each looked at once
+    # long runs of equal labels: encode one label of each run, not of each row
     runs = FEW_RUNS * np.count_nonzero(changes) < len(groups)
     first = np.concatenate([[0], np.flatnonzero(changes) + 1]) if runs else np.arange(0)
     try:

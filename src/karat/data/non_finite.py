@@ -1,9 +1,9 @@
 """Where the NaN is: the error for rows whose moments are not finite.
 
-Nobody looks for NaN and infinity before the pass, which sums them up like other numbers.  If a
-moment is then not a number, one more pass finds the column to blame: the first with NaN or
-infinity, or else the one with a value that no unit can hold beside the others, or else the one
-whose values are furthest from 1, since its powers overflow or underflow.
+The pass does not look for NaN and infinity; it sums them like other numbers.  If a moment is then
+not finite, one more pass finds the column to blame: the first with NaN or infinity; else one with
+an outlier beyond every unit; else the one whose values are furthest from 1, because its powers
+overflow or underflow.
 """
 
 from __future__ import annotations
@@ -19,15 +19,13 @@ from karat.engine.peel import LOOKED_AT
 from karat.engine.rows import Rows, sample, sweep, typical
 from karat.errors import InputError
 
-# times the typical size of a column: a value whose square is lost beside those of others, or
-# overflows
+# times the typical size of a column: the squares of such a value and of the others do not fit into
+# doubles of one unit
 OUTLIER = 1e100
 
 
 def explain_non_finite(parts: Sequence[Part], names: Sequence[str]) -> InputError:
-    """The error that names the first column with NaN or infinity; if there is none, the one to
-    rescale.
-    """
+    """The error that names the first column with NaN or infinity, or else the one to rescale."""
     rows = Rows(parts)
 
     def visit(block: Array, _weights: Array | None, start: int) -> tuple[Any, ...]:
@@ -64,9 +62,7 @@ def explain_non_finite(parts: Sequence[Part], names: Sequence[str]) -> InputErro
 
 
 def _explain_outlier(rows: Rows, names: Sequence[str]) -> InputError | None:
-    """The error that names a row so far beyond the others of its column that no unit serves both;
-    None if there is none.
-    """
+    """The error that names a row too far from the others for any unit; None if there is none."""
     block = rows.take(
         sample(np.random.default_rng(0), len(rows), LOOKED_AT), np.zeros(rows.columns)
     )[:, 1:]
@@ -92,20 +88,19 @@ def _explain_outlier(rows: Rows, names: Sequence[str]) -> InputError | None:
     row = int(where[i])
     return InputError(
         f"Column {names[i]} has a value in row {row} that is {ratio[i]:.0e} times as far from the"
-        " others as they are from each other, so that double precision cannot hold the squares of"
-        " both. Correct or drop such rows.",
+        " others as they are from each other. Correct or drop such rows: double precision cannot"
+        " hold the squares of both.",
         column=names[i],
         row=row,
     )
 
 
 def _explain_sizes(high: Array, low: Array, names: Sequence[str]) -> InputError:
-    """The error that names the column furthest from 1: the one to rescale, whether it is too large
-    or too small.
+    """The error that names the column furthest from 1, too large or too small: the one to rescale.
 
     ``high`` and ``low`` are the largest and the smallest value of every column.
     """
-    # infinite if they are of either sign and as large as doubles can be
+    # the difference of the largest doubles of either sign overflows
     with np.errstate(over="ignore"):
         sizes, spreads = np.maximum(np.abs(high), np.abs(low)), high - low
     smallest = np.where(spreads > 0, np.minimum(sizes, spreads), np.where(sizes > 0, sizes, 1.0))
@@ -113,14 +108,14 @@ def _explain_sizes(high: Array, low: Array, names: Sequence[str]) -> InputError:
     i = int(np.argmax(np.maximum(above, below)))
     name = names[i]
     if above[i] >= below[i]:
-        said = (
-            f"has values up to {sizes[i]:.1e}; its powers overflow double precision. Rescale the"
-            " column."
+        fault = (
+            f"has values up to {sizes[i]:.1e}; rescale it, because its powers overflow double"
+            " precision."
         )
     else:
         kind = "values up to" if smallest[i] == sizes[i] else "values that differ by at most"
-        said = (
-            f"has {kind} {smallest[i]:.1e}, so small that double precision loses their digits."
-            " Rescale the column, or drop it."
+        fault = (
+            f"has {kind} {smallest[i]:.1e}, so small that double precision loses their digits;"
+            " rescale or drop it."
         )
-    return InputError(f"Column {name} {said}", column=name)
+    return InputError(f"Column {name} {fault}", column=name)

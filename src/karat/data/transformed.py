@@ -1,14 +1,13 @@
-"""Transformed columns: a transformation runs over the raw rows once, in large blocks, and what it
-makes is held in memory.
+"""Transformed columns: a transformation runs over the raw rows once, in large blocks, and its
+result is held in memory.
 
 The engine reads rows many times and in pieces: a pilot, the pass, candidates, the groups of a tree,
-a proof.  A pipeline of scikit-learn takes milliseconds however few rows it is given, so none of
-these reads may run it.
+a proof.  A scikit-learn pipeline takes milliseconds even for a few rows, so these reads must not
+run it.
 
     held as an array      if all rows fit into ``held`` bytes,
-    held as a CSR matrix  if only their non-zero entries do (one-hot columns),
-    else                  :class:`LargeBlocks`: the blocks read last are held, and a read takes its
-                          rows from them.
+    held as a CSR matrix  if only their non-zero entries fit (one-hot columns),
+    else                  :class:`LargeBlocks`, which holds the blocks that were read last.
 """
 
 from __future__ import annotations
@@ -90,7 +89,7 @@ def _block(raw: Any, transform: Transform, start: int, stop: int) -> Any:
 
 
 def _in_double(features: Any) -> Any:
-    """What a transformation returned, in double precision, which must be able to hold it."""
+    """The result of a transformation in double precision; raise if that would round integers."""
     features = sparse.csr_array(features) if sparse.issparse(features) else np.asarray(features)
     if containers.rounds(np.asarray(features.data) if sparse.issparse(features) else features):
         raise InputError(
@@ -109,7 +108,7 @@ def _sparse_bytes(block: Any) -> int:
 
 
 class LargeBlocks(LazyPart):
-    """A transformed table that does not fit into memory; the large blocks that were read last do.
+    """A transformed table that does not fit into memory; it holds the blocks that were read last.
 
     Parameters
     ----------
@@ -137,7 +136,7 @@ class LargeBlocks(LazyPart):
             positions = np.flatnonzero(positions)
         owner = positions // self.size
         numbers = np.unique(owner)
-        # rows from everywhere, such as candidates
+        # Scattered rows, such as candidates: transform these alone, not every block with one.
         if len(positions) < self.size and len(numbers) > 2:
             return _dense(_in_double(self.transform(containers.take_rows(self.raw, positions))))
         values = np.empty((len(positions), self.shape[1]))
@@ -148,9 +147,7 @@ class LargeBlocks(LazyPart):
         return values
 
     def _read(self, number: int) -> Any:
-        """One large block: a held one, or a new one in place of that which was not read for the
-        longest time.
-        """
+        """One large block; a new one replaces the block that was least recently read."""
         with self.lock:
             if number in self.held:
                 self.held.move_to_end(number)

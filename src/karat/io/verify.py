@@ -19,15 +19,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from karat.core import synthetic
 from karat.core.certify import centred_kernel, certify_again, measure_again
 from karat.core.coreset import Coreset, load
 from karat.core.provenance import Provenance
 from karat.core.synthetic import SYNTHETIC
-from karat.core.verify import shared_groups
+from karat.core.verify import OTHER_ROWS, kept_table, shared_groups
+from karat.core.verify_synthetic import verified
 from karat.data import containers
 from karat.data.arguments import ColumnRoles, progress_bar
-from karat.data.batch import OTHER_ROWS, Table, kept_table
+from karat.data.batch import Table
 from karat.engine.reduce import Reduction, better, fit_moments
 from karat.engine.rows import Progress, Rows
 from karat.errors import InputError, NotExactError
@@ -263,9 +263,7 @@ class FileCheck:
                 f"The coreset was made of {core.n_rows:,} rows, the data has {position.rows:,}."
             )
         seconds = time.perf_counter() - start
-        certificate = synthetic.verified(
-            core, reductions, total, position.rows, seconds, refutations
-        )
+        certificate = verified(core, reductions, total, position.rows, seconds, refutations)
         return FileVerification(certificate, data, changed, (), tuple(hashes.rows.columns))
 
     def _fingerprints(

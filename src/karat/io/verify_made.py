@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from karat.core.coreset import Coreset
-from karat.core.synthetic import as_bytes, measured_by_moments, readable_by_doubles
+from karat.core.synthetic import readable_by_doubles
 from karat.core.verify import shared_groups
+from karat.core.verify_synthetic import as_bytes, measured_by_moments
 from karat.data.batch import Batch, Table, find_offsets, stacked_rows
 from karat.data.labels import same_kind
 from karat.data.non_finite import explain_non_finite

@@ -18,8 +18,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from karat.core.construct import explaining_nan, read_sample
 from karat.core.coreset import Coreset
-from karat.core.latent import explaining_nan, read_sample
 from karat.data import containers
 from karat.engine.linalg import Array, Indices
 from karat.errors import InputError, NotExactError

@@ -12,8 +12,8 @@ import numpy as np
 from scipy.special import logsumexp
 from sklearn.base import DensityMixin
 
+from karat.core.construct import explaining_nan, read_sample
 from karat.core.coreset import Coreset
-from karat.core.latent import explaining_nan, read_sample
 from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.models import misfit, simulate

@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from scipy.special import digamma, logsumexp, softmax
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from karat.core.latent import read_sample
+from karat.core.construct import read_sample
 from karat.data import containers
 from karat.engine.coordinates import monomials
 from karat.engine.linalg import Array

@@ -18,6 +18,7 @@ import numpy as np
 from karat.core.certify import Certificate
 from karat.core.coreset import Coreset
 from karat.core.synthetic import SYNTHETIC
+from karat.core.verify import kept_like
 from karat.data.batch import Table, read_input
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array
@@ -118,7 +119,7 @@ def match_in_memory(core: Coreset, table: Table) -> MomentMatch:
     """Compare the moments of rows in memory, in one pass."""
     rows = table.rows()
     fitted, _ = fit_moments(rows, table.kernel, sample(np.random.default_rng(1), len(rows), PILOT))
-    return match(fitted, table.kept(core).rows())
+    return match(fitted, kept_like(table, core).rows())
 
 
 def match_columns(full: Array, kept: Array, shift: Array) -> ColumnMatch:

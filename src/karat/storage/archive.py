@@ -1,15 +1,15 @@
-"""One schema for everything that karat stores: a JSON header and named arrays, never pickled.
+"""Archives: everything that karat stores is a JSON header and named arrays, never pickled.
 
-    .npz      the arrays, and the header as an array of bytes (this module; also as bytes that
-              travel)
+    .npz      the arrays, and the header as an array of bytes (this module)
     .parquet  arrays with one entry per row as columns, the rest in the metadata
-    (:mod:`karat.storage.parquet`)
+              (:mod:`karat.storage.parquet`)
 
-A SHA-256 digest of the header and of all arrays is stored beside them.  It notices damage; it is
-not a signature: whoever writes a hostile file can write its digest too.  So types, shapes and sizes
-are checked, and what only a bug of the writer could get wrong is not. Arrays are read only if
-``validate_schema`` expects them.  What the header and the arrays mean is known to those who write
-them: :mod:`karat.core.files` and :mod:`karat.stream.state`.
+A SHA-256 digest of the header and of all arrays is stored with them.  It detects damage, but it is
+no signature: whoever writes a hostile file can write its digest, too.  So types, shapes and sizes
+are checked before memory is taken.  An array claims a shape in its own header, and a member of a
+zip archive claims a number of bytes; both must agree with the bytes that are there.  Arrays are
+read only if ``validate_schema`` expects them.  :mod:`karat.core.files` and
+:mod:`karat.stream.state` know what the header and the arrays mean.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import zipfile
 from collections.abc import Callable, Mapping
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -27,12 +29,27 @@ from scipy import sparse
 from karat.data.labels import as_text
 from karat.errors import InputError, reading, require
 from karat.storage.atomic import write_atomically
-from karat.storage.members import NpzReader, Spec
 
 FORMAT_VERSION, NEWEST_FORMAT = 3, 4  # below 3 there is no digest; 4 is that of synthetic rows
-ZIP = b"PK"  # with which an .npz begins
+ZIP = b"PK"  # the first bytes of an .npz
 HEADER, DIGEST = "header", "digest"
 MOST_VALUES = 10**6  # of a header: each takes up to a hundred bytes of memory
+
+KINDS = "biufcUSMm"  # never Python objects, never records
+EXPANSION = 1032  # bytes that deflate makes of one, at most
+MOST_DIMENSIONS = 4
+
+
+class Spec(NamedTuple):
+    """What an array claims to be."""
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return prod(self.shape) * self.dtype.itemsize  # Python's numbers do not overflow
+
 
 Stored = tuple[dict[str, Any], dict[str, Any]]  # header, arrays
 # raises unless these arrays belong to this header
@@ -42,7 +59,7 @@ Admit = Callable[[dict[str, Any], Mapping[str, Spec]], object]
 def write_archive(path: Path, header: dict[str, Any], arrays: dict[str, Any]) -> None:
     """An archive in a file, atomically."""
     if path.suffix != ".npz":
-        raise InputError(f"It is saved as .npz, not {path.suffix or 'without a suffix'!r}: {path}.")
+        raise InputError(f"Save it as .npz, not {path.suffix or 'without a suffix'!r}: {path}.")
     write_atomically(path, lambda file: file.write(pack(header, arrays)))
 
 
@@ -64,8 +81,8 @@ def read_bytes(path: Path) -> bytes:
 
 def plain(arrays: dict[str, Any]) -> dict[str, np.ndarray]:
     """Arrays that need no pickle: text of any kind becomes plain text, None is left out."""
-    known = {k: np.asarray(v) for k, v in arrays.items() if v is not None}
-    return {k: as_text(v) if v.dtype.kind == "O" else v for k, v in known.items()}
+    present = {k: np.asarray(v) for k, v in arrays.items() if v is not None}
+    return {k: as_text(v) if v.dtype.kind == "O" else v for k, v in present.items()}
 
 
 def to_json(header: dict[str, Any]) -> bytes:
@@ -73,9 +90,7 @@ def to_json(header: dict[str, Any]) -> bytes:
 
 
 def from_json(text: bytes, name: str) -> dict[str, Any]:
-    """A header; refused if it would take much more memory than its text, or if it is of another
-    version.
-    """
+    """A header; raise if it is of another version, or might take far more memory than its text."""
     require(
         sum(text.count(sign) for sign in (b",", b"[", b"{", b":")) <= MOST_VALUES,
         "its header is too large",
@@ -85,8 +100,8 @@ def from_json(text: bytes, name: str) -> dict[str, Any]:
     version = header.get("format_version")
     if version in (1, 2):
         raise InputError(
-            f"{name} has format version {version}, without a digest, which karat 0.2.0 is the last"
-            " to read. Make it again, or read it with that version."
+            f"{name} has format version {version}, which has no digest. Make it again, or read it"
+            " with karat 0.2.0, the last to support it."
         )
     if type(version) is not int or not FORMAT_VERSION <= version <= NEWEST_FORMAT:
         raise InputError(
@@ -98,12 +113,12 @@ def from_json(text: bytes, name: str) -> dict[str, Any]:
 
 def content_digest(text: bytes, arrays: Mapping[str, np.ndarray]) -> str:
     """SHA-256 of a header and of arrays: their names, types, shapes and values."""
-    found = hashlib.sha256(text)
+    digest = hashlib.sha256(text)
     for name in sorted(arrays):
         array = arrays[name]
-        found.update(json.dumps([name, array.dtype.str, list(array.shape)]).encode())
-        found.update(np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()
+        digest.update(json.dumps([name, array.dtype.str, list(array.shape)]).encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 def check_digest(stored: str, text: bytes, arrays: Mapping[str, np.ndarray]) -> None:
@@ -116,13 +131,13 @@ def check_digest(stored: str, text: bytes, arrays: Mapping[str, np.ndarray]) -> 
 def pack(header: dict[str, Any], arrays: dict[str, Any]) -> bytes:
     """A JSON header and arrays as the bytes of an ``.npz``."""
     file, text = io.BytesIO(), to_json(header)
-    known = plain(arrays)
-    digest = bytes.fromhex(content_digest(text, known))
-    own = {
+    plain_arrays = plain(arrays)
+    digest = bytes.fromhex(content_digest(text, plain_arrays))
+    described = {
         HEADER: np.frombuffer(text, dtype=np.uint8),
         DIGEST: np.frombuffer(digest, dtype=np.uint8),
     }
-    np.savez_compressed(file, **known, **own)  # type: ignore[arg-type]
+    np.savez_compressed(file, **plain_arrays, **described)  # type: ignore[arg-type]
     return file.getvalue()
 
 
@@ -162,7 +177,7 @@ def flat(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def unflat(arrays: dict[str, Any]) -> dict[str, Any]:
-    """What :func:`flat` was given."""
+    """Named arrays and CSR matrices from the arrays of :func:`flat`."""
     values = {name: value for name, value in arrays.items() if "/" not in name}
     for name in {name.partition("/")[0] for name in arrays if "/" in name}:
         data, indices, indptr, shape = (
@@ -183,3 +198,58 @@ def without_prefix(prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:
         for name, value in arrays.items()
         if name.startswith(f"{prefix}:")
     }
+
+
+class NpzReader:
+    """The arrays of an ``.npz`` in memory, each read on demand."""
+
+    def __init__(self, data: bytes) -> None:
+        self.archive = zipfile.ZipFile(io.BytesIO(data))
+        self.infos = {info.filename.removesuffix(".npy"): info for info in self.archive.infolist()}
+
+    def spec(self, name: str) -> Spec:
+        """What an array claims to be; raise if the bytes contradict it."""
+        info = self.infos[name]
+        require(
+            info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED),
+            f"{name!r} is compressed in an unknown way",
+        )
+        require(
+            info.file_size <= EXPANSION * info.compress_size,
+            f"{name!r} claims more bytes than it can hold",
+        )
+        with self.archive.open(info) as stream:
+            return _spec(stream, info.file_size)
+
+    def read(self, name: str) -> np.ndarray:
+        """An array that is what it claims to be."""
+        self.spec(name)
+        with self.archive.open(self.infos[name]) as stream:
+            return _array(stream)
+
+
+def array_of(data: bytes) -> np.ndarray:
+    """The array of ``.npy`` bytes."""
+    stream = io.BytesIO(data)
+    _spec(stream, len(data))
+    stream.seek(0)
+    return _array(stream)
+
+
+def _spec(stream: IO[bytes], size: int) -> Spec:
+    """Read the header of an array that is stored in ``size`` bytes."""
+    require(np.lib.format.read_magic(stream) == (1, 0), "an array of another version")
+    shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
+    require(dtype.kind in KINDS and dtype.itemsize > 0, f"values of type {dtype} are not stored")
+    require(
+        len(shape) <= MOST_DIMENSIONS and all(type(side) is int and side >= 0 for side in shape),
+        f"no shape {shape}",
+    )
+    spec = Spec(dtype, shape)
+    claimed = stream.tell() + spec.nbytes
+    require(claimed == size, f"an array claims {claimed:,} bytes where there are {size:,}")
+    return spec
+
+
+def _array(stream: IO[bytes]) -> np.ndarray:
+    return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))

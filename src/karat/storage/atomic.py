@@ -1,9 +1,8 @@
-"""Atomic writes: a file is there whole or not at all, whatever happens on the way.
+"""Atomic writes: a file is complete or unchanged, whatever happens while it is written.
 
-A file is written beside its place under another name, ``.name.<16 digits>.part``, and then renamed.
-A process that is killed as it writes leaves that part.  The lock on it goes with the process, so
-the next one that writes the same path tells leftovers, which nobody has locked, from parts that are
-still being written, and removes them.
+A file is written in the same folder under another name, ``.name.<16 digits>.part``, and then
+renamed.  A process that is killed while it writes leaves that part, but its lock on the part ends.
+The next process that writes the same path removes all parts that nobody has locked.
 """
 
 from __future__ import annotations
@@ -30,9 +29,8 @@ else:
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Let ``write`` fill a new file beside ``path``, then put it in its place in one step.
 
-    Of two processes that write the same path the last one wins, and no reader ever sees a
-    half-written file.  It may be read by whom the umask lets, or by those who could read the file
-    that it replaces.
+    If two processes write the same path, the last one wins; no reader sees a half-written file.
+    The file has the permissions of the file that it replaces, or those of the umask.
     """
     remove_leftovers(path)
     try:
@@ -54,16 +52,16 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         raise StorageError(
-            f"{path} could not be written ({reason}); what was there before is unchanged."
+            f"{path} could not be written ({reason}); an older file there is unchanged."
         ) from error
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove what processes that were killed as they wrote ``path`` have left."""
+    """Remove the parts left by processes that were killed while they wrote ``path``."""
     if not LOCKS:
         return
     for part in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.part"):
-        # locked by its writer, gone meanwhile, or not ours
+        # an error means that the part is locked by its writer, already gone, or not ours
         with suppress(OSError), part.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             part.unlink()
@@ -82,4 +80,4 @@ def _new_part(path: Path) -> tuple[Path, int]:
             fcntl.flock(handle, fcntl.LOCK_EX)
         if part.exists():
             return part, handle
-        os.close(handle)  # another process took it for a leftover before it was locked
+        os.close(handle)  # before the lock, another process took it for a leftover and removed it

@@ -5,11 +5,11 @@ metadata of its schema.
     metadata["karat"]                                       the header, and where arrays are (JSON)
 
 The header and the arrays are those of the ``.npz`` (:mod:`karat.storage.archive`).  An array with
-one entry per row becomes a column, or one per column of its own; rows of a sparse matrix become two
-columns of lists.  Arrays of another shape (maps, corrections, the index of a frame) and types that
-Arrow does not know travel as base64 inside the JSON.  Names of columns are for the reader: where a
-name is taken it gets an underscore, and arrays are found again by the list in the header.  The
-digest of header and arrays is a second entry of the metadata.
+one entry per row becomes a column, or several if it is a matrix; rows of a sparse matrix become two
+columns of lists.  Arrays of another shape (maps, corrections, the index of a frame) and of types
+that Arrow does not support are stored as base64 in the JSON.  The header lists the columns of each
+array, so their names are only for people: a name that is taken gets an underscore.  The digest of
+header and arrays is a second entry of the metadata.
 """
 
 from __future__ import annotations
@@ -25,8 +25,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from karat.errors import DamagedFileError, reading, require
-from karat.storage.archive import Admit, check_digest, content_digest, from_json, plain, to_json
-from karat.storage.members import KINDS, Spec, array_of
+from karat.storage.archive import (
+    KINDS,
+    Admit,
+    Spec,
+    array_of,
+    check_digest,
+    content_digest,
+    from_json,
+    plain,
+    to_json,
+)
 
 KEY, DIGEST = b"karat", b"karat.digest"
 EXPANSION = 32  # decoded bytes per byte of the file: Snappy makes at most 22 of one
@@ -45,42 +54,42 @@ def pack_table(
     header, arrays
         What :func:`unpack_table` gives back.
     shown : (name, kind, column names)
-        The arrays with one entry per row ("array", or "sparse": indices, data and indptr), and how
-        their columns are called.
+        The arrays with one entry per row ("array", or "sparse": indices, data and indptr), and the
+        preferred names of their columns.
     """
-    every = plain(arrays)
-    rest = dict(every)
+    stored = plain(arrays)
+    rest = dict(stored)
     columns: dict[str, Any] = {}
     places: dict[str, Any] = {}
     for name, kind, wanted in shown:
         if kind == "sparse":
             names = [f"{name}/{part}" for part in SPARSE]
             ends = rest[names[2]]
-            # memory that is reserved behind them is not stored
-            every |= {n: rest[n][: ends[-1]] for n in names[:2]}
+            # SciPy may have reserved memory behind the last entry
+            stored |= {n: rest[n][: ends[-1]] for n in names[:2]}
             made = [
-                pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pa.array(every[n]))
+                pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pa.array(stored[n]))
                 for n in names[:2]
             ]
             place: dict[str, Any] = {"dtypes": [rest.pop(n).dtype.str for n in names]}
         else:
-            found = _arrow_columns(rest[name])
-            if found is None:
+            arrow_columns = _arrow_columns(rest[name])
+            if arrow_columns is None:
                 continue
-            made, array = found, rest.pop(name)
+            made, array = arrow_columns, rest.pop(name)
             place = {"dtype": array.dtype.str, "shape": list(array.shape)}
         labels = [_free(label, columns, made[i]) for i, label in enumerate(wanted)]
         places[name] = place | {"columns": labels}
-    beside = {name: _to_text(array) for name, array in rest.items()}
+    texts = {name: _to_text(array) for name, array in rest.items()}
     table = pa.table(columns)
     file = io.BytesIO()
-    # Arrow's own copy of the schema is left out: types come back from the header.
+    # Arrow's own copy of the schema is not needed: the header has the types.
     with pq.ParquetWriter(
         file, table.schema, store_schema=False, use_dictionary=False, write_page_checksum=True
     ) as writer:
         writer.write_table(table)
-        text = to_json(header | {"columns": places, "arrays": beside})
-        writer.add_key_value_metadata({KEY: text, DIGEST: content_digest(text, every).encode()})
+        text = to_json(header | {"columns": places, "arrays": texts})
+        writer.add_key_value_metadata({KEY: text, DIGEST: content_digest(text, stored).encode()})
     return file.getvalue()
 
 
@@ -122,15 +131,13 @@ def unpack_table(
 
 
 def _claimed(file: Any, places: dict[str, Any], size: int) -> dict[str, Spec]:
-    """What the arrays in columns claim to be; refused if a file of ``size`` bytes cannot hold
-    them.
-    """
+    """What the arrays in columns claim to be; raise if ``size`` bytes cannot hold them."""
     rows, most = file.metadata.num_rows, EXPANSION * size
     groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
     leaves = [file.metadata.schema.column(i) for i in range(file.metadata.num_columns)]
     bits = rows * sum(BITS.get(leaf.physical_type, 64) for leaf in leaves)
-    # Only lists have more values than rows.  Of other columns the metadata is not looked at: where
-    # it is damaged, pyarrow ends the process instead of raising.
+    # Only lists have more values than rows.  The metadata of other columns is not read, because
+    # pyarrow crashes the process if it is damaged.
     lists = [i for i, leaf in enumerate(leaves) if leaf.max_repetition_level]
     bits += sum(64 * group.column(i).num_values for group in groups for i in lists)
     require(
@@ -138,12 +145,12 @@ def _claimed(file: Any, places: dict[str, Any], size: int) -> dict[str, Spec]:
         "its row groups have other rows than it says",
     )
     require(bits // 8 <= most, "it claims more values than its bytes can hold")
-    found: dict[str, Spec] = {}
+    specs: dict[str, Spec] = {}
     for name, place in places.items():
         kinds = [np.dtype(kind) for kind in place.get("dtypes", [place.get("dtype", "f8")])]
         require(all(kind.kind in KINDS for kind in kinds), "types that are not stored")
         if "dtypes" in place:
-            found |= {
+            specs |= {
                 f"{name}/{part}": Spec(kind, (-1,))
                 for part, kind in zip(SPARSE, kinds, strict=True)
             }
@@ -156,12 +163,12 @@ def _claimed(file: Any, places: dict[str, Any], size: int) -> dict[str, Spec]:
         require(
             spec.nbytes <= most + 4096 * rows, f"{name!r} claims more bytes than the file can hold"
         )
-        found[name] = spec
-    return found
+        specs[name] = spec
+    return specs
 
 
 def _free(label: str, columns: dict[str, Any], values: Any) -> str:
-    """Put a column under a name that no other has, and that is valid UTF-8."""
+    """Add a column under a unique name in valid UTF-8, which is returned."""
     label = label.encode("utf-8", "replace").decode()
     while label in columns:
         label += "_"
@@ -170,7 +177,7 @@ def _free(label: str, columns: dict[str, Any], values: Any) -> str:
 
 
 def _arrow_columns(array: np.ndarray) -> list[Any] | None:
-    """One Arrow column per column of an array; None if Arrow does not know the type."""
+    """One Arrow column per column of an array; None if Arrow does not support the type."""
     native = array.astype(array.dtype.newbyteorder("=")).reshape(len(array), prod(array.shape[1:]))
     try:
         return [
@@ -189,13 +196,13 @@ def _array(table: pa.Table, place: dict[str, Any]) -> np.ndarray:
 
 def _sparse_arrays(table: pa.Table, name: str, place: dict[str, Any]) -> dict[str, np.ndarray]:
     indices, values = (table.column(label).combine_chunks() for label in place["columns"])
-    found = [
+    arrays = [
         indices.flatten().to_numpy(), values.flatten().to_numpy(zero_copy_only=False),
         indices.offsets.to_numpy()
     ]  # fmt: skip
     return {
         f"{name}/{part}": a.astype(kind)
-        for part, a, kind in zip(SPARSE, found, place["dtypes"], strict=True)
+        for part, a, kind in zip(SPARSE, arrays, place["dtypes"], strict=True)
     }
 
 

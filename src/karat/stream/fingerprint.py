@@ -1,10 +1,9 @@
-"""Which rows a stream has seen: the smallest hashes of its keys, enough to notice a source that
-comes twice.
+"""Which rows a stream has seen: the smallest hashes of its keys, which show a repeated source.
 
 Every key is hashed to 64 bits and the SIZE smallest hashes are kept.  They are a uniform sample of
-the distinct keys, the same whatever the order and the chunks, and that of a union follows from
-those of its parts.  If two sources are the same, so are their samples; if they share a fraction f
-of their rows, about ``f * SIZE`` sampled keys give them away.
+the distinct keys, whatever the order and the chunks, and the sample of a union follows from those
+of its parts.  Equal sources have equal samples.  Sources that share a fraction f of their rows
+share about ``f * SIZE`` sampled keys.
 """
 
 from __future__ import annotations
@@ -17,23 +16,23 @@ import numpy as np
 from karat.errors import InputError
 
 SIZE = 1024
-PRIME = np.uint64(0x100000001B3)
+PRIME = np.uint64(0x100000001B3)  # that of the FNV-1a hash
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """The smallest key hashes, increasing, and their keys, unless these must not be held."""
+    """The smallest key hashes, increasing; and their keys, if a sketch may hold them."""
 
     hashes: np.ndarray
     keys: np.ndarray | None
 
     @staticmethod
     def of(keys: np.ndarray) -> Fingerprint:
-        """Of the keys of one batch; a key that comes twice is an error."""
+        """The fingerprint of a batch; a repeated key is an error."""
         return _smallest(_hash(keys), keys)
 
     def plus(self, other: Fingerprint) -> Fingerprint:
-        """Of both together; a key that both have is an error."""
+        """The fingerprint of both together; a key that both have is an error."""
         keys = (
             None
             if self.keys is None or other.keys is None
@@ -47,22 +46,17 @@ class Fingerprint:
 
 
 def _smallest(hashes: np.ndarray, keys: np.ndarray | None) -> Fingerprint:
-    order = np.argsort(hashes, kind="stable") if len(hashes) <= SIZE else _least(hashes)
+    kept = np.arange(len(hashes)) if len(hashes) <= SIZE else np.argpartition(hashes, SIZE)[:SIZE]
+    order = kept[np.argsort(hashes[kept], kind="stable")]
     hashes, keys = hashes[order], None if keys is None else keys[order]
-    twice = np.flatnonzero(hashes[1:] == hashes[:-1])
-    if len(twice):
-        which = "A key" if keys is None else f"Key {keys[twice[0]].item()!r}"
+    repeated = np.flatnonzero(hashes[1:] == hashes[:-1])
+    if len(repeated):
+        subject = "A key" if keys is None else f"Key {keys[repeated[0]].item()!r}"
         raise InputError(
-            f"{which} comes twice: the same source was given twice, or the key column does not"
-            " identify rows. Give every source once, and a column without repeated values."
+            f"{subject} comes twice. Pass every source once, and a key column without repeated"
+            " values."
         )
     return Fingerprint(hashes, keys)
-
-
-def _least(hashes: np.ndarray) -> np.ndarray:
-    """Where the smallest hashes are, in their order."""
-    few = np.argpartition(hashes, SIZE)[:SIZE]
-    return np.asarray(few[np.argsort(hashes[few], kind="stable")])
 
 
 def _hash(keys: np.ndarray) -> np.ndarray:

@@ -1,8 +1,8 @@
-"""What a sketch of synthetic rows holds: sums, and no row but wild ones
+"""The state of a sketch of synthetic rows: sums, and no rows except wild ones
 (:mod:`karat.engine.moment_stream`).
 
-:class:`MadeSummary` has the interface of :class:`karat.stream.summary.Summary`.  Its ``held`` has
-no rows: it remembers the types of the columns and the labels of the groups.
+:class:`MadeSummary` has the interface of :class:`karat.stream.summary.Summary`.  Its ``held`` is a
+batch without rows, for the types of the columns and the labels of the groups.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from karat.engine.second_moments import SecondMoments
 from karat.engine.synthetic import VERBATIM, MadeRows
 from karat.errors import InputError, require
 from karat.problems import Problem
-from karat.storage.members import Spec
+from karat.storage.archive import Spec
 from karat.stream.summary import Summary, require_taken
 
 STREAM = re.compile(r"stream_(\d+)_(sums|wild|few|verbatim|weights)(_\w+)?")
 
 
 class MadeSummary(Summary):
-    """The sums of a stream, by group, from which rows are made."""
+    """The sums of each group, from which rows are made."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
@@ -51,7 +51,7 @@ class MadeSummary(Summary):
 
     @property
     def origin(self) -> Array:
-        """What is subtracted from the columns."""
+        """The offset of every column."""
         return np.array(
             [float((self.offsets or {}).get(i, 0)) for i in range(self.columns + self.targets)]
         )
@@ -68,10 +68,10 @@ class MadeSummary(Summary):
         return stream.sums.kernel
 
     def check_features(self, columns: int, targets: int) -> None:
-        """Made rows have no features that could be too many."""
+        """Nothing to check: made rows need no features beyond the columns."""
 
     def fold(self, waiting: Sequence[Batch], seed: int) -> None:
-        """Add waiting rows to the sums.  Nothing changes until all groups are done."""
+        """Add the rows of the buffer to the sums.  Nothing changes until all groups are done."""
         first = waiting[0]
         grouping = Batch([], np.arange(sum(map(len, waiting))), groups=None)
         if first.groups is not None:
@@ -86,30 +86,30 @@ class MadeSummary(Summary):
                 streams[label] = before.plus(rows, self.origin, seed)
         except NonFiniteError:
             raise explain_non_finite(waiting[0].parts, self.names) from None
-        self._now(streams, first.take(slice(0, 0)))
+        self._set_streams(streams, first.take(slice(0, 0)))
         self.folds += 1
         self.folded += len(grouping)
 
-    def _now(self, streams: dict[Any, MomentStream], like: Batch) -> None:
+    def _set_streams(self, streams: dict[Any, MomentStream], like: Batch) -> None:
         self.streams = streams
         labels = None if like.groups is None else np.array(list(streams))
         self.held = replace(like, groups=labels)
 
     def merge(self, other: MadeSummary, seed: int) -> None:
-        """Add what another summary holds."""
+        """Add the sums of another summary."""
         streams = dict(self.streams)
         for label, theirs in other.streams.items():
             mine = streams.get(label) or MomentStream(theirs.columns)
             streams[label] = mine.merged(theirs, self.origin, seed)
         if other.held is not None:
-            self._now(streams, other.held if self.held is None else self.held)
+            self._set_streams(streams, other.held if self.held is None else self.held)
 
     def total(self) -> float:
-        """Of the weights of all rows."""
+        """The weight of all rows."""
         return sum(stream.total for stream in self.streams.values())
 
     def coreset(self, verbatim: str) -> Coreset:
-        """The made rows of all rows seen; the summary stays as it is."""
+        """The coreset of made rows for all rows seen; the summary does not change."""
         start = time.perf_counter()
         if not self.streams:
             raise InputError(
@@ -124,12 +124,12 @@ class MadeSummary(Summary):
         certificate = certify_made(
             self.problem, reductions, self.total(), self.n_rows, seconds, notes
         )
-        if certificate.levels > 1:  # which rows were wild depends on those before them
+        if certificate.levels > 1:  # the order of the stream decides which rows are wild
             certificate = certificate.of_coresets()
         require_exact(certificate, reductions, self.names, self.origin)
         values = np.vstack([made.values for made in reductions]) + self.origin
         assert self.like is not None
-        like = self.like | {"types": None}
+        like = self.like | {"types": None}  # made rows are doubles, whatever the columns were
         like["container"] = "array" if like["container"] == "sparse" else like["container"]
         y = values[:, self.columns :] if self.targets else None
         X, y = containers.in_container(like, values[:, : self.columns], y, np.arange(len(values)))
@@ -146,36 +146,34 @@ class MadeSummary(Summary):
 
 
 def stream_state(summary: MadeSummary) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The streams of all groups as a header and arrays: no row of the data is among them but wild
-    ones.
-    """
+    """The streams of all groups as a header and arrays; the only rows among them are wild ones."""
     header: dict[str, Any] = {"streams": []}
     arrays: dict[str, Any] = {}
     for i, stream in enumerate(summary.streams.values()):
-        said: dict[str, Any] = {"seen": stream.seen}
+        entry: dict[str, Any] = {"seen": stream.seen}
         for name, sums in (("sums", stream.sums), ("wild", stream.wild)):
             if sums is not None:
-                found = {
+                parts = {
                     "high": sums.high,
                     "low": sums.low,
                     "counts": sums.counts,
                 } | sums.kernel.state()
-                arrays |= {f"stream_{i}_{name}_{part}": array for part, array in found.items()}
-                said[name] = asdict(sums.inherited)
+                arrays |= {f"stream_{i}_{name}_{part}": array for part, array in parts.items()}
+                entry[name] = asdict(sums.inherited)
         if stream.few is not None:
             arrays |= {
                 f"stream_{i}_few_values": stream.few.values,
                 f"stream_{i}_few_weights": stream.few.weights,
             }
             few = stream.few
-            said["few"] = {
+            entry["few"] = {
                 "claim": asdict(few.inherited),
                 "proof": asdict(few.proof),
                 "rank": few.rank,
                 "most": few.most,
             }
         arrays |= {f"stream_{i}_verbatim": stream.verbatim, f"stream_{i}_weights": stream.weights}
-        header["streams"].append(said)
+        header["streams"].append(entry)
     held = summary.held
     if held is not None:
         header["types"] = [[int(part.shape[1]), str(part.dtype)] for part in held.parts]
@@ -184,15 +182,15 @@ def stream_state(summary: MadeSummary) -> tuple[dict[str, Any], dict[str, Any]]:
     return header, arrays
 
 
-def admit_streams(header: dict[str, Any], specs: Mapping[str, Spec]) -> set[str]:
-    """The arrays that belong to the streams of a header; raise if one is of no stream."""
-    known = {name for name in specs if STREAM.fullmatch(name)}
-    for name in known:
-        found = STREAM.fullmatch(name)
-        assert found is not None
-        require(int(found[1]) < len(header.get("streams", [])), f"sums {name!r} of no group")
+def stream_array_names(header: dict[str, Any], specs: Mapping[str, Spec]) -> set[str]:
+    """The names of the arrays of all streams; raise if one belongs to no stream of the header."""
+    names = {name for name in specs if STREAM.fullmatch(name)}
+    for name in names:
+        match = STREAM.fullmatch(name)
+        assert match is not None
+        require(int(match[1]) < len(header.get("streams", [])), f"sums {name!r} of no group")
         require(specs[name].dtype.kind in "fbi", f"{name!r} is not of numbers")
-    return known | {"labels"}
+    return names | {"labels"}
 
 
 def restore_streams(summary: MadeSummary, header: dict[str, Any], arrays: dict[str, Any]) -> None:
@@ -203,25 +201,25 @@ def restore_streams(summary: MadeSummary, header: dict[str, Any], arrays: dict[s
     labels = list(arrays["labels"]) if "labels" in arrays else [None]
     columns = summary.columns + summary.targets
     streams: dict[Any, MomentStream] = {}
-    for i, (label, said) in enumerate(zip(labels, header["streams"], strict=True)):
+    for i, (label, saved) in enumerate(zip(labels, header["streams"], strict=True)):
         sums, wild = (
-            _restored_sums(arrays, f"stream_{i}_{name}_", said.get(name), columns)
+            _restored_sums(arrays, f"stream_{i}_{name}_", saved.get(name), columns)
             for name in ("sums", "wild")
         )
-        require(type(said["seen"]) is int and said["seen"] >= 0, "a number of rows that is none")
+        require(type(saved["seen"]) is int and saved["seen"] >= 0, "a number of rows that is none")
         verbatim, weights = arrays[f"stream_{i}_verbatim"], arrays[f"stream_{i}_weights"]
         require(verbatim.shape in ((0, 0), (len(weights), columns)), "rows of another shape")
         require(bool((weights > 0).all()), "a weight is not a positive number")
         few = None
-        if "few" in said:
+        if "few" in saved:
             few = _restored_few(
-                said["few"],
+                saved["few"],
                 arrays[f"stream_{i}_few_values"],
                 arrays[f"stream_{i}_few_weights"],
                 columns,
             )
         require((sums is None) != (few is None), "sums that are not there")
-        streams[label] = MomentStream(columns, sums, few, wild, verbatim, weights, said["seen"])
+        streams[label] = MomentStream(columns, sums, few, wild, verbatim, weights, saved["seen"])
     require(sum(width for width, _ in header["types"]) == columns, "columns of another number")
     parts = [np.zeros((0, width), dtype=kind) for width, kind in header["types"]]
     require(all(part.dtype.kind in "biuf" for part in parts), "columns that are not numbers")
@@ -235,7 +233,7 @@ def _restored_sums(
 ) -> Sums | None:
     if claim is None:
         return None
-    own = {
+    parts = {
         name.removeprefix(prefix): array
         for name, array in arrays.items()
         if name.startswith(prefix)
@@ -244,42 +242,49 @@ def _restored_sums(
     shapes = dict.fromkeys(("high", "low", "map"), square) | dict.fromkeys(
         ("scale", "unconfirmed"), square[:1]
     )
-    shapes |= {"shift": (columns,), "counts": (3,), "kind": (3,), "replaced": own["replaced"].shape}
+    shapes |= {
+        "shift": (columns,),
+        "counts": (3,),
+        "kind": (3,),
+        "replaced": parts["replaced"].shape,
+    }
     shapes |= {
         name: shape
         for name, shape in (("back", square), ("plain_moments", (2, columns + 1)))
-        if name in own
+        if name in parts
     }
-    require({name: array.shape for name, array in own.items()} == shapes, "sums of another shape")
-    kinds = dict.fromkeys(own, "f") | {"unconfirmed": "b", "kind": "b", "replaced": "i"}
+    require({name: array.shape for name, array in parts.items()} == shapes, "sums of another shape")
+    kinds = dict.fromkeys(parts, "f") | {"unconfirmed": "b", "kind": "b", "replaced": "i"}
     require(
-        {name: array.dtype.kind for name, array in own.items()} == kinds, "sums of another type"
+        {name: array.dtype.kind for name, array in parts.items()} == kinds, "sums of another type"
     )
     require(
-        bool(np.isin(own["replaced"], np.arange(columns + 1)).all()), "a column that is not there"
+        bool(np.isin(parts["replaced"], np.arange(columns + 1)).all()), "a column that is not there"
     )
-    high, low, counts = own["high"], own["low"], own["counts"]
-    return Sums(SecondMoments.restored(own), high, low, counts, _restored_claim(claim))
+    high, low, counts = parts["high"], parts["low"], parts["counts"]
+    return Sums(SecondMoments.restored(parts), high, low, counts, _restored_claim(claim))
 
 
-def _restored_few(said: dict[str, Any], values: Array, weights: Array, columns: int) -> MadeRows:
+def _restored_few(saved: dict[str, Any], values: Array, weights: Array, columns: int) -> MadeRows:
     require(
         values.shape == (len(weights), columns) and bool((weights > 0).all()),
         "rows of another shape",
     )
-    require(type(said["rank"]) is int and type(said["most"]) is int, "a rank that is not a number")
-    proof = Proof(**said["proof"] | {"excluded": tuple(said["proof"]["excluded"])})
+    require(
+        type(saved["rank"]) is int and type(saved["most"]) is int, "a rank that is not a number"
+    )
+    proof = Proof(**saved["proof"] | {"excluded": tuple(saved["proof"]["excluded"])})
     kernel = SecondMoments(columns)
     nothing = kernel.no_moments(float(weights.sum()))
     return MadeRows(
-        np.arange(len(values)), weights, nothing, said["rank"], proof, SYNTHETIC, 1,
-        inherited=_restored_claim(said["claim"]), values=values, most=said["most"],
+        np.arange(len(values)), weights, nothing, saved["rank"], proof, SYNTHETIC, 1,
+        inherited=_restored_claim(saved["claim"]), values=values, most=saved["most"],
     )  # fmt: skip
 
 
-def _restored_claim(said: dict[str, Any]) -> Claim:
+def _restored_claim(saved: dict[str, Any]) -> Claim:
     require(
-        all(isinstance(value, int | float) for value in said.values()),
+        all(isinstance(value, int | float) for value in saved.values()),
         "a claim that is not a number",
     )
-    return Claim(**said)
+    return Claim(**saved)

@@ -28,7 +28,7 @@ CARRIED = ("numbers", "weights", "groups", "keys")
 
 
 class Samples:
-    """Batchs of rows, one after the other, as samples.
+    """Samples of consecutive batches of rows.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Samples:
     Attributes
     ----------
     rows, inputs, dropped : int
-        Rows seen; documents or sequences among them; those of these that were too short.
+        Rows seen; documents or sequences in them; and how many of these were too short.
     """
 
     def __init__(self, problem: Latent, widths: tuple[int, ...] | None) -> None:
@@ -49,32 +49,32 @@ class Samples:
         self.steps = np.zeros(0, dtype=np.int64)  # their places in the sequence
 
     def take(self, batch: Batch, count: int) -> tuple[Sample, Batch]:
-        """The samples that a batch completes, and these as rows to be stored; ``count``: rows of
-        the source in the batch.
+        """The samples that a batch completes, and the same as rows to store.
 
-        The groups of a batch, if it has any, name sequences: a new one begins where they change.
+        ``count`` is the number of rows of the source in the batch.  The groups of a batch, if it
+        has any, label sequences: a new one begins where they change.
         """
         self.rows += count
-        steps, known = None, 0
+        steps, waiting = None, 0
         if self.problem.rows_per_sample > 1 and len(batch):
-            known = len(self.steps)
+            waiting = len(self.steps)
             batch = batch if self.open is None else stack([self.open, batch])
             steps = self._steps(batch)
             last = np.arange(max(0, len(batch) - self.problem.rows_per_sample + 1), len(batch))
             self.open, self.steps = batch.take(last), steps[last]
-        found = self.problem.sample(tables_of(batch.parts, self.widths), batch.weights, steps)
-        # sequences begun by an earlier batch
-        counted = 0 if steps is None else int((steps[:known] == 0).sum())
-        self.inputs += found.inputs - counted
-        self.dropped += found.dropped - counted
-        if found.origin is None:
-            return found, replace(batch, groups=None)
+        sample = self.problem.sample(tables_of(batch.parts, self.widths), batch.weights, steps)
+        # sequences that an earlier batch began were counted then
+        counted = 0 if steps is None else int((steps[:waiting] == 0).sum())
+        self.inputs += sample.inputs - counted
+        self.dropped += sample.dropped - counted
+        if sample.origin is None:
+            return sample, replace(batch, groups=None)
         parts = [
-            part[found.origin + a]
+            part[sample.origin + a]
             for a in range(self.problem.rows_per_sample)
             for part in batch.parts
         ]
-        return found, replace(batch.take(found.origin), parts=parts, groups=None)
+        return sample, replace(batch.take(sample.origin), parts=parts, groups=None)
 
     def _steps(self, batch: Batch) -> Indices:
         """The place of every row in its sequence."""
@@ -86,7 +86,7 @@ class Samples:
         return np.asarray(place - np.maximum.accumulate(np.where(begins, place, -before)))
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Numbers and arrays from which :meth:`restore` goes on."""
+        """Numbers and arrays from which :meth:`restore` continues."""
         arrays: dict[str, Any] = {"steps": self.steps}
         if self.open is not None:
             arrays |= {name: getattr(self.open, name) for name in CARRIED}
@@ -108,25 +108,28 @@ class Samples:
 
 
 def finished(core: Coreset, rows: int, notes: tuple[str, ...]) -> Coreset:
-    """The coreset of a lowered problem as that of the latent problem; ``rows``: those of the first
-    pass, with its ``notes``.
+    """Make the coreset of a lowered problem one of the latent problem.
+
+    ``rows`` and ``notes`` are those of the first pass.
     """
-    known = core.problem
-    assert isinstance(known, KnownMaps)
+    lowered = core.problem
+    assert isinstance(lowered, KnownMaps)
     if core.n_rows != rows:
         raise InputError(
-            f"The first pass read {rows:,} rows and the second {core.n_rows:,}; the source must be"
-            " the same both times. Write it to files first."
+            f"The first pass read {rows:,} rows and the second {core.n_rows:,}. Write the source to"
+            " files first, so that both passes read the same rows."
         )
-    problem, X = known.problem, core.X
-    if known.widths is not None:
-        edges = np.cumsum([0, *known.widths])
+    problem, X = lowered.problem, core.X
+    if lowered.widths is not None:
+        edges = np.cumsum([0, *lowered.widths])
         X = tuple(_columns(X, int(a), int(b)) for a, b in pairwise(edges))
     proof = core.certificate
     certificate = replace(
-        proof, passes=proof.passes + 1, notes=(*notes, *problem.map_notes(known.maps), *proof.notes)
+        proof,
+        passes=proof.passes + 1,
+        notes=(*notes, *problem.map_notes(lowered.maps), *proof.notes),
     )
-    return replace(core, X=X, problem=problem, maps=known.stored_maps, certificate=certificate)
+    return replace(core, X=X, problem=problem, maps=lowered.stored_maps, certificate=certificate)
 
 
 def _columns(table: Any, left: int, right: int) -> Any:

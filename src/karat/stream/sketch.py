@@ -1,13 +1,13 @@
 """Sketch: a running summary of a stream of rows, exact at any moment.
 
-    sketch.update(batch)  rows wait in a buffer; when it is full they are folded into the few rows
-    held (engine/stream.py)
-    sketch.merge(other)   the rows that another sketch holds are folded in like a batch with weights
-    sketch.coreset()      folds what waits, and returns the held rows with a certificate
+    sketch.update(batch)  adds rows to a buffer; a full buffer is folded into the few rows held
+                          (engine/stream.py)
+    sketch.merge(other)   folds in the rows that another sketch holds, like a batch with weights
+    sketch.coreset()      folds the buffer, and returns the held rows with a certificate
 
-The state is at most rank rows per group and the peeled ones, the running moments
-(:class:`~karat.stream.summary.Summary`), and the buffer: bounded, however long the stream.
-Threads may share a sketch: each call holds its lock from beginning to end. Files and clusters,
+A sketch holds at most rank rows per group and the peeled ones, the running moments
+(:class:`~karat.stream.summary.Summary`), and the buffer.  Its memory does not grow with the stream.
+Threads may share a sketch: each call holds its lock from beginning to end.  Files and clusters,
 whose rows are checked and numbered already, use ``expect``, ``take``, ``fold``, ``state`` and
 ``restore``.
 """
@@ -36,19 +36,17 @@ from karat.data.arguments import (
 )
 from karat.data.batch import RESCALE, Batch, find_offsets, read_input
 from karat.data.labels import same_kind
-from karat.engine.carried import claimed_again, means_kernel
-from karat.engine.claim import NO_ERROR, Claim
 from karat.engine.parts import SideBySide
-from karat.engine.stream import held_debt
 from karat.errors import InputError, check_integer
 from karat.problems import Problem
 from karat.storage.archive import Stored, read_archive, write_archive
 from karat.stream.fingerprint import Fingerprint
 from karat.stream.made import MadeSummary
+from karat.stream.merge import merge_sketches, merged_sources
 from karat.stream.state import restored, state_of, validate_schema
 from karat.stream.summary import Buffer, Summary, adds_nothing, coreset_of, is_summable
 
-# folding costs as much as summing some ten thousand rows, so it should not happen often
+# A fold costs as much as summing tens of thousands of rows, so the buffer is large.
 BUFFER_ROWS = 2**19
 BUFFER_BYTES = 2**28
 LARGEST, LARGEST_ABSORBED = 1e220, 1e150  # weights of rows, which are at least the inverse of that
@@ -57,25 +55,25 @@ LARGEST, LARGEST_ABSORBED = 1e220, 1e150  # weights of rows, which are at least 
 class Sketch:
     """A running summary of rows: update, merge, coreset.
 
-    Threads may share a sketch.  Calls run one after the other, so threads that update one sketch
-    each and merge them at the end are faster.
+    Threads may share a sketch, but calls run one after the other.  It is faster to give each thread
+    a sketch of its own and merge them at the end.
 
     Parameters
     ----------
     problem : Problem, optional
         What must not change; by default :class:`~karat.problems.LeastSquares` if the first rows
-        have a target, else ``Moments(2)``.  Problems whose features depend on the full data (latent
-        models) are refused.
+        have a target, else ``Moments(2)``.  Latent models raise an error, because their features
+        depend on the full data.
     key : str or int, optional
-        A column of X that identifies rows across sources; it is not a feature.  Kept rows carry it
-        as ``core.keys``.
+        A column of X that identifies rows across sources; it is not a feature.  ``core.keys`` has
+        the keys of the kept rows.
     rows, verbatim : str
-        As in :func:`karat.coreset`.  With ``rows="synthetic"`` the sketch, and its checkpoints,
-        hold sums in place of rows.
+        As in :func:`karat.coreset`.  With ``rows="synthetic"`` the sketch and its checkpoints hold
+        sums instead of rows.
     random_state : int
-        The choice of rows depends on it, the exactness does not.
+        Seed for the choice of rows; the result is exact for every seed.
     buffer_rows, buffer_bytes : int
-        Rows wait until there are this many, or they fill this much memory.
+        Size of the buffer, which is folded when it is full.
 
     Examples
     --------
@@ -101,7 +99,7 @@ class Sketch:
         buffer_rows: int = BUFFER_ROWS,
         buffer_bytes: int = BUFFER_BYTES,
     ) -> None:
-        # the first rows choose between two problems; until then it is one of them
+        # the first rows decide between least squares and moments; until then, it is least squares
         self.is_open = problem is None
         problem = check_mergeable(chosen_problem(problem, with_target=True))
         if rows != REAL or verbatim != KEEP:
@@ -124,11 +122,9 @@ class Sketch:
         self._lock = threading.RLock()
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickle and copy: everything but the lock; rows that wait do not leave a sketch of
-        synthetic rows.
-        """
+        """For pickle and copy: everything but the lock."""
         with self._lock:
-            if self.rows == SYNTHETIC:
+            if self.rows == SYNTHETIC:  # whose state must hold no rows, so the buffer is emptied
                 self.fold()
             return {name: value for name, value in vars(self).items() if name != "_lock"}
 
@@ -150,15 +146,15 @@ class Sketch:
         groups: Any = None,
         **unknown: Never,
     ) -> Sketch:
-        """Add rows; they are numbered on from those before.
+        """Add rows; their numbers continue those of earlier rows.
 
         Parameters
         ----------
         X, y, sample_weight, groups
-            As in :func:`karat.coreset`, also names of columns; every batch must have the same
-            columns, and groups if the first had.
+            As in :func:`karat.coreset`, also names of columns.  Every batch must have the same
+            columns, and groups if the first batch has.
         **unknown
-            Refused; the error names the argument that was probably meant.
+            Raises an error that suggests the argument you probably meant.
         """
         if unknown:
             raise unknown_argument(Sketch.update, unknown)
@@ -175,7 +171,7 @@ class Sketch:
         start = time.perf_counter()
         X, y = containers.collected(X), containers.collected(y)
         with self._lock:
-            if adds_nothing(X, sample_weight):  # but the rows have numbers
+            if adds_nothing(X, sample_weight):  # rows of weight zero are still numbered
                 self.summary.n_rows += containers.row_count(X)
                 return self
             if self.is_open:
@@ -191,41 +187,41 @@ class Sketch:
             self.take(
                 Batch(table.parts, numbers, weights, table.groups, keys, table.offsets), owned=False
             )
-            self.is_open = False  # not before: rows that were refused decide nothing
+            self.is_open = False  # only now: rows that raised an error must not decide
             self.summary.n_rows += len(table)
             self.summary.seconds += time.perf_counter() - start
             return self
 
     def expect(self, columns: int, targets: int, like: dict[str, Any], names: list[str]) -> None:
-        """Say what the rows of the next batch look like; see ``Summary.expect``."""
+        """Declare the columns of the next batch; see ``Summary.expect``."""
         self.summary.expect(columns, targets, like, names)
 
     def take(self, batch: Batch, *, owned: bool, seen: Fingerprint | None = None) -> None:
-        """Let checked rows wait, and fold when there are enough.
+        """Add checked rows to the buffer, and fold it when it is full.
 
         Parameters
         ----------
         batch : Batch
         owned : bool
-            Nobody else changes its arrays, so that they need not be copied.
+            Nobody else changes its arrays, so they are not copied.
         seen : Fingerprint, optional
-            The keys that the rows stand for, if these are more than their own.
+            The keys of all rows that these represent, if there are more than their own keys.
         """
         with self._lock:
             check_absorbing(self.problem, batch.groups, self.summary.targets)
             before = self._before
             if before is not None and (before.groups is None) != (batch.groups is None):
                 raise InputError(
-                    "Some batches have groups and some have not; pass groups with every batch or"
-                    " with none."
+                    "Pass groups with every batch or with none: some batches have groups, others"
+                    " have none."
                 )
             if before is not None and before.groups is not None and batch.groups is not None:
                 same_kind(before.groups, batch.groups)
-            known = self.summary.fingerprint
+            fingerprint = self.summary.fingerprint
             if batch.keys is not None and self.checks_keys:
                 seen = seen or Fingerprint.of(batch.keys)
                 seen = seen.nameless() if self.rows == SYNTHETIC else seen
-                known = seen if known is None else known.plus(seen)
+                fingerprint = seen if fingerprint is None else fingerprint.plus(seen)
             if batch.weights is not None and not batch.weights.all():
                 batch = batch.take(batch.weights > 0)
             if batch.weights is not None and len(batch):
@@ -233,50 +229,48 @@ class Sketch:
                     batch.weights, LARGEST if self.problem.absorb is None else LARGEST_ABSORBED
                 )
             batch = self._lowered(batch) if len(batch) else batch
-            self.summary.fingerprint = known  # nothing is refused from here on
+            self.summary.fingerprint = fingerprint  # no error is raised from here on
             if len(batch):
                 self._wait(batch, owned)
 
     def _wait(self, batch: Batch, owned: bool) -> None:
-        """Let rows wait, and fold when there are enough."""
+        """Add rows to the buffer, in blocks, and fold it when it is full."""
         summary, most = self.summary, self.buffer.most_rows
         summary.taken += len(batch)
         summary.mass += float(len(batch)) if batch.weights is None else float(batch.weights.sum())
         for start in range(0, len(batch), most):
-            some = batch if len(batch) <= most else batch.take(slice(start, start + most))
-            # rows that wait in one array are read faster
-            if not owned and self.buffer.rows + len(some) > most:
+            block = batch if len(batch) <= most else batch.take(slice(start, start + most))
+            # fold early rather than let the batch wait in a second array: one is read faster
+            if not owned and self.buffer.rows + len(block) > most:
                 self.fold()
-            self.buffer.add(some, owned)
+            self.buffer.add(block, owned)
             if self.buffer.full:
                 self.fold()
 
     @property
     def _before(self) -> Batch | None:
-        """Rows taken before, if there are any."""
+        """Earlier rows, if there are any."""
         return self.buffer.batches[0] if self.buffer.batches else self.summary.held
 
     def _lowered(self, batch: Batch) -> Batch:
-        """The batch with the offsets of integers too large for doubles, which the first rows
-        fix.
-        """
+        """The batch with offsets for integers too large for doubles; the first rows decide them."""
         summary, before = self.summary, self._before
         if batch.offsets is None or batch.offsets != summary.offsets:
             batch = replace(
                 batch,
                 offsets=find_offsets(batch.parts, summary.names, self.problem, summary.offsets),
             )
-        if batch.offsets and before is not None and _types(batch) != _types(before):
+        if batch.offsets and before is not None and _part_types(batch) != _part_types(before):
             column = summary.names[min(batch.offsets)]
             raise InputError(
-                f"Column {column} holds integers beyond 2^53; every batch must have the types"
-                " of the first."
+                f"Give every batch the types of the first: column {column} holds integers beyond"
+                " 2^53."
             )
         if batch.offsets and isinstance(summary.split(batch.take(slice(0, 1)))[1], SideBySide):
             raise InputError(
-                "The targets mix integers beyond 2^53 with other types; give them one type."
+                "Give the targets one type: they mix integers beyond 2^53 with other types."
             )
-        if self.rows == SYNTHETIC and batch.offsets:  # doubles must hold them
+        if self.rows == SYNTHETIC and batch.offsets:  # made rows are stored as doubles
             batch = replace(
                 batch,
                 offsets={column: int(float(offset)) for column, offset in batch.offsets.items()},
@@ -285,31 +279,31 @@ class Sketch:
         return batch
 
     def fold(self) -> None:
-        """Reduce the rows that wait together with those held."""
+        """Reduce the rows in the buffer together with those held."""
         with self._lock:
             if self.buffer.batches:
                 self.summary.fold(self.buffer.gathered(), self.random_state)
                 self.buffer.clear()
 
     def merge(self, *others: Sketch) -> Sketch:
-        """Add the rows that other sketches have seen; they are numbered on from those of this one.
+        """Add the rows that other sketches have seen; their numbers continue those of this one.
 
-        The same source merged twice is an error: each sketch remembers the sketches that went into
-        it, and with a key column, a sample of the keys.
+        To merge a source twice is an error.  Each sketch remembers the sketches that were merged
+        into it, and with a key column a sample of the keys.
         """
         start = time.perf_counter()
         for other in others:
             if not isinstance(other, Sketch):
                 raise InputError(f"merge takes another Sketch, not {type(other).__name__}.")
         with ExitStack() as locks:
-            # one order for all threads
-            for sketch in sorted({id(one): one for one in (self, *others)}.values(), key=id):
+            # all threads lock in one order, or two that merge each other's sketch would deadlock
+            for sketch in sorted({self, *others}, key=id):
                 locks.enter_context(sketch._lock)
-            sources = self._merged_sources(others)
+            sources = merged_sources(self, others)
             self.fold()
             before = self.summary.copied()
             try:
-                self._merge(others)
+                merge_sketches(self, others)
             except BaseException:  # all or nothing
                 self.summary = before
                 self.buffer.clear()
@@ -319,111 +313,8 @@ class Sketch:
             self.summary.seconds += time.perf_counter() - start
         return self
 
-    def _merged_sources(self, others: tuple[Sketch, ...]) -> set[str]:
-        """Refuse what does not go together; the sketches that go into the merged one."""
-        sources = set(self.summary.sources)
-        settled = [sketch.problem for sketch in (self, *others) if not sketch.is_open]
-        if self.is_open and settled:
-            self.problem = self.summary.problem = settled[0]
-        for other in others:
-            if self.problem != other.problem and not other.is_open:
-                raise InputError(
-                    f"These sketches keep different things, {self.problem.describe()} and"
-                    f" {other.problem.describe()}; make both for one problem."
-                )
-            if self.rows != other.rows:
-                raise InputError(
-                    f"One of the sketches has {self.rows} rows and the other {other.rows} ones."
-                )
-            if (self.key is None) != (other.key is None):
-                raise InputError("One of the sketches has a key column and the other has not.")
-            if sources & other.summary.sources:
-                raise InputError(
-                    "The same source was merged twice: this sketch has seen the rows of the other,"
-                    " or is a copy of it."
-                )
-            sources |= other.summary.sources
-        return sources
-
-    def _merge(self, others: tuple[Sketch, ...]) -> None:
-        """Add what other sketches hold to this one, in which nothing waits."""
-        mine = self.summary
-        if isinstance(mine, MadeSummary):
-            for other in others:
-                other.fold()
-                self._merge_sums(mine, other)
-            return
-        own = {label: running.inherited for label, running in mine.running.items()}
-        inherited, mass = dict(own), mine.mass
-        for other in others:
-            other.fold()
-            theirs = other.summary
-            if theirs.held is not None:
-                assert theirs.like is not None
-                self.expect(theirs.columns, theirs.targets, theirs.like, theirs.names)
-                numbers = theirs.held.numbers + self.n_rows
-                self.take(
-                    replace(theirs.held, numbers=numbers), owned=True, seen=theirs.fingerprint
-                )
-            for label in theirs.running:  # what the other's rows are off by is inherited
-                claim = theirs.reduction(label).claim
-                inherited[label] = Claim.union([inherited.get(label, claim), claim])
-            mine.n_rows += theirs.n_rows
-            mass += theirs.mass
-            mine.seconds += theirs.seconds
-        self.fold()
-        for label, running in mine.running.items():
-            before = own.get(label, NO_ERROR)
-            parts = inherited.get(label, before)
-            mine.running[label] = replace(running, inherited=parts.grown(before, running.inherited))
-            if label in mine.reductions:
-                found = mine.reductions[label]
-                mine.reductions[label] = replace(
-                    found, inherited=parts.grown(before, found.inherited)
-                )
-        for theirs in (other.summary for other in others):
-            for label in theirs.running:
-                self._owe(label, theirs)
-        mine.mass = mass
-
-    def _merge_sums(self, mine: MadeSummary, other: Sketch) -> None:
-        """Add the sums of another sketch."""
-        theirs = other.summary
-        assert isinstance(theirs, MadeSummary)
-        if theirs.like is not None:
-            self.expect(theirs.columns, theirs.targets, theirs.like, theirs.names)
-            if mine.offsets is None:
-                mine.offsets = theirs.offsets
-            elif (theirs.offsets or {}) != (mine.offsets or {}):
-                raise InputError(
-                    "The sketches hold long integers about other origins; let one sketch see the"
-                    " first rows of both, or use a coarser unit."
-                )
-        known = mine.fingerprint
-        if theirs.fingerprint is not None:
-            known = theirs.fingerprint if known is None else known.plus(theirs.fingerprint)
-        mine.merge(theirs, self.random_state)
-        mine.fingerprint = known
-        for name in ("n_rows", "taken", "folded", "mass", "seconds"):
-            setattr(mine, name, getattr(mine, name) + getattr(theirs, name))
-
-    def _owe(self, label: Any, theirs: Summary) -> None:
-        """Let the sums of a group be off by what the rows of another sketch are off by, about the
-        means of both together.
-        """
-        mine = self.summary
-        kernel, (rows, peeled) = means_kernel(mine.running[label].linear), theirs.held_rows(label)
-        if kernel is None or peeled.all():
-            return
-        debt = held_debt(rows.subset(np.flatnonzero(~peeled)), theirs.running[label], kernel)
-        mine.running[label] = mine.running[label].owing(debt, kernel)
-        if label in mine.reductions:
-            mine.reductions[label] = claimed_again(
-                *mine.held_rows(label), mine.reductions[label], debt, kernel
-            )
-
     def coreset(self) -> Coreset:
-        """The coreset of all rows so far; the sketch goes on afterwards."""
+        """The coreset of all rows so far; you can add rows afterwards."""
         start = time.perf_counter()
         with self._lock:
             self.fold()
@@ -433,9 +324,7 @@ class Sketch:
             return coreset_of(self.summary, self.random_state)
 
     def state(self, extra: dict[str, Any] | None = None) -> Stored:
-        """Everything that :meth:`restore` needs, as a header for JSON and arrays; what waits is
-        folded first.
-        """
+        """A header for JSON and arrays, from which :meth:`restore` makes the sketch again."""
         with self._lock:
             self.fold()
             return state_of(self, extra)
@@ -448,14 +337,12 @@ class Sketch:
         return restored(Sketch, header, arrays, name, problem)
 
     def save(self, path: str | Path) -> None:
-        """Write a checkpoint to an ``.npz`` file (arrays and JSON, no pickle), atomically; what
-        waits is folded first.
-        """
+        """Write a checkpoint to an ``.npz`` file (arrays and JSON, no pickle), atomically."""
         write_archive(Path(path), *self.state())
 
     @staticmethod
     def load(path: str | Path, problem: Problem | None = None) -> Sketch:
-        """Read a checkpoint; it goes on exactly as the sketch that was saved.
+        """Read a checkpoint; later results have the same bits as those of the saved sketch.
 
         Parameters
         ----------
@@ -476,18 +363,16 @@ class Sketch:
 
 
 def _check_sizes(weights: np.ndarray, largest: float) -> None:
-    """Refuse weights whose sums with features might leave the doubles: those of later batches are
-    not known yet.
-    """
+    """Raise if sums of weights times features might overflow as more batches come in."""
     low, high = float(weights.min()), float(weights.max())
     if not (1 / largest <= low and high <= largest):
         worst = low if low < 1 / largest else high
         raise InputError(
-            f"A stream takes weights from {1 / largest:.0e} to {largest:.0e}, and one is"
-            f" {worst:.1e}. {RESCALE}",
+            f"A weight is {worst:.1e}; a stream takes weights from {1 / largest:.0e} to"
+            f" {largest:.0e}. {RESCALE}",
             argument="sample_weight",
         )
 
 
-def _types(batch: Batch) -> list[Any]:
+def _part_types(batch: Batch) -> list[Any]:
     return [(part.shape[1], part.dtype) for part in batch.parts]

@@ -1,8 +1,8 @@
-"""Checkpoints of a sketch: everything it needs to go on as if it had never stopped.
+"""Checkpoints of a sketch: everything it needs to continue as if it had never stopped.
 
 The types and shapes of the header and the arrays are checked before, and while, a sketch is
-restored.  A digest has shown that they are what was written, so nothing is summed or proven again.
-All checks raise inside :func:`karat.errors.reading`, which says which file it is about.
+restored.  Their digest shows that they are what was written, so nothing is summed or proven again.
+All checks raise inside :func:`karat.errors.reading`, whose error names the file.
 """
 
 from __future__ import annotations
@@ -24,17 +24,16 @@ from karat.engine.rows import own_weights
 from karat.engine.stream import Running
 from karat.errors import DamagedFileError, InputError, NotExactError, reading, require
 from karat.problems import Problem
-from karat.storage.archive import NEWEST_FORMAT, Stored
-from karat.storage.members import Spec
+from karat.storage.archive import NEWEST_FORMAT, Spec, Stored
 from karat.stream.fingerprint import Fingerprint
-from karat.stream.made import MadeSummary, admit_streams, restore_streams, stream_state
+from karat.stream.made import MadeSummary, restore_streams, stream_array_names, stream_state
 from karat.stream.summary import Summary, dense_with_weights
 
 if TYPE_CHECKING:
     from karat.stream.sketch import Sketch
 
 RUNNING = re.compile(r"running_(\d+)_(pilot|weights|debts|(high|low)_(\d+))")
-# what a run over files stores beside its sketch
+# prefixes of the other arrays in a checkpoint of karat.coreset_files
 BESIDE = ("first:", "second:", "sums:", "maps:", "digest:")
 WHOLE = {
     "n_rows": 0,
@@ -45,7 +44,7 @@ WHOLE = {
     "buffer_rows": 1,
     "buffer_bytes": 1,
 }
-# so they are called in files
+# fields of a summary that have an underscore in files
 UNDERSCORED = ("like", "names", "columns", "targets", "folds", "seconds")
 SUMMARY = {"n_rows": "n_rows"} | {name: f"_{name}" for name in UNDERSCORED}
 FLAGS = {"used": "used", "gap": "held_error", "hard": "needs_tree"}  # by their names in files
@@ -55,30 +54,28 @@ PROVEN = ("rank", "method", "passes", "spread", "levels")
 
 
 def require_current(header: dict[str, Any]) -> None:
-    """Refuse the sums of another version of the proof: what they were rounded by is not known."""
+    """Raise if the sums are from another version of the proof, whose rounding is not known."""
     # first passes of 0.2.0 do not say
     version, extra = header.get("proof_version", 1), header.get("extra")
     run = isinstance(extra, dict) and "call" in extra  # of coreset_files
     if version == PROOF_VERSION or not (run or header.get("sketch")):
         return
     require(type(version) is int, "its proof has no version")
-    what, remedy = "sketch", "Feed the rows to a new sketch."
+    subject, remedy = "sketch", "Feed the rows to a new sketch."
     if run:
-        what, remedy = (
+        subject, remedy = (
             "checkpoint",
             "Delete the file, or pass another as checkpoint, and run again.",
         )
     age = "an older" if version < PROOF_VERSION else "a newer"
     raise InputError(
-        f"The {what} was made by {age} version of the proof, so it cannot go on: start again.",
+        f"The {subject} was made by {age} version of the proof, so it cannot continue.",
         remedy,
     )
 
 
 def validate_schema(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
-    """Raise unless these are the arrays of the sketch that a header speaks of, with one entry for
-    each row held.
-    """
+    """Raise unless the arrays are those of the header, with one entry for each row held."""
     require_current(header)
     parts = header.get("parts", 0)
     require(type(parts) is int and 0 <= parts <= len(specs), f"{parts!r} tables")
@@ -86,23 +83,23 @@ def validate_schema(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
         {"numbers", "weights", "groups", "keys", "peeled"} if parts else set()
     )
     running = header.get("running", [])
-    of_streams = admit_streams(header, specs) if "streams" in header else set()
+    of_streams = stream_array_names(header, specs) if "streams" in header else set()
     for name, spec in specs.items():
-        found = RUNNING.fullmatch(name)
+        match = RUNNING.fullmatch(name)
         if name in of_streams:
             continue
-        if found is not None:
-            require(int(found[1]) < len(running), f"sums {name!r} of no group")
+        if match is not None:
+            require(int(match[1]) < len(running), f"sums {name!r} of no group")
             require(spec.dtype == np.float64, f"{name!r} is not of numbers")
             require(
-                found[4] is None or int(found[4]) < running[int(found[1])]["sums"],
+                match[4] is None or int(match[4]) < running[int(match[1])]["sums"],
                 f"sums {name!r} of no moment",
             )
         elif name in held:
             require(spec.shape[:1] == specs["numbers"].shape, f"{name!r} is not of the rows held")
         else:
-            known = name in ("seen_hashes", "seen_keys", "labels") or name.startswith(BESIDE)
-            require(known, f"it holds an array {name[:60]!r} that does not belong to it")
+            expected = name in ("seen_hashes", "seen_keys", "labels") or name.startswith(BESIDE)
+            require(expected, f"it holds an array {name[:60]!r} that does not belong to it")
 
 
 def check_header(header: dict[str, Any]) -> None:
@@ -177,9 +174,7 @@ def check_running(summary: Summary, label: Any) -> None:
 
 
 def state_of(sketch: Sketch, extra: dict[str, Any] | None) -> Stored:
-    """A sketch without waiting rows as a header and arrays; ``extra`` (for JSON) is stored under
-    its name.
-    """
+    """A sketch with an empty buffer as a header and arrays; ``extra`` is added to the header."""
     summary = sketch.summary
     arrays: dict[str, Any] = {}
     header: dict[str, Any] = {
@@ -219,12 +214,17 @@ def state_of(sketch: Sketch, extra: dict[str, Any] | None) -> Stored:
         arrays["labels"] = np.array(list(summary.running))
     header["running"] = []
     for i, (label, running) in enumerate(summary.running.items()):
-        found = summary.reduction(label)
-        proof = {name: getattr(found, name) for name in PROVEN} | {"proof": asdict(found.proof)}
+        reduction = summary.reduction(label)
+        proof = {name: getattr(reduction, name) for name in PROVEN} | {
+            "proof": asdict(reduction.proof)
+        }
         header["running"].append(
             {name: getattr(running, field) for name, field in FLAGS.items()}
             | _claim_header(running.inherited, SUMMED)
-            | {"sums": len(running.high), "found": proof | _claim_header(found.inherited, REDUCED)}
+            | {
+                "sums": len(running.high),
+                "found": proof | _claim_header(reduction.inherited, REDUCED),
+            }
         )
         arrays |= {
             f"running_{i}_{name}": getattr(running, name) for name in ("pilot", "weights", "debts")
@@ -241,18 +241,16 @@ def restored(
     name: str,
     problem: Problem | None,
 ) -> Sketch:
-    """The sketch of :func:`state_of`, an object of the class ``kind``; ``name`` is what an error
-    message calls it.
-    """
+    """The sketch of :func:`state_of`, of class ``kind``; error messages call it ``name``."""
     if not header.get("sketch"):
         raise DamagedFileError(
-            f"{name} is not a checkpoint of a sketch; a coreset is read by karat.load."
+            f"{name} is not a checkpoint of a sketch; read a coreset with karat.load."
         )
     with reading(name, "a checkpoint"):
         require_current(header)
-        known = saved_problem(header, name, problem)
+        saved = saved_problem(header, name, problem)
         try:
-            return _restored(kind, header, arrays, known)
+            return _restored(kind, header, arrays, saved)
         except (InputError, NotExactError) as error:
             raise DamagedFileError(
                 f"{name} is damaged, or not a checkpoint of this problem ({error})"
@@ -334,11 +332,16 @@ def _proven(summary: Summary, label: Any, saved: dict[str, Any]) -> Reduction:
     everything = np.arange(len(rows))
     proof = Proof(**saved["proof"] | {"excluded": tuple(saved["proof"]["excluded"])})
     fitted = summary.running[label].fitted_moments()
-    known = {name: saved[name] for name in PROVEN} | {
+    stored_fields = {name: saved[name] for name in PROVEN} | {
         "inherited": Claim(*(saved[name] for name in REDUCED))
     }
     return Reduction(
-        everything, own_weights(rows, everything), fitted, proof=proof, peeled=peeled, **known
+        everything,
+        own_weights(rows, everything),
+        fitted,
+        proof=proof,
+        peeled=peeled,
+        **stored_fields,
     )
 
 

@@ -1,11 +1,9 @@
-"""What a sketch knows of its rows: the few held, the moments of all, and the proof that the one
-carries the other.
+"""The state of a sketch: the few rows held, the moments of all rows, and the proof that they agree.
 
-batch      refused if its moments are not finite (:func:`is_summable`)
-Buffer     batches that wait to be folded, in memory of their own where the caller may reuse his
-Summary    the rows held and the running moments; the state of a sketch that
-           :mod:`karat.stream.state` stores
-coreset_of the rows held as a coreset, with the certificate of what they carry
+is_summable  whether the moments of a batch are finite
+Buffer       batches that wait to be folded, copied if the caller may overwrite them
+Summary      the rows held and the running moments, which :mod:`karat.stream.state` stores
+coreset_of   the rows held as a coreset, with its certificate
 """
 
 from __future__ import annotations
@@ -37,18 +35,17 @@ from karat.errors import InputError, NotExactError
 from karat.problems import Problem
 from karat.stream.fingerprint import Fingerprint
 
-MOST = 2**28  # bytes of memory that is used again
-# sum of squares of a batch, in its own precision, beyond which its moments are looked at
+MOST = 2**28  # bytes of a buffer's arrays, which are reused after every fold
+# Moments of a batch are computed, to see whether they are finite, if its sum of squares is larger.
 HARMLESS = 1e30
-TOTAL = 1e-9  # relative; sums of weights in another order differ by less
+TOTAL = 1e-9  # relative difference of total weights; the order of a sum changes it by less
 
 
 class Buffer:
-    """The batches that wait, of at most ``rows`` rows and ``size`` bytes before :attr:`full` is
-    true.
+    """The batches that wait; it is :attr:`full` from ``rows`` rows or ``size`` bytes on.
 
-    Memory used before costs half as much as new memory, so rows are copied into the same arrays
-    after every fold.
+    Copying into memory used before takes half the time, so the same arrays are filled after every
+    fold.
     """
 
     def __init__(self, rows: int, size: int) -> None:
@@ -63,12 +60,12 @@ class Buffer:
         return self.rows >= self.most_rows or self.nbytes >= self.most_bytes
 
     def add(self, batch: Batch, owned: bool) -> None:
-        """Let a batch wait; it is copied unless it is ``owned`` by nobody else."""
+        """Add a batch; it is copied unless ``owned``, that is, if others may overwrite it."""
         self.batches.append(batch if owned else self._copied(batch))
         self.rows, self.nbytes = self.rows + len(batch), self.nbytes + batch.nbytes
 
     def _copied(self, batch: Batch) -> Batch:
-        """The same rows, copied, with whatever they carry."""
+        """A copy of the batch, if possible in the arrays of the buffer."""
         weights, groups, keys = (
             None if a is None else a.copy() for a in (batch.weights, batch.groups, batch.keys)
         )
@@ -102,7 +99,7 @@ class Buffer:
         self.batches, self.rows, self.nbytes, self._used = [], 0, 0, 0
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickle: without arrays that hold rows of earlier folds only."""
+        """For pickle: without arrays that hold only rows of earlier folds."""
         return vars(self) | {"_arrays": self._arrays if self._used else []}
 
 
@@ -119,7 +116,7 @@ class Summary:
     names : list of str
         Names of the columns, for error messages.
     offsets : mapping of column to int, or None
-        Of integers too large for doubles; chosen for the first rows.
+        Subtracted from integers too large for doubles; chosen for the first rows.
     held : Batch or None
         At most rank rows per group, and the peeled ones.
     peeled : array of bool
@@ -127,14 +124,14 @@ class Summary:
     running, reductions : dict
         By group: the moments of all rows, and the held rows with their proof.
     sources : set of str
-        The sketches that went into this one.
+        Identifiers of the sketches that were merged into this one.
     fingerprint : Fingerprint or None
         A sample of the keys seen.
     taken, folded : int
-        Rows of positive weight that came in, and those among them that were folded; equal when
-        nothing waits.
+        Rows of positive weight that were added, and those of them that were folded; equal when the
+        buffer is empty.
     mass : float
-        Total weight of the rows that came in.
+        Total weight of the rows that were added.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -154,7 +151,7 @@ class Summary:
         self.mass = 0.0
 
     def copied(self) -> Summary:
-        """The same, to return to if something fails: what :meth:`fold` replaces is not copied."""
+        """A copy to return to if a merge fails; :meth:`fold` replaces arrays, so it shares them."""
         other = copy(self)
         other.running, other.reductions, other.sources = (
             dict(self.running),
@@ -168,20 +165,20 @@ class Summary:
         return self.problem.kernel(self.columns, self.targets)
 
     def expect(self, columns: int, targets: int, like: dict[str, Any], names: list[str]) -> None:
-        """The first batch says what rows look like; the others must agree."""
+        """Take the columns of the first batch; raise if those of a later one differ."""
         if self.like is None:
             self.check_features(columns, targets)
             self.columns, self.targets, self.like, self.names = columns, targets, like, names
         elif (columns, targets) != (self.columns, self.targets):
             raise InputError(
-                f"The rows so far have {self.columns} columns and {self.targets} targets, these"
-                f" have {columns} and {targets}."
+                f"The batch has {columns} columns and {targets} targets, earlier rows have"
+                f" {self.columns} and {self.targets}; every batch must have the same."
             )
         elif like["columns"] != self.like["columns"] or (like["container"] == "sparse") != (
             self.like["container"] == "sparse"
         ):
             raise InputError(
-                f"The rows so far are {_kind(self.like)}, these are {_kind(like)}; every batch must"
+                f"The batch is {_kind(like)}, earlier rows are {_kind(self.like)}; every batch must"
                 " have the same columns, in the same order and kind of container."
             )
         elif like.get("types") != self.like.get("types"):
@@ -190,11 +187,9 @@ class Summary:
             }
 
     def summing_kernel(self, table: Table, label: Any, pilot: tuple[Array, Array]) -> Kernel:
-        """The kernel by which the next rows of a group will be summed, if ``pilot`` are the first
-        ones.
-        """
-        known = self.running.get(label)
-        return table.kernel.prepare(*pilot) if known is None else known.kernel
+        """The kernel that sums the next rows of a group, of which ``pilot`` may be the first."""
+        running = self.running.get(label)
+        return table.kernel.prepare(*pilot) if running is None else running.kernel
 
     def check_features(self, columns: int, targets: int) -> None:
         """Raise if there would be too many features."""
@@ -239,7 +234,7 @@ class Summary:
         self.folded += len(joint) - held
 
     def reduction(self, label: Any) -> Reduction:
-        """The rows held of a group and their proof, which is made anew if the sketch was loaded."""
+        """The rows held of a group and their proof, which is made again if it is missing."""
         if label not in self.reductions:
             self.reductions[label] = prove_held(
                 *self.held_rows(label), self.kernel, self.running[label]
@@ -290,10 +285,10 @@ def adds_nothing(X: Any, sample_weight: Any) -> bool:
 
 
 def is_summable(table: Table, summary: Summary, waiting: Sequence[Batch]) -> bool:
-    """Whether the moments of a batch are finite, group by group, in the coordinates of the rows
-    before it.
+    """Whether the moments of a batch are finite, group by group, in the coordinates of the earlier
+    rows.
 
-    One whose moments overflow is refused before it waits among others.
+    A batch whose moments overflow must not enter the buffer, where it would spoil the others.
     """
     if all(_harmless(part) for part in table.parts):
         return True
@@ -319,9 +314,7 @@ def is_summable(table: Table, summary: Summary, waiting: Sequence[Batch]) -> boo
 
 
 def _harmless(part: Any) -> bool:
-    """Whether a look at the sum of squares tells that all values are finite and far from
-    overflow.
-    """
+    """Whether the sum of squares shows that all values are finite and far from overflow."""
     values = part.data if sparse.issparse(part) else part
     if values.dtype.kind != "f":
         return True
@@ -338,14 +331,14 @@ def coreset_of(summary: Summary, seed: int) -> Coreset:
         raise InputError(
             "The sketch has seen no row of positive weight; a coreset needs at least one."
         )
-    # The sums as a sketch knows them that went on from a checkpoint, so that it gives the same
-    # bits.
+    # The moments as a sketch that was loaded from a checkpoint has them, so that both give the
+    # same bits.
     reductions = [
         replace(summary.reduction(label), fitted=summary.running[label].fitted_moments(last=True))
         for label in held.labels
     ]
     total = total_weight(summary)
-    require_all_rows(summary)
+    require_taken(summary, total)
     correction = None
     if summary.problem.absorb is not None:
         assert held.weights is not None
@@ -355,7 +348,7 @@ def coreset_of(summary: Summary, seed: int) -> Coreset:
             weights=held.weights,
             peeled=summary.peeled,
         )
-        # absorbing is measured against the rows held
+        # the error of absorbing is measured against the rows held, so their own error is inherited
         inherited = replace(exact.inherited, loss_error=exact.claim.loss_error)
         reductions[0], correction = summary.problem.absorb_rows(
             held.stored_rows(), exact, seed, None, inherited=inherited
@@ -385,7 +378,7 @@ def coreset_of(summary: Summary, seed: int) -> Coreset:
         certificate,
         held.keys,
         absorbed=correction,
-        # A row that has been reduced before stands for others.
+        # A row of another weight has been reduced before and represents others.
         verbatim=(
             summary.peeled & (held.weights == 1.0) if len(summary.peeled) == len(held) else None
         ),
@@ -402,25 +395,18 @@ def total_weight(summary: Summary) -> float:
     )
 
 
-def require_all_rows(summary: Summary) -> None:
-    """Refuse a certificate if rows that came in are not among those that were summed: moments alone
-    could not tell.
-    """
-    require_taken(summary, total_weight(summary))
-
-
 def require_taken(summary: Summary, total: float) -> None:
-    """The same, for sums of this total weight."""
+    """Raise if some rows that were added were never summed, which moments alone could not show."""
     if summary.taken != summary.folded:
         raise NotExactError(
-            f"The sketch took {summary.taken:,} rows and has summed {summary.folded:,}; rows were"
-            " lost, so there is no coreset. Please report this."
+            f"The sketch took {summary.taken:,} rows but summed {summary.folded:,}: rows were lost,"
+            " so there is no coreset. Please report this bug."
         )
     plain = (
         summary.problem.mergeable and not summary.problem.has_view and summary.problem.keeps_total
     )
     if plain and not abs(total - summary.mass) <= TOTAL * summary.mass:
         raise NotExactError(
-            f"The rows taken have a total weight of {summary.mass!r}, those summed {total!r}; there"
-            " is no coreset. Please report this."
+            f"The rows taken have a total weight of {summary.mass!r}, those summed {total!r}, so"
+            " there is no coreset. Please report this bug."
         )
