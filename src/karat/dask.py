@@ -18,7 +18,7 @@ try:
 except ImportError:
     raise MissingExtraError("karat.dask", "dask") from None
 
-from karat.cluster.arrays import VIEW
+from karat.cluster.latent import VIEW
 from karat.cluster.partitions import PartitionPass, labels_as_text, positions, tree
 from karat.cluster.sketches import finish, last_pass, two_passes
 from karat.core.coreset import Coreset

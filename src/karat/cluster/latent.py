@@ -14,24 +14,88 @@ their sequences.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from scipy import sparse
 
-from karat.cluster.arrays import place, views_batch
-from karat.data.batch import Batch
+from karat.data import containers
+from karat.data.batch import Batch, check_weights, read_input
+from karat.data.labels import check_groups
+from karat.engine.linalg import Array
 from karat.errors import InputError
-from karat.io.consumers import Consumer, LatentSums
 from karat.io.layout import Layout
 from karat.io.row_hashes import RowHashes
+from karat.io.scan import Consumer, LatentSums
 from karat.io.source import Chunk, decoded
+from karat.problems import Problem
 from karat.problems.latent import HiddenMarkov, Latent
 
 COUNTS = ("rows", "inputs", "dropped")
+
+
+VIEW = "view"  # the names of the tables of latent-variable problems begin so
+
+
 # the one sequence of rows that name none; names are written as Python would, so none is empty
 UNNAMED = ""
+
+
+def place(number: int) -> Callable[[int], str]:
+    """Rows of a partition, for error messages."""
+    return lambda row: f"Partition {number}, row {row:,}"
+
+
+def views_batch(number: int, problem: Problem, arrays: dict[str, Any]) -> Batch:
+    """The checked rows of a partition of a latent-variable problem."""
+    views = [array for name, array in arrays.items() if name.startswith(VIEW)]
+    weights, sequence = arrays["weight"], arrays["sequence"]
+    count = containers.row_count(views[0])
+    if not count:
+        return Batch([], np.zeros(0, dtype=np.int64))
+    try:
+        parts = [read_input(view, None, problem, None, None).parts[0] for view in views]
+        others = [part.shape[0] for part in parts if part.shape[0] != count]
+        if others:
+            raise InputError(
+                f"The views have {count} and {others[0]} rows; the numbers must be equal."
+            )
+        own = None if weights is None else _weights(weights, count)
+        labels = None if sequence is None else check_groups(sequence, count)
+    except InputError as error:
+        raise InputError(
+            f"Partition {number}: {str(error).replace('groups', 'sequence')}"
+        ) from error
+    for part in parts:
+        _refuse_non_finite(part, place(number))
+    return Batch(parts, np.arange(count), own, labels)
+
+
+def _weights(weights: Any, count: int) -> Array | None:
+    """Checked weights; those of a single partition may all be zero."""
+    table = containers.as_table(weights, "sample_weight")
+    return (
+        np.zeros(count)
+        if table.shape == (count, 1) and not table.any()
+        else check_weights(weights, count)
+    )
+
+
+def _refuse_non_finite(part: Any, where: Callable[[int], str]) -> None:
+    values = part.data if sparse.issparse(part) else part
+    if values.dtype.kind != "f" or np.isfinite(values).all():
+        return
+    if sparse.issparse(part):
+        entry = int(np.flatnonzero(~np.isfinite(values))[0])
+        row, column = (
+            int(np.searchsorted(part.indptr, entry, side="right")) - 1,
+            int(part.indices[entry]),
+        )
+    else:
+        row, column = map(int, np.argwhere(~np.isfinite(values))[0])
+    raise InputError(f"{where(row)}: column {column} is not finite; drop or fix the row.")
 
 
 class PartitionSums(LatentSums):

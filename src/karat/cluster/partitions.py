@@ -16,20 +16,26 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from scipy import sparse
 
-from karat.cluster.arrays import array_hashes, local
 from karat.cluster.latent import StepHashes, steps_of
 from karat.core.plan import FAN
 from karat.data import containers
+from karat.data.labels import as_text
 from karat.errors import InputError
-from karat.io.consumers import Consumer, Hashes
 from karat.io.layout import Layout
 from karat.io.row_hashes import RowHashes, joined_hashes
-from karat.io.scan import scan
+from karat.io.scan import Consumer, Hashes, scan
 from karat.io.source import Chunk, ResumePoint, Source
 
 WHOLE = 2**62  # rows between pauses of a scan: a partition has none
+
+
+MIXED = np.uint64(0x9E3779B97F4A7C15)  # odd, with bits that look random
+
+
 # the module of karat that knows each
 LIBRARIES = {"dask": "dask", "dask_expr": "dask", "pyspark": "spark"}
 
@@ -187,6 +193,46 @@ def tree(work: Any, messages: list[Any]) -> list[Any]:
     while len(messages) > FAN:
         messages = [work.join(messages[i : i + FAN]) for i in range(0, len(messages), FAN)]
     return messages
+
+
+def local(array: Any) -> Any:
+    """A chunk as it is; a chunk of the library ``sparse`` as a SciPy matrix."""
+    return array.to_scipy_sparse() if hasattr(array, "to_scipy_sparse") else array
+
+
+def array_hashes(arrays: dict[str, Any]) -> dict[str, Any]:
+    """The hashes of the rows of some arrays, whose columns are numbered; a sparse array counts as
+    one column.
+    """
+    columns: dict[str, Any] = {}
+    for name, array in arrays.items():
+        if sparse.issparse(array):
+            columns[name] = _sparse_words(sparse.csr_array(array))
+        elif array is not None:
+            values = np.asarray(array)
+            values = values if values.dtype.kind in "biufU" else as_text(values)
+            columns |= {
+                f"{name}{i}": column for i, column in enumerate(values.reshape(len(values), -1).T)
+            }
+    hashes = RowHashes(list(columns))
+    hashes.add(pa.table({name: np.ascontiguousarray(column) for name, column in columns.items()}))
+    return hashes.to_dict()
+
+
+def _sparse_words(table: Any) -> np.ndarray:
+    """An integer per row of a CSR matrix, made of the places and values of its entries that are
+    not zero.
+    """
+    table = table.copy()
+    table.sum_duplicates()
+    table.eliminate_zeros()
+    entries = table.data.astype(np.float64).view(np.uint64) * MIXED + table.indices.astype(
+        np.uint64
+    )
+    for _ in range(2):
+        entries = (entries ^ (entries >> np.uint64(32))) * MIXED
+    sums = np.concatenate([[np.uint64(0)], np.cumsum(entries, dtype=np.uint64)])
+    return np.asarray(np.diff(sums[table.indptr])).view(np.int64)
 
 
 class Partition(Source):

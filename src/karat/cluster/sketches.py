@@ -22,8 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from karat.cluster.arrays import SHIFT, offsets, place, views_batch
-from karat.cluster.latent import PartitionSums
+from karat.cluster.latent import PartitionSums, place, views_batch
 from karat.cluster.partitions import Facts, PartitionPass
 from karat.core.coreset import Coreset
 from karat.core.synthetic import REAL, RowChoice, check_rows_argument
@@ -32,8 +31,8 @@ from karat.data.arguments import ColumnRoles
 from karat.data.batch import Batch, joined
 from karat.engine.linalg import Flags
 from karat.errors import InputError
-from karat.io.consumers import Reduce, next_samples
 from karat.io.layout import Layout
+from karat.io.scan import Reduce, next_samples
 from karat.io.source import Chunk
 from karat.problems import Problem
 from karat.problems.latent import HiddenMarkov, KnownMaps, Latent
@@ -42,6 +41,9 @@ from karat.stream.samples import Samples, finished
 from karat.stream.sketch import Sketch
 
 REAL_ROWS = RowChoice()
+
+
+SHIFT = 40  # a partition and an offset in one number, while they travel
 
 
 class PartitionSketch(Reduce):
@@ -212,6 +214,11 @@ def finish(
         core,
         provenance=layout.provenance(core.problem, sketch.seed, source, dropped, facts.content),
     )
+
+
+def offsets(number: int, rows: np.ndarray) -> np.ndarray:
+    """The keys of rows of a partition, by their numbers in it."""
+    return (number << SHIFT) + rows
 
 
 def _set_aside(sketch: Sketch, empty: Callable[[], Sketch]) -> tuple[Sketch, list[Batch]]:

@@ -8,18 +8,25 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from karat import __version__
 from karat.core.certify import Certificate
 from karat.core.coreset import Coreset
 from karat.core.export import distinct
-from karat.cubes.build import gather_cells, new_reducer
-from karat.cubes.cells import Cells, Reducer, joined_cells
+from karat.cubes.build import gather_cells, stamped
+from karat.cubes.cells import CellLayout, Cells, Reducer
+from karat.cubes.changes import (
+    Change,
+    History,
+    unlabelled,
+    with_cells,
+    with_rows,
+    without_cells,
+)
 from karat.cubes.compare import Comparison, chow
 from karat.cubes.file import (
     cube_path,
@@ -30,14 +37,13 @@ from karat.cubes.file import (
     unpack_cube,
     write_cube,
 )
-from karat.cubes.fits import Fits, check_estimator, fit_cells
-from karat.cubes.history import contents_of, live_changes, refuse_again, unlabelled
-from karat.cubes.layout import CellLayout
+from karat.cubes.fits import Fits, cells_coreset, check_estimator, fit_cells
+from karat.cubes.merge import merge_cells
 from karat.cubes.rolling import Rolling
 from karat.cubes.select import check_name, label_names, matching, merge_selections
 from karat.cubes.verify import CubeVerification, verify_cube
 from karat.data.arguments import check_mergeable, column_problem
-from karat.data.containers import frame_of, native_frame
+from karat.data.containers import native_frame
 from karat.engine.linalg import Indices
 from karat.engine.rows import Progress
 from karat.errors import InputError, StorageError, check_integer, check_memory
@@ -45,7 +51,6 @@ from karat.io.build import MEMORY
 from karat.problems import Problem
 from karat.storage.archive import read_bytes
 
-UNION = "The union of {} cells; reduce=True keeps the fewest rows."
 Selection = Mapping[str, Any]
 
 
@@ -101,7 +106,7 @@ class Cube:
     @property
     def reducer(self) -> Reducer:
         """Merges cells."""
-        return new_reducer(self.problem, self.layout, self.seed)
+        return Reducer.of(self.problem, self.layout, self.seed)
 
     # What the cells are
 
@@ -124,13 +129,8 @@ class Cube:
     def table(self) -> dict[str, np.ndarray]:
         """The columns of :meth:`to_frame`."""
         facts = self.facts()
-        return dict(
-            zip(
-                (*self.by, *distinct(list(facts), self.by)),
-                (*self.cells.labels, *facts.values()),
-                strict=True,
-            )
-        )
+        names = (*self.by, *distinct(list(facts), self.by))
+        return dict(zip(names, (*self.cells.labels, *facts.values()), strict=True))
 
     def facts(self) -> dict[str, np.ndarray]:
         """Of every cell what :meth:`to_frame` says beside its labels."""
@@ -173,42 +173,7 @@ class Cube:
 
     def coreset_of(self, cells: Cells, which: Indices) -> Coreset:
         """The rows of some cells as a coreset, numbered one cell after the other."""
-        rows, counts = cells.rows_of(which), cells.counts[which]
-        numbers = cells.numbers[rows] + np.repeat(np.cumsum(counts) - counts, cells.sizes[which])
-        certificate = Certificate.union([cells.certificates[i] for i in which])
-        if len(which) > 1:
-            certificate = replace(
-                certificate, notes=(*certificate.notes, UNION.format(f"{len(which):,}"))
-            )
-        columns, d = [column[rows] for column in cells.columns], len(self.columns)
-        X = frame_of("pyarrow", dict(zip(self.columns, columns[:d], strict=True)), False, None)
-        y = None
-        if self.targets:
-            y = frame_of(
-                "pyarrow",
-                dict(zip(self.targets, columns[d:], strict=True)),
-                len(self.targets) == 1,
-                None,
-            )
-        return Coreset(
-            indices=numbers,
-            weights=cells.weights[rows],
-            X=X,
-            y=y,
-            groups=None,
-            n_rows=int(counts.sum()),
-            problem=self.problem,
-            certificate=certificate,
-            keys=None if cells.keys is None else cells.keys[rows],
-            provenance=self._provenance(cells, which),
-        )
-
-    def _provenance(self, cells: Cells, which: Indices) -> dict[str, Any]:
-        changes = sorted({origin for i in which for origin in cells.origins[i]})
-        known = self.layout.provenance(
-            self.problem, self.seed, {"given": [], "files": []}, {}, None
-        )
-        return known | {"changes": [self.history[i] for i in changes]}
+        return cells_coreset(self, cells, which)
 
     def rollup(self, by: str | Sequence[str] = ()) -> Cube:
         """A cube of fewer labels: cells that agree in ``by`` become one."""
@@ -222,9 +187,8 @@ class Cube:
     def _coarser(self, which: Indices, by: tuple[str, ...]) -> Cells:
         """Some cells, made one where they agree in ``by``."""
         cells = self.cells if len(which) == len(self.cells) else self.cells.chosen(which)
-        return self.reducer.merged(
-            replace(cells, labels=tuple(cells.labels[self.by.index(name)] for name in by))
-        )
+        labels = tuple(cells.labels[self.by.index(name)] for name in by)
+        return merge_cells(self.reducer, replace(cells, labels=labels))
 
     def fit(
         self,
@@ -310,7 +274,7 @@ class Cube:
         content : bool
             Hash the rows, so that the same rows are not added twice.
         """
-        return self._with_rows("update", rows, memory, content, self.reducer.added)
+        return self._with_rows("update", rows, memory, content)
 
     def replace(self, rows: Any, *, memory: int = MEMORY, content: bool = True) -> Cube:
         """Rebuild the cells that occur in ``rows``, which has all their rows; other cells stay as
@@ -318,28 +282,20 @@ class Cube:
 
         For late or corrected data, for deleted, relabelled and re-weighted rows.
         """
+        return self._with_rows("replace", rows, memory, content)
 
-        return self._with_rows("replace", rows, memory, content, self.reducer.replaced)
+    def _with_rows(self, kind: str, rows: Any, memory: int, content: bool) -> Cube:
+        check_memory(memory)
+        return self._change(
+            partial(with_rows, kind, rows, self.layout, self.reducer, memory, content)
+        )
 
     def drop(self, selection: Selection | None = None, /, **labels: Any) -> Cube:
         """Remove cells, chosen as in :meth:`select`."""
         wanted = merge_selections(selection, labels)
         if not wanted:
             raise InputError("Say which cells to remove: cube.drop(day='2024-01-01').")
-
-        def dropped(
-            cells: Cells, history: tuple[dict[str, Any], ...]
-        ) -> tuple[Cells, dict[str, Any]]:
-            which = matching(cells, self.by, wanted)
-            rows = int(cells.counts[which].sum())
-            rest = np.setdiff1d(np.arange(len(cells)), which)
-            if not len(rest):
-                raise InputError(
-                    "These are all cells, so no cell would be left; delete the cube instead."
-                )
-            return cells.chosen(rest), {"change": "drop", "cells": len(which), "rows": rows}
-
-        return self._change(dropped)
+        return self._change(partial(without_cells, self.by, wanted))
 
     def merge(self, other: Cube) -> Cube:
         """Add the cells of another cube."""
@@ -349,46 +305,9 @@ class Cube:
             raise InputError(
                 "The cubes keep different things, or of other columns; build both by the same call."
             )
+        return self._change(partial(with_cells, self.reducer, other.cells, other.history))
 
-        def merged(
-            cells: Cells, history: tuple[dict[str, Any], ...]
-        ) -> tuple[Cells, dict[str, Any]]:
-            first = len(history)
-            living = live_changes(other.cells)
-            refuse_again(
-                cells, history, [one for i in living for one in contents_of(other.history[i])]
-            )
-            moved = tuple((first,) for _ in other.cells.origins)
-            both = self.reducer.merged(joined_cells([cells, replace(other.cells, origins=moved)]))
-            record = {
-                "change": "merge",
-                "rows": int(other.cells.counts.sum()),
-                "history": list(other.history),
-            }
-            return both, record | {"alive": living}
-
-        return self._change(merged)
-
-    def _with_rows(
-        self, kind: str, rows: Any, memory: int, content: bool, put: Callable[[Cells, Cells], Cells]
-    ) -> Cube:
-        check_memory(memory)
-
-        def changed(
-            cells: Cells, history: tuple[dict[str, Any], ...]
-        ) -> tuple[Cells, dict[str, Any]]:
-            new, found, _ = gather_cells(
-                rows, self.layout, self.problem, self.seed, len(history), memory, content
-            )
-            if kind == "update" and found["content"]:
-                refuse_again(cells, history, [found["content"]])
-            return put(cells, new), {"change": kind} | found
-
-        return self._change(changed)
-
-    def _change(
-        self, change: Callable[[Cells, tuple[dict[str, Any], ...]], tuple[Cells, dict[str, Any]]]
-    ) -> Cube:
+    def _change(self, change: Callable[[Cells, History], tuple[Cells, Change]]) -> Cube:
         """Make a change: of the file first, in one step, then here."""
         with self._lock, nullcontext() if self.path is None else locked(self.path):
             if self.path is not None and identity(self.path) != self._identity:
@@ -437,11 +356,6 @@ class Cube:
     def from_bytes(data: bytes, problem: Problem | None = None) -> Cube:
         """What :meth:`to_bytes` gave."""
         return Cube(*unpack_cube(data, "The message", problem))
-
-
-def stamped(record: dict[str, Any]) -> dict[str, Any]:
-    """A record of a change, with the time and the version."""
-    return {"karat": __version__, "time": datetime.now(UTC).isoformat(timespec="seconds")} | record
 
 
 def cube(

@@ -14,44 +14,57 @@ cells of a partition are made where it lies, and merged in a tree; only kept row
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
+from karat import __version__
 from karat.cluster.partitions import cluster_of, scan_partitions
 from karat.core.certify import Certificate
 from karat.cubes.cells import (
+    KINDS,
+    CellLayout,
     Cells,
     Reducer,
+    as_integers,
+    check_type,
     in_order,
-    joined_cells,
+    label_keys,
     label_list,
     no_cells,
     no_weight,
     starts_of,
 )
-from karat.cubes.layout import CellLayout, Labels
-from karat.cubes.present import Present
+from karat.cubes.merge import joined_cells, merge_cells
 from karat.data.batch import Batch, joined
 from karat.data.containers import collected
+from karat.data.labels import encode_sorted
 from karat.engine.linalg import Indices
 from karat.engine.rows import Progress
 from karat.errors import InputError
-from karat.io.consumers import Consumer, Hashes
 from karat.io.find import open_source
+from karat.io.layout import require_values
 from karat.io.row_hashes import RowHashes
-from karat.io.scan import require_rows, scan
+from karat.io.scan import Consumer, Hashes, require_rows, scan
 from karat.io.source import Chunk
 from karat.problems import Problem
+
+if TYPE_CHECKING:
+    from karat.cubes.verify import Present
 
 BATCH = 2**19  # rows that are read at a time
 SHARE = 4  # parts of the memory: rows wait in one, and are sorted and reduced in others
 MANY = 4  # rows per feature above which a cell is reduced before the end
+
+
+DAY = 86_400 * 10**6  # microseconds
 
 
 def gather_cells(
@@ -104,6 +117,11 @@ def gather_cells(
     return replace(cells, origins=((origin,),) * len(cells)), record, known
 
 
+def stamped(record: dict[str, Any]) -> dict[str, Any]:
+    """A record of a change, with the time and the version."""
+    return {"karat": __version__, "time": datetime.now(UTC).isoformat(timespec="seconds")} | record
+
+
 def _label_digest(cells: Cells) -> str:
     """A digest of the labels and of how many rows each has: rows of other labels are other rows."""
     counted = sorted(
@@ -111,6 +129,106 @@ def _label_digest(cells: Cells) -> str:
         for label, count in zip(label_list(cells), cells.counts.tolist(), strict=True)
     )
     return sha256(repr(counted).encode()).hexdigest()[:16]
+
+
+class Labels:
+    """The labels of cells as they come, numbered from 0 on.
+
+    Attributes
+    ----------
+    numbers : dict
+        The number of each label, a tuple of plain values.
+    """
+
+    def __init__(self, layout: CellLayout) -> None:
+        self.layout = layout
+        self.numbers: dict[tuple[Any, ...], int] = {}
+        self.kinds: dict[str, np.dtype[Any]] = {}  # of each column
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def codes(self, table: Any, where: Callable[[int], str]) -> Indices:
+        """The number of the cell of every row."""
+        # of every row, its place among the labels so far
+        places, labels = np.zeros(table.num_rows, dtype=np.int64), [()]
+        for name in self.layout.by:
+            column = table.column(name)
+            column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+            check_type(column.type, name)
+            require_values(column, name, where)
+            encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+            own, count = self._plain(name, encoded.dictionary, where), len(labels)
+            pairs = (
+                np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int64) * count
+                + places
+            )
+            present, places = encode_sorted(pairs)
+            labels = [(*labels[pair % count], own[pair // count]) for pair in present.tolist()]
+        found = [self.numbers.setdefault(label, len(self.numbers)) for label in labels]
+        return np.array(found, dtype=np.intp)[places]
+
+    def _plain(self, name: str, dictionary: Any, where: Callable[[int], str]) -> list[Any]:
+        """The values of a dictionary as Python's numbers and texts; times in microseconds."""
+        values = self.layout.labels(pa.table({name: dictionary}), name, where)
+        if values.dtype.kind == "f" and np.isnan(values).any():
+            raise InputError(
+                f"Column {name!r} has NaN among its labels; every row needs a value, to find its"
+                " cell.",
+                column=name,
+            )
+        if values.dtype.kind == "M":
+            fine = values.astype("datetime64[us]")
+            if (fine.astype(values.dtype) != values).any():
+                raise InputError(
+                    f"Column {name!r} holds times finer than a microsecond; label cells by coarser"
+                    " ones.",
+                    column=name,
+                )
+            values = fine
+        elif values.dtype.kind not in "biufU":
+            raise InputError(
+                f"Column {name!r} has type {dictionary.type}, which cannot label cells.",
+                column=name,
+            )
+        self._one_kind(name, values.dtype)
+        return label_keys(values)
+
+    def _one_kind(self, name: str, found: np.dtype[Any]) -> None:
+        """Refuse labels of another kind than those before."""
+        known = self.kinds.setdefault(name, found)
+        if KINDS[known.kind] != KINDS[found.kind] or (known.kind == "f" and known != found):
+            one, two = (
+                f"{KINDS[kind.kind]} ({kind})" if kind.kind == "f" else KINDS[kind.kind]
+                for kind in (known, found)
+            )
+            raise InputError(
+                f"Column {name!r} holds {one} in some rows and {two} in others; convert one of"
+                " them.",
+                column=name,
+            )
+
+    def arrays(self, which: Indices) -> tuple[np.ndarray, ...]:
+        """The labels of some cells, an array for each column."""
+        known, found = list(self.numbers), []
+        for i, name in enumerate(self.layout.by):
+            values = [known[place][i] for place in which.tolist()]
+            kind = self.kinds[name]
+            if kind.kind in "bfU":
+                found.append(np.array(values, dtype=None if kind.kind == "U" else kind))
+            else:
+                found.append(
+                    as_times(np.array(values, np.int64))
+                    if kind.kind == "M"
+                    else as_integers(values, name)
+                )
+        return tuple(found)
+
+
+def as_times(microseconds: np.ndarray) -> np.ndarray:
+    """Dates, if all are midnight; else times."""
+    times = microseconds.astype("datetime64[us]")
+    return times.astype("datetime64[D]") if not (microseconds % DAY).any() else times
 
 
 class CollectCells(Consumer):
@@ -136,7 +254,7 @@ class CollectCells(Consumer):
         memory: int,
         present: Present | None = None,
     ) -> None:
-        self.reducer, self.layout = new_reducer(problem, layout, seed), layout
+        self.reducer, self.layout = Reducer.of(problem, layout, seed), layout
         # rows that may wait
         self.most = max(10**5, memory // (SHARE * 8 * (len(layout.columns) + 3)))
         self.present = None if present is None else present.emptied()
@@ -267,16 +385,12 @@ class CollectCells(Consumer):
         return other
 
     def merge_all(self, others: Sequence[Any]) -> None:
-        self.merged = self.reducer.merged(joined_cells([part.cells() for part in (self, *others)]))
+        self.merged = merge_cells(
+            self.reducer, joined_cells([part.cells() for part in (self, *others)])
+        )
         for other in others:
             if self.present is not None:
                 self.present.found |= other.present.found
-
-
-def new_reducer(problem: Problem, layout: CellLayout, seed: int) -> Reducer:
-    """For the rows of a layout that knows its columns."""
-    features, targets = layout.roles.features, layout.roles.targets
-    return Reducer(problem, features + targets, len(targets), seed)
 
 
 def _sorted(codes: Indices, most: int) -> Indices:

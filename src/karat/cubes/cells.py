@@ -18,18 +18,18 @@ the data with their own weights are off by nothing, and kept rows by what their 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from karat.core.certify import Certificate, certify, require_proven
-from karat.cubes.layout import joined_labels, label_keys
+from karat.data.arguments import column_roles
 from karat.data.batch import RESCALE, find_offsets
-from karat.data.containers import stack_rows
 from karat.data.non_finite import explain_non_finite
 from karat.engine.claim import Claim
 from karat.engine.groups import reduce_many
@@ -38,12 +38,140 @@ from karat.engine.linalg import Array, Indices
 from karat.engine.reduce import NonFiniteError, Reduction, keep_all_rows
 from karat.engine.rows import Rows
 from karat.errors import InputError, NotExactError
+from karat.io.layout import Layout, pandas_index
 from karat.problems import Problem
 
 HUGE = 1e220  # weights of rows up to this size, and down to its inverse, are added as they are
 WHOLE = 10_000  # rows up to which those of a cell stay as they are, if they cannot be reduced
 STAY = "No reduction of these {} rows could be proven, so all of them are kept."
-LOOSE = 4  # kept rows per feature up to which a union is left as it is, where that is asked for
+
+
+KINDS = {
+    "b": "booleans",
+    "i": "integers",
+    "u": "integers",
+    "f": "numbers with a fraction",
+    "M": "dates",
+    "U": "text",
+}
+
+
+UTC_NAMES = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
+
+
+LARGEST = np.iinfo(np.int64).max
+
+
+def check_type(kind: Any, name: str) -> None:
+    """Refuse a column whose Arrow type cannot label cells."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_timestamp(kind) and kind.tz is not None and kind.tz not in UTC_NAMES:
+        raise InputError(
+            f"Column {name!r} holds times of the time zone {kind.tz}, whose days are not those of"
+            " UTC. Convert it to dates of that zone (in pandas"
+            f" frame[{name!r}].dt.tz_localize(None)), or to UTC, before it labels cells.",
+            column=name,
+        )
+    if (
+        pa.types.is_nested(kind)
+        or isinstance(kind, pa.BaseExtensionType)
+        or pa.types.is_duration(kind)
+    ):
+        raise InputError(
+            f"Column {name!r} has type {kind}, which cannot label cells; convert it to text,"
+            " numbers or dates.",
+            column=name,
+        )
+
+
+def label_keys(values: np.ndarray) -> list[Any]:
+    """Labels as a dict knows them: dates are integers of their unit."""
+    return values.astype(np.int64).tolist() if values.dtype.kind == "M" else values.tolist()  # type: ignore[no-any-return]
+
+
+def as_integers(values: Sequence[int], name: str) -> np.ndarray:
+    """Integers, exactly."""
+    if not values or max(values) <= LARGEST:
+        return np.array(values, dtype=np.int64)
+    if min(values) < 0:
+        raise InputError(
+            f"Column {name!r} has labels below 0 and above 2**63 - 1, which have no common type;"
+            " use text."
+        )
+    return np.array(values, dtype=np.uint64)
+
+
+@dataclass(frozen=True)
+class CellLayout(Layout):
+    """A layout with columns that label cells.
+
+    Attributes
+    ----------
+    by : tuple of str
+    """
+
+    by: tuple[str, ...] = ()
+
+    @staticmethod
+    def for_cells(
+        problem: Problem,
+        target: Any,
+        by: Any,
+        columns: Any,
+        weight: str | None,
+        key: str | None,
+        on_missing: str,
+    ) -> CellLayout:
+        """From the arguments of :func:`karat.cube`."""
+        names = (by,) if isinstance(by, str) else tuple(by) if isinstance(by, Iterable) else ()
+        if (
+            not names
+            or not all(isinstance(name, str) for name in names)
+            or len(set(names)) < len(names)
+        ):
+            raise InputError(
+                f"by must name one column or several that label the cells, each once, not {by!r}.",
+                argument="by",
+            )
+        layout = Layout.of(
+            problem,
+            column_roles(problem, target, columns, weight, None, key, None),
+            None,
+            on_missing,
+        )
+        taken = {*layout.roles.targets, *(name for name in (weight, key) if name is not None)}
+        if taken & set(names):
+            raise InputError(
+                f"Column {min(taken & set(names))!r} labels cells, so it cannot be the target, a"
+                " weight or a key."
+            )
+        return CellLayout(layout.roles, drop=layout.drop, by=names)
+
+    @property
+    def columns(self) -> list[str]:
+        """All that must be read, each once."""
+        return list(dict.fromkeys([*self.roles.columns, *self.by]))
+
+    def named(self, names: Sequence[str], apart: Sequence[str] = ()) -> CellLayout:
+        """The same among columns of these names; labels, and columns that are ``apart``, are
+        features only if named as such.
+        """
+        for name in self.by:
+            if name not in names:
+                raise InputError(
+                    f"The data has no column {name!r} to label cells by; it has {', '.join(names)}."
+                )
+        others = [name for name in names if name not in (*self.by, *apart)]
+        return replace(self, roles=self.roles.among(names if self.roles.features else others))
+
+    def among(self, schema: pa.Schema) -> CellLayout:
+        """The same for columns that are there, of types that fit."""
+        layout = self.named(schema.names, pandas_index(schema))
+        for name in self.by:
+            check_type(schema.field(name).type, name)
+        layout.check_numbers(schema)
+        return layout
 
 
 @dataclass(frozen=True)
@@ -122,28 +250,6 @@ class Cells:
             tuple(self.certificates[i] for i in which),
             tuple(self.origins[i] for i in which),
         )
-
-
-def joined_cells(parts: Sequence[Cells]) -> Cells:
-    """The cells of several parts, one part after the other; labels may occur several times."""
-    parts = [part for part in parts if len(part)] or list(parts[:1])
-    first = parts[0]
-    if len(parts) == 1:
-        return first
-    return Cells(
-        tuple(
-            joined_labels(values) for values in zip(*(part.labels for part in parts), strict=True)
-        ),
-        starts_of(np.concatenate([part.sizes for part in parts])),
-        tuple(
-            stack_rows(*values) for values in zip(*(part.columns for part in parts), strict=True)
-        ),
-        np.concatenate([part.weights for part in parts]),
-        np.concatenate([part.numbers for part in parts]),
-        None if first.keys is None else np.concatenate([np.asarray(part.keys) for part in parts]),
-        tuple(certificate for part in parts for certificate in part.certificates),
-        tuple(origin for part in parts for origin in part.origins),
-    )
 
 
 def no_cells(labels: int, columns: int) -> Cells:
@@ -225,6 +331,12 @@ class Reducer:
     names: tuple[str, ...]
     targets: int
     seed: int = 0
+
+    @staticmethod
+    def of(problem: Problem, layout: CellLayout, seed: int) -> Reducer:
+        """For the rows of a layout that knows its columns."""
+        features, targets = layout.roles.features, layout.roles.targets
+        return Reducer(problem, features + targets, len(targets), seed)
 
     @property
     def kernel(self) -> Kernel:
@@ -335,86 +447,3 @@ class Reducer:
             notes=(STAY.format(f"{len(rows):,}"),),
         )
         return ReducedCell(everything.positions, everything.weights, certificate)
-
-    def added(self, cells: Cells, new: Cells) -> Cells:
-        """Cells with the rows of new ones."""
-        return self.merged(joined_cells([cells, new]))
-
-    def replaced(self, cells: Cells, new: Cells) -> Cells:
-        """Cells with those of the same labels replaced by new ones."""
-        both = joined_cells([cells, new])  # whose labels are of one type
-        labels = label_list(both)
-        known, count = set(labels[len(cells) :]), len(cells)
-        kept = [i for i, label in enumerate(labels) if i >= count or label not in known]
-        return self.merged(both.chosen(np.array(kept, dtype=np.intp)))
-
-    def merged(self, cells: Cells, loose: bool = False) -> Cells:
-        """Cells of equal labels made one, in the order of their labels; a cell that has its label
-        alone stays as it is.
-
-        With ``loose``, rows are only put together where there are few of them.
-        """
-        order, edges = in_order(cells.labels, len(cells))
-        if len(edges) - 1 == len(cells):
-            return cells if np.array_equal(order, np.arange(len(cells))) else cells.chosen(order)
-        firsts, several = order[edges[:-1]], np.diff(edges) > 1
-        members = [order[a:b] for a, b in zip(edges[:-1][several], edges[1:][several], strict=True)]
-        together = self._together(
-            cells, members, tuple(values[firsts[several]] for values in cells.labels), loose
-        )
-        alone = cells.chosen(firsts[~several])
-        both = joined_cells([alone, together])
-        return both.chosen(
-            np.argsort(np.concatenate([np.flatnonzero(~several), np.flatnonzero(several)]))
-        )
-
-    def _together(
-        self, cells: Cells, members: list[Indices], labels: tuple[np.ndarray, ...], loose: bool
-    ) -> Cells:
-        """One cell from each list of cells."""
-        which = np.concatenate(members)
-        counts, sizes = cells.counts, cells.sizes
-        before = np.concatenate([np.cumsum(counts[some]) - counts[some] for some in members])
-        rows = cells.rows_of(which)
-        numbers = cells.numbers[rows] + np.repeat(before, sizes[which])
-        lengths = np.array([int(sizes[some].sum()) for some in members])
-        united = Cells(
-            labels, starts_of(lengths), tuple(column[rows] for column in cells.columns),
-            cells.weights[rows], numbers, None if cells.keys is None else cells.keys[rows],
-            tuple(self._united(cells, some) for some in members),
-            tuple(tuple(sorted({o for i in some for o in cells.origins[i]})) for some in members),
-        )  # fmt: skip
-        much = np.flatnonzero(lengths > (LOOSE if loose else 1) * self.kernel.width)
-        if not len(much):
-            return united
-        claims = [[cells.certificates[i] for i in members[g]] for g in much]
-        reduced = self.reduced(united.chosen(much), claims)
-        rest = np.setdiff1d(np.arange(len(united)), much)
-        return joined_cells([united.chosen(rest), reduced]).chosen(
-            np.argsort(np.concatenate([rest, much]))
-        )
-
-    def _united(self, cells: Cells, some: Indices) -> Certificate:
-        """The certificate of several cells together; one without rows has nothing to say, but its
-        rows count.
-        """
-        claims = [cells.certificates[i] for i in some if cells.certificates[i].size] or [
-            cells.certificates[some[0]]
-        ]
-        return replace(
-            Certificate.union(claims), n_rows=sum(cells.certificates[i].n_rows for i in some)
-        )
-
-    def reduced(self, cells: Cells, claims: Sequence[Sequence[Certificate]]) -> Cells:
-        """Every cell reduced; ``claims`` are those of the rows in it."""
-        kept = self.reduce(cells.columns, cells.weights, cells.starts, cells.counts, claims)
-        sizes = np.array([len(one.positions) for one in kept])
-        rows = np.concatenate(
-            [start + one.positions for start, one in zip(cells.starts[:-1], kept, strict=True)]
-        )
-        return Cells(
-            cells.labels, starts_of(sizes), tuple(column[rows] for column in cells.columns),
-            np.concatenate([one.weights for one in kept]), cells.numbers[rows],
-            None if cells.keys is None else cells.keys[rows],
-            tuple(one.certificate for one in kept), cells.origins,
-        )  # fmt: skip

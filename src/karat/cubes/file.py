@@ -23,8 +23,7 @@ import numpy as np
 from karat.core.certify import Certificate
 from karat.core.files import problem_header, saved_problem
 from karat.core.stored import check_certificate
-from karat.cubes.cells import Cells, starts_of
-from karat.cubes.layout import CellLayout
+from karat.cubes.cells import CellLayout, Cells, starts_of
 from karat.data.arguments import ColumnRoles
 from karat.errors import InputError, StorageError, reading, require
 from karat.problems import Problem
@@ -123,7 +122,7 @@ def unpack_cube(
             weights,
             arrays["numbers"],
             arrays.get("keys"),
-            _certificates(arrays, header["notes"], header.get("keeps", {}), found),
+            _read_certificates(arrays, header["notes"], header.get("keeps", {}), found),
             _from_ragged("origins", arrays),
         )
         for certificate in cells.certificates:
@@ -181,7 +180,7 @@ def _certificate_arrays(
     return found, {str(i): list(one.notes) for i, one in enumerate(certificates) if one.notes}
 
 
-def _certificates(
+def _read_certificates(
     arrays: Mapping[str, np.ndarray],
     notes: dict[str, list[str]],
     keeps: dict[str, str],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +12,16 @@ import numpy as np
 from karat.core.certify import Certificate
 from karat.core.coreset import Coreset
 from karat.core.export import distinct
-from karat.cubes.cells import Cells
-from karat.cubes.layout import label_keys
+from karat.cubes.cells import Cells, label_keys
 from karat.cubes.select import label_key
-from karat.data.containers import native_frame
+from karat.data.containers import frame_of, native_frame
+from karat.engine.linalg import Indices
 from karat.errors import InputError, MissingExtraError, UnknownLabelError
 
 if TYPE_CHECKING:
     from karat.cubes.base import Cube
 
+UNION = "The union of {} cells; reduce=True keeps the fewest rows."
 Place = tuple[Cells, int]  # a cell among others
 
 
@@ -120,6 +121,34 @@ def fit_cells(cube: Cube, cells: Cells, by: tuple[str, ...], estimator: Any) -> 
         for i in range(len(cells))
     ]
     return Fits(by, cells.labels, tuple(models), cells.counts, cube.columns, cube.targets)
+
+
+def cells_coreset(cube: Cube, cells: Cells, which: Indices) -> Coreset:
+    """The rows of some cells as a coreset, numbered one cell after the other."""
+    rows, counts = cells.rows_of(which), cells.counts[which]
+    numbers = cells.numbers[rows] + np.repeat(np.cumsum(counts) - counts, cells.sizes[which])
+    certificate = Certificate.union([cells.certificates[i] for i in which])
+    if len(which) > 1:
+        notes = (*certificate.notes, UNION.format(f"{len(which):,}"))
+        certificate = replace(certificate, notes=notes)
+    columns, targets = [column[rows] for column in cells.columns], cube.targets
+    features = dict(zip(cube.columns, columns[: len(cube.columns)], strict=True))
+    responses = dict(zip(targets, columns[len(cube.columns) :], strict=True))
+    changes = sorted({origin for i in which for origin in cells.origins[i]})
+    source: dict[str, Any] = {"given": [], "files": []}
+    provenance = cube.layout.provenance(cube.problem, cube.seed, source, {}, None)
+    return Coreset(
+        indices=numbers,
+        weights=cells.weights[rows],
+        X=frame_of("pyarrow", features, False, None),
+        y=frame_of("pyarrow", responses, len(targets) == 1, None) if targets else None,
+        groups=None,
+        n_rows=int(counts.sum()),
+        problem=cube.problem,
+        certificate=certificate,
+        keys=None if cells.keys is None else cells.keys[rows],
+        provenance=provenance | {"changes": [cube.history[i] for i in changes]},
+    )
 
 
 def plain_coreset(cube: Cube, places: Sequence[Place]) -> Coreset:

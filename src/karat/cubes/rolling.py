@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from karat.core.coreset import Coreset
-from karat.cubes.cells import Cells, Reducer, in_order, joined_cells
+from karat.cubes.cells import Cells, Reducer, in_order
 from karat.cubes.fits import Fits, Place, check_estimator, fit_one, plain_coreset
+from karat.cubes.merge import joined_cells, merge_cells
 from karat.cubes.select import check_name
 from karat.engine.linalg import Indices
 from karat.errors import InputError, check_integer
@@ -151,8 +152,8 @@ def _scanned(
         step = replace(step, labels=(numbers,))
         if held is not None:
             before = held.chosen(np.flatnonzero(np.isin(held.labels[0], numbers)))
-            step = reducer.merged(
-                joined_cells([step, before] if backwards else [before, step]), loose=True
+            step = merge_cells(
+                reducer, joined_cells([step, before] if backwards else [before, step]), loose=True
             )
         held = step
         for i, b in enumerate(alive):

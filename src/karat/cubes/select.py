@@ -7,19 +7,23 @@ March in a selection, and no single day where one label is asked for.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from datetime import date, datetime
 from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 
-from karat.cubes.cells import Cells
-from karat.cubes.layout import as_date, shown
+from karat.cubes.cells import UTC_NAMES, Cells
 from karat.engine.linalg import Flags, Indices
 from karat.errors import InputError, UnknownLabelError
 
 # units of dates that mean several labels, by the unit of the labels
 COARSE = {"D": "YMW", "us": "YMWD"}
+
+
+DATE = re.compile(r"\d{4}(-\d\d(-\d\d([T ]\d\d(:\d\d(:\d\d(\.\d+)?)?)?)?)?)?")
 
 
 def merge_selections(selection: Any, labels: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,7 +151,7 @@ def _is_double(whole: int) -> bool:
 
 
 def label_key(values: np.ndarray, name: str, label: Any) -> Any:
-    """One label among others, as :func:`karat.cubes.layout.label_keys` has it; an error if it means
+    """One label among others, as :func:`karat.cubes.cells.label_keys` has it; an error if it means
     several, or is none.
     """
     found = _like(values, name, label)
@@ -176,3 +180,51 @@ def _until(values: np.ndarray, label: Any) -> Any:
     ):
         return (label + 1).astype(values.dtype) - 1
     return label
+
+
+def as_date(label: Any, name: str) -> np.datetime64:
+    """A date or time as NumPy has it; text must be a date of ISO 8601 or the beginning of one."""
+    if isinstance(label, datetime) and label.tzinfo is not None:
+        if str(label.tzinfo) not in UTC_NAMES:
+            raise InputError(
+                f"{name}={label} has a time zone, labels have none; use a date or time without"
+                " one.",
+                argument=name,
+            )
+        label = label.replace(tzinfo=None)
+    if hasattr(label, "to_datetime64"):  # pandas: to the nanosecond
+        label = label.to_datetime64()
+    if isinstance(label, np.datetime64 | date) or (
+        isinstance(label, str) and DATE.fullmatch(label)
+    ):
+        try:
+            found = np.datetime64(label)
+        except ValueError:
+            found = np.datetime64("NaT")
+        if not np.isnat(found):
+            return _in_microseconds(found, name)
+    raise InputError(
+        f"{name}={shown(label)} is not a date without a time zone, such as '2026-01-31'.",
+        argument=name,
+    )
+
+
+def _in_microseconds(label: np.datetime64, name: str) -> np.datetime64:
+    """A time that is no finer than labels are; NumPy compares nanoseconds with dates of three
+    centuries only.
+    """
+    if np.datetime_data(label.dtype)[0] not in ("ns", "ps", "fs", "as"):
+        return label
+    found = label.astype("datetime64[us]")
+    if found.astype(label.dtype) != label:
+        raise InputError(
+            f"{name}={label} is finer than a microsecond, which labels are not.", argument=name
+        )
+    return np.datetime64(found)
+
+
+def shown(label: Any) -> str:
+    """A label, in an error message."""
+    if isinstance(label, slice):
+        return f"slice({label.start!r}, {label.stop!r})"
+    return str(label) if isinstance(label, np.generic) else repr(label)

@@ -11,6 +11,7 @@ inherits that (:mod:`karat.engine.claim`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,12 +22,11 @@ import numpy as np
 from karat.core.certify import Certificate, readable
 from karat.core.verify import measured
 from karat.core.wording import several, verdict
-from karat.cubes.build import gather_cells
+from karat.cubes.build import Labels, gather_cells
 from karat.cubes.cells import Cells, label_list
-from karat.cubes.layout import joined_labels
-from karat.cubes.present import Present
+from karat.cubes.merge import joined_labels
 from karat.data.batch import read_input
-from karat.engine.linalg import Indices
+from karat.engine.linalg import Flags, Indices
 from karat.engine.rows import Progress
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class CubeVerification:
     def to_dict(self) -> dict[str, Any]:
         """All findings, for JSON; labels that are dates as text."""
         named = {
-            name: [_plain(label) for label in getattr(self, name)]
+            name: [_as_json(label) for label in getattr(self, name)]
             for name in ("differ", "extra", "missing")
         }
         found = {"ok": self.ok, "cells": len(self.cube), "rows": self.n_rows}
@@ -238,7 +238,7 @@ def _label(cells: Cells, by: tuple[str, ...], place: Any) -> Label:
     }
 
 
-def _plain(label: Label) -> Label:
+def _as_json(label: Label) -> Label:
     return {
         name: str(value) if isinstance(value, np.datetime64) else value
         for name, value in label.items()
@@ -251,3 +251,53 @@ def _named(label: Label) -> str:
 
 def _more(labels: tuple[Label, ...]) -> str:
     return f" and {len(labels) - SAID:,} more" if len(labels) > SAID else ""
+
+
+class Present:
+    """Looks for the kept rows of some cells: equal numbers (and key) under the same label.
+
+    Attributes
+    ----------
+    found : array of bool
+        For each kept row, whether it has come.
+    """
+
+    def __init__(self, cells: Cells) -> None:
+        self.columns = cells.columns
+        self.found: Flags = np.zeros(len(cells.weights), dtype=bool)
+        self._places: dict[tuple[Any, ...], list[int]] = {}
+        labels, cell_of = label_list(cells), np.repeat(np.arange(len(cells)), cells.sizes).tolist()
+        for place, (cell, *row) in enumerate(
+            zip(cell_of, *_value_lists(cells.columns, cells.keys), strict=True)
+        ):
+            self._places.setdefault((labels[cell], *row), []).append(place)
+
+    def look(
+        self, labels: Labels, codes: Indices, columns: Sequence[np.ndarray], keys: Any
+    ) -> None:
+        """Look among some rows; ``codes`` are the numbers of their labels."""
+        left = np.flatnonzero(~self.found)
+        if not len(left):
+            return
+        near = np.arange(len(codes))
+        # few rows share every number with some kept row
+        for mine, theirs in zip(self.columns, columns, strict=True):
+            near = near[np.isin(theirs[near], mine[left])]
+        known = list(labels.numbers)
+        rows = _value_lists(
+            [codes[near], *(column[near] for column in columns)],
+            None if keys is None else np.asarray(keys)[near],
+        )
+        for code, *row in zip(*rows, strict=True):
+            self.found[self._places.get((known[code], *row), [])] = True
+
+    def emptied(self) -> Present:
+        """The same before anything has come."""
+        other = copy(self)
+        other.found = np.zeros_like(self.found)
+        return other
+
+
+def _value_lists(columns: Sequence[np.ndarray], keys: np.ndarray | None) -> list[list[Any]]:
+    """Columns as Python's numbers, of which whole ones and others compare exactly."""
+    return [column.tolist() for column in (*columns, *(() if keys is None else (keys,)))]

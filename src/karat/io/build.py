@@ -41,13 +41,12 @@ from karat.engine.rows import Progress
 from karat.engine.stream import FOLD
 from karat.errors import InputError, check_integer, reading
 from karat.io.checkpoint import Checkpoint, transform_digest
-from karat.io.consumers import Hashes, LatentSums, Reduce
 from karat.io.content_digest import ALGORITHM, Digest
 from karat.io.find import open_source
 from karat.io.layout import Layout
 from karat.io.learn import learned
 from karat.io.row_hashes import RowHashes
-from karat.io.scan import Position, changed_file, require_rows, scan
+from karat.io.scan import Hashes, LatentSums, Position, Reduce, changed_file, require_rows, scan
 from karat.io.source import Source
 from karat.problems import Kernel, Problem
 from karat.problems.latent import KnownMaps, Latent

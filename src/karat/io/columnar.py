@@ -1,12 +1,10 @@
-"""Parquet and Arrow files, and streams of record batches: columns come as they are, without a
+"""Parquet and Arrow files and pyarrow's datasets: columns are read as they are stored, without a
 copy.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,13 +15,14 @@ import pyarrow.parquet as pq
 from karat.compat.pyarrow import RESERVED
 from karat.errors import InputError
 from karat.io.source import (
+    Batches,
     Chunk,
     Expected,
     File,
     Files,
     ResumePoint,
-    Source,
     ahead,
+    brief,
     check_unique_columns,
     with_folders,
 )
@@ -180,56 +179,6 @@ class ColumnarFiles(Files):
         return int(point.row / self.bounds[point.file][-1] * self.files[point.file].size)
 
 
-class Batches(Source):
-    """Record batches, one after the other."""
-
-    @abstractmethod
-    def batches(self, columns: list[str], rows: int) -> Iterable[Any]:
-        """The batches of some columns, of about ``rows`` rows where that can be chosen."""
-
-    def chunks(
-        self,
-        columns: Sequence[str],
-        numeric: Sequence[str] | None,
-        rows: int,
-        start: ResumePoint,
-        strict: bool,
-    ) -> Iterator[Chunk]:
-        Expected(columns).check(self.names[0], self.schema())
-        place = start
-        try:
-            for batch in self.batches(list(columns), rows):
-                for first in range(0, batch.num_rows, rows):
-                    some = batch.slice(first, rows)
-                    after = replace(place, row=place.row + some.num_rows)
-                    yield Chunk(self, some, 0, place.row, after)
-                    place = after
-        except (pa.ArrowException, OSError) as error:  # a database may fail at any row
-            raise InputError(
-                f"{self.where(0, place.row)} cannot be read ({brief(error)})."
-            ) from error
-
-
-class Stream(Batches):
-    """Record batches of a reader, a DuckDB relation or a table, which ``open`` gives for every
-    pass.
-    """
-
-    def __init__(
-        self, open: Callable[[], Any], name: str = "The stream", once: bool = False
-    ) -> None:
-        self.open, self.names, self.once = open, [name], once
-        self.reader = open()
-
-    def read_schema(self) -> pa.Schema:
-        check_unique_columns(self.names[0], self.reader.schema.names)
-        return self.reader.schema
-
-    def batches(self, columns: list[str], rows: int) -> Iterable[Any]:
-        reader, self.reader = self.reader or self.open(), None
-        return (batch.select(columns) for batch in reader)
-
-
 class Scan(Batches):
     """A pyarrow Dataset or Scanner, with its own filter, partitioning, format and file system."""
 
@@ -255,9 +204,3 @@ class Scan(Batches):
             yield from self.scanned.to_batches(columns=columns, batch_size=rows, **ahead)
             return
         yield from (batch.select(columns) for batch in self.scanned.to_batches())
-
-
-def brief(error: BaseException) -> str:
-    """The first line of an error, or its kind where it has no text."""
-    lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__

@@ -29,8 +29,8 @@ import pyarrow as pa
 
 from karat.data.batch import Batch
 from karat.data.containers import rounds
-from karat.io.consumers import Consumer
-from karat.io.source import Chunk, as_doubles, decoded, sort_of
+from karat.io.scan import Consumer
+from karat.io.source import Chunk, decimals_as_doubles, decoded, sort_of
 from karat.storage.archive import Stored
 
 BLOCK = 4096
@@ -95,6 +95,16 @@ class Digest(Consumer):
         self.rows, self.chain = header["digest"]["rows"], bytes.fromhex(header["digest"]["chain"])
         if PENDING in arrays:
             self.pending = pa.ipc.open_stream(pa.py_buffer(arrays[PENDING].tobytes())).read_all()
+
+
+def as_doubles(column: Any) -> np.ndarray:
+    """A column of numbers, booleans or nothing; a missing value is NaN."""
+    if pa.types.is_decimal(column.type):
+        column = decimals_as_doubles(column)
+    elif not pa.types.is_floating(column.type):
+        column = column.cast(pa.int8()) if pa.types.is_boolean(column.type) else column
+        column = column.cast(pa.float64(), safe=False)
+    return np.array(column.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
 def _column_bytes(column: pa.ChunkedArray) -> bytes:

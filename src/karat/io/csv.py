@@ -1,4 +1,4 @@
-"""CSV files, plain or compressed: whole lines (:mod:`karat.io.csv_blocks`), each piece parsed by a
+"""CSV files, plain or compressed: whole lines (:mod:`karat.io.csv_text`), each piece parsed by a
 thread of its own.
 
 A piece is parsed by pyarrow as one would wish all of them to be: every number is a number, every
@@ -9,11 +9,8 @@ one by one, by its own rules.
 
 from __future__ import annotations
 
-import csv
 import os
-import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +21,18 @@ from pyarrow import csv as pacsv
 from karat.compat.pyarrow import invalid_value
 from karat.engine.offsets import WHOLE
 from karat.errors import InputError
-from karat.io.csv_blocks import CODECS, CsvBytes, Header, Piece, line_ends
+from karat.io.csv_text import (
+    CODECS,
+    INTEGER,
+    CsvBytes,
+    Header,
+    Piece,
+    as_numbers,
+    line_ends,
+    lines_before,
+    number_of,
+    read_header,
+)
 from karat.io.source import (
     DROP_ROWS,
     NOT_A_NUMBER,
@@ -34,25 +42,16 @@ from karat.io.source import (
     Files,
     ResumePoint,
     ahead,
-    check_unique_columns,
     with_folders,
     worked_in_order,
 )
 
 NOTHING = {None, *pacsv.ConvertOptions().null_values}
-NO_HEADER = "Add a line with the names of the columns"
 STRANGE = {
     "double": "not a number",
     "bool": "neither true nor false",
     "int64": "not an integer of 64 bits like those before it",
 }
-WHOLE_NUMBER = re.compile(r"^[ \t]*[+-]?[0-9]{1,300}[ \t]*$")
-# What pyarrow reads as a number: no underscores, no digits of other scripts, no words but infinity.
-NUMBER = re.compile(
-    r"[ \t]*[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|inf|infinity)[ \t]*",
-    re.IGNORECASE | re.ASCII,
-)
-SWITCH = {"true": True, "false": False, "1": True, "0": False}
 # that parse, at most: more would hold more of the file in memory and wait for the one that reduces
 THREADS = 8
 COUNTED = 2**32  # bytes of a file that are read again to tell the number of a line
@@ -144,7 +143,7 @@ class CsvFiles(Files):
         """
         values = column.to_pylist()
         strange = [
-            i for i, text in enumerate(values) if text not in NOTHING and _number_of(text) is None
+            i for i, text in enumerate(values) if text not in NOTHING and number_of(text) is None
         ]
         if 2 * len(strange) >= len(values):
             return None
@@ -162,7 +161,7 @@ class CsvFiles(Files):
         if piece.start > COUNTED:
             return f"{self.names[file]}, row {row:,} after byte {piece.start:,}"
         before, _ = self._bytes(file).text_at(piece.start)
-        inside = _lines_before(bytes(piece.data), piece.header.delimiter, row, value)
+        inside = lines_before(bytes(piece.data), piece.header.delimiter, row, value)
         return f"{self.names[file]}, line {before + inside + 1:,}"
 
     def where(self, file: int, row: int) -> str:
@@ -173,7 +172,7 @@ class CsvFiles(Files):
         before, text = self._bytes(file).text_at(place.start, place.length)
         return (
             f"{self.names[file]}, line"
-            f" {before + _lines_before(text, place.delimiter, row - place.row + 1) + 1:,}"
+            f" {before + lines_before(text, place.delimiter, row - place.row + 1) + 1:,}"
         )
 
     def _bytes(self, file: int, spare: list[bytearray] | None = None) -> CsvBytes:
@@ -182,33 +181,10 @@ class CsvFiles(Files):
         )
 
     def _header(self, file: int, line: str) -> Header:
-        """The names in the first line; it also tells what separates them."""
-        outside = re.sub('"[^"]*"', "", line)
-        signs = "\t" if ".tsv" in os.path.basename(self.names[file]).lower() else ",;\t"
-        sign = next((sign for sign in signs if sign in outside), signs[0])
-        names = next(csv.reader([line], delimiter=sign), [""])
-        self._doubt_header(file, names)
-        check_unique_columns(self.names[file], names)
-        return Header(names, sign)
-
-    def _doubt_header(self, file: int, names: list[str]) -> None:
-        """Refuse a first line of numbers, which is a row, unless they count up: 0, 1, 2, or
-        years.
-        """
-        if not all(NUMBER.fullmatch(name) for name in names):
-            return
-        whole = [int(name) for name in names if name.isascii() and name.isdigit()]
-        if len(whole) < len(names) or any(b != a + 1 for a, b in pairwise(whole)):
-            raise InputError(
-                f"{self.names[file]}, line 1 holds numbers ({', '.join(names[:3])}), not names: the"
-                f" file has no header, and its first row would be lost. {NO_HEADER}."
-            )
-        note = (
-            f"The first line of {os.path.basename(self.names[file])} was read as names of columns"
-            f" ({', '.join(names[:3])})."
-        )
-        if note not in self.notes:
-            self.notes = [*self.notes, note]
+        header = read_header(self.names[file], line)
+        if header.note and header.note not in self.notes:
+            self.notes = [*self.notes, header.note]
+        return header
 
     def chunks(
         self,
@@ -328,7 +304,7 @@ class CsvFiles(Files):
             table, broken = self._read(
                 file, piece, columns, types | dict.fromkeys(numbers, pa.string())
             )
-            table = _as_numbers(
+            table = as_numbers(
                 table, {c: kind for c, kind in numbers.items() if c in table.column_names}
             )
             large = _large(table, types)
@@ -360,9 +336,7 @@ class CsvFiles(Files):
         """
         for column in table.column_names:
             texts = table[column]
-            for text in texts.filter(
-                pc.match_substring_regex(texts, WHOLE_NUMBER.pattern)
-            ).to_pylist():
+            for text in texts.filter(pc.match_substring_regex(texts, INTEGER.pattern)).to_pylist():
                 if int(float(text)) != int(text):
                     raise InputError(
                         f"Column {column!r} holds {text}, an integer beyond 2^53, which double"
@@ -433,29 +407,6 @@ def _large(table: pa.Table, types: Types) -> list[str]:
     return [c for c in table.column_names if types.get(c) == pa.float64() and _is_large(table[c])]
 
 
-def _lines_before(text: bytes, sign: str, row: int, value: str = "") -> int:
-    """Line breaks before a row of a piece, and before a value in it.
-
-    The number of the row is that of pyarrow: from 1 on, without empty lines.
-    """
-    starts = np.append(0, line_ends(text, sign)[0] + 1)
-    full = [
-        start
-        for start in starts.tolist()
-        if start < len(text) and text[start : start + 2].strip(b"\r")[:1] not in (b"\n", b"")
-    ]
-    if not full:
-        return 0
-    start = full[min(row, len(full)) - 1]
-    sign = re.escape(sign)
-    found = re.compile(
-        rf'(?:^|[\n"]|{sign}){re.escape(value)}(?:["\r\n]|$|{sign})'.encode()
-    ).search(text, start)
-    inside = found.start() if value and found else start
-    end = min((other for other in full if other > start), default=len(text))
-    return text.count(b"\n", 0, inside if inside < end else start)
-
-
 def _not_a_number(where: str, column: str, value: str, what: str = "not a number") -> str:
     return f"{where}: column {column!r} has the value {value!r}, which is {what}."
 
@@ -478,32 +429,3 @@ def _is_large(column: pa.ChunkedArray) -> bool:
 def _is_long(column: pa.ChunkedArray) -> bool:
     """Whether a column holds integers beyond 2^53."""
     return pa.types.is_integer(column.type) and _is_large(column)
-
-
-def _number_of(text: str | None) -> float | None:
-    """What a value says; None if that is no number to pyarrow."""
-    return float(text) if text is not None and NUMBER.fullmatch(text) else None
-
-
-def _switch(text: str | None) -> bool | None:
-    """The same for a column of true and false."""
-    return None if text is None else SWITCH.get(text.strip(" \t").lower())
-
-
-def _whole_number(text: str | None) -> int | None:
-    """The same for a column of integers of 64 bits."""
-    number = (
-        int(text) if text is not None and "+" not in text and WHOLE_NUMBER.match(text) else None
-    )
-    return None if number is None or not -(2**63) <= number < 2**63 else number
-
-
-def _as_numbers(table: pa.Table, types: dict[str, pa.DataType]) -> pa.Table:
-    """Text columns as numbers of the given types; what is not one becomes null."""
-    for name, kind in types.items():
-        values = pa.array([READ[kind](value) for value in table[name].to_pylist()], kind)
-        table = table.set_column(table.column_names.index(name), name, values)
-    return table
-
-
-READ = {pa.float64(): _number_of, pa.bool_(): _switch, pa.int64(): _whole_number}

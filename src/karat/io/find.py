@@ -30,9 +30,9 @@ import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
 from karat.errors import InputError, MissingExtraError
-from karat.io.columnar import ColumnarFiles, Scan, Stream, brief
+from karat.io.columnar import ColumnarFiles, Scan
 from karat.io.csv import CsvFiles
-from karat.io.source import File, Source
+from karat.io.source import File, Source, Stream, brief
 
 READERS = ("to_arrow_reader", "fetch_arrow_reader")  # of a DuckDB relation, new and old
 KINDS = {
@@ -347,7 +347,7 @@ def _matching(filesystem: Any, source: str, path: str) -> tuple[str, list[Any]]:
     found = [
         f
         for f in inside
-        if _matches(PurePosixPath(f.path).parts[fixed:], pattern) and _is_data(f.path)
+        if _matches_pattern(PurePosixPath(f.path).parts[fixed:], pattern) and _is_data(f.path)
     ]
     if not found:
         raise InputError(
@@ -356,19 +356,19 @@ def _matching(filesystem: Any, source: str, path: str) -> tuple[str, list[Any]]:
     return home, found
 
 
-def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
+def _matches_pattern(names: Sequence[str], pattern: Sequence[str]) -> bool:
     """Whether a path matches, part by part; ``**`` stands for any folders, and only a dot matches a
     leading dot.
     """
     if not pattern:
         return not names
-    if pattern[0] == "**" and _matches(names, pattern[1:]):
+    if pattern[0] == "**" and _matches_pattern(names, pattern[1:]):
         return True
     if not names or (names[0].startswith(".") and not pattern[0].startswith(".")):
         return False
     if pattern[0] == "**":
-        return _matches(names[1:], pattern)
-    return fnmatchcase(names[0], pattern[0]) and _matches(names[1:], pattern[1:])
+        return _matches_pattern(names[1:], pattern)
+    return fnmatchcase(names[0], pattern[0]) and _matches_pattern(names[1:], pattern[1:])
 
 
 def _file_system(source: str) -> tuple[Any, str]:

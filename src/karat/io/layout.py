@@ -1,22 +1,13 @@
-"""From Arrow rows to batches of numbers: the roles of the columns, and what is done about
-categories and missing values.
+"""How Arrow rows become batches of numbers: the roles of the columns, and what is done about
+missing values.
 
-An :class:`Encoding` has one 0/1 column per level of a category, and the mean of a column where a
-number is missing:
-
-    carrier   AA, UA, AA         ->  carrier=AA 1, 0, 1;  carrier=UA 0, 1, 0
-    distance  3, missing, 5      ->  3, 4, 5
-
-Levels and means are those of all rows that count, so they take a pass of their own
-(:mod:`karat.io.learn`).  They are stored with the coreset: whoever reads the data again encodes it
-in the same way.  Levels are text (numbers in order of size); where missing numbers become the mean,
-a missing category is a level of its own.
+Categories and means are the :class:`~karat.io.encoding.Encoding` of a layout.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -24,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from scipy import sparse
 
 from karat import __version__
@@ -35,6 +25,7 @@ from karat.data.arguments import ColumnRoles
 from karat.data.batch import Batch
 from karat.data.labels import as_keys
 from karat.errors import InputError
+from karat.io.encoding import Encoding, level_text
 from karat.io.source import (
     DROP_ROWS,
     NOT_A_NUMBER,
@@ -46,7 +37,6 @@ from karat.io.source import (
 from karat.problems import Problem
 from karat.problems.latent import HiddenMarkov, MultiView
 
-MISSING = "(missing)"
 INDEX = re.compile(r"__index_level_\d+__")
 IMPUTE = (
     "Impute it, or leave such rows out with on_missing='drop' (or, features only,"
@@ -56,111 +46,6 @@ FILL = (
     "A target or weight cannot be filled with a mean: leave such rows out ('drop' instead of"
     " 'mean'), or fill it."
 )
-
-
-@dataclass(frozen=True)
-class Encoding:
-    """How columns are encoded.
-
-    Attributes
-    ----------
-    columns : tuple of str
-        Categories, each of which becomes a column per level.
-    fill : bool
-        Missing numbers become the mean of their column.
-    levels : mapping of column to levels, or None
-        None before they are learned; the level None is that of missing values.
-    means : mapping of column to float
-    lenient : bool
-        A level that is not known is no error (the data has changed) but 0 in every column.
-    """
-
-    columns: tuple[str, ...] = ()
-    fill: bool = False
-    levels: Mapping[str, tuple[str | None, ...]] | None = None
-    means: Mapping[str, float] = field(default_factory=dict)
-    lenient: bool = False
-
-    @staticmethod
-    def read(stored: Mapping[str, Any] | None) -> Encoding | None:
-        """From the JSON of a provenance, to read the data of a coreset again."""
-        if stored is None:
-            return None
-        levels = {name: tuple(found) for name, found in stored["levels"].items()}
-        return Encoding(
-            tuple(levels), bool(stored["fill"]), levels, dict(stored["means"]), lenient=True
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON, and for :meth:`read`."""
-        levels = {name: list(found) for name, found in (self.levels or {}).items()}
-        return {"levels": levels, "fill": self.fill, "means": dict(self.means)}
-
-    def names(self, features: Sequence[str]) -> list[str]:
-        """The names of the encoded features."""
-        found: list[str] = []
-        for name in features:
-            several = (self.levels or {}).get(name, ())
-            found += (
-                [f"{name}={MISSING if level is None else level}" for level in several]
-                if name in self.columns
-                else [name]
-            )
-        twice = next((name for name in found if found.count(name) > 1), None)
-        if twice is not None:
-            raise InputError(
-                f"Two encoded columns would be called {twice!r}; rename the column {twice!r} of the"
-                " data."
-            )
-        return found
-
-    def indicators(self, name: str, text: Any) -> np.ndarray:
-        """A column of 0 and 1 per level (n, levels) of values :func:`as_text`; no columns before
-        levels are learned.
-        """
-        if self.levels is None:
-            return np.zeros((len(text), 0), dtype=np.int8)
-        levels = self.levels[name]
-        return np.asarray(places(text, levels)[:, None] == np.arange(len(levels)), dtype=np.int8)
-
-    def check_known(
-        self, blocks: Mapping[str, np.ndarray], keep: np.ndarray, where: Callable[[int], str]
-    ) -> None:
-        """Raise if a row that counts has a level that the first pass did not see."""
-        for name in () if self.lenient or self.levels is None else self.columns:
-            unknown = keep & ~blocks[name].any(axis=1)
-            if unknown.any():
-                raise InputError(
-                    f"{where(int(unknown.argmax()))}: column {name!r} has a level that was not"
-                    " there in the first pass; the data changed meanwhile. Run again.",
-                    column=name,
-                )
-
-
-def as_text(column: Any) -> Any:
-    """The levels of a column, as text; missing ones and NaN are null."""
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    column = decoded(column)
-    if pa.types.is_floating(column.type):
-        # -0.0 and 0.0 are one level
-        column = pc.if_else(pc.is_nan(column), None, pc.add(column, pa.scalar(0.0, column.type)))
-    return column.cast(pa.large_string())
-
-
-def places(column: Any, levels: Sequence[Any]) -> np.ndarray:
-    """The position of every value of an Arrow column among the levels, -1 if it is none of them."""
-    if not pa.types.is_dictionary(column.type):
-        try:
-            known = pa.array(levels).cast(column.type)
-        # levels of another type
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
-            column = pc.dictionary_encode(column)
-        else:
-            return np.asarray(pc.index_in(column, value_set=known).fill_null(-1))
-    numbers = {level: i for i, level in enumerate(levels)}
-    found = np.array([*(numbers.get(value, -1) for value in column.dictionary.to_pylist()), -1])
-    return np.asarray(found[np.asarray(column.indices.fill_null(len(found) - 1))])
 
 
 @dataclass(frozen=True)
@@ -413,7 +298,7 @@ class Layout:
             return self._numbers(table, name, keep, where)
         if name not in encoding.columns:
             return self._filled(table.column(name), name, keep, where)
-        text = as_text(table.column(name))
+        text = level_text(table.column(name))
         if text.null_count and not encoding.fill:
             self._missing(np.asarray(text.is_null())[:, None], [name], keep, where)
         return encoding.indicators(name, text)
@@ -554,15 +439,12 @@ def require_values(column: Any, name: str, where: Callable[[int], str]) -> None:
 
 def pandas_index(schema: pa.Schema) -> list[str]:
     """The columns in which pandas stored an index that has no name."""
-    stored = (
-        []
-        if not isinstance(schema.pandas_metadata, dict)
-        else schema.pandas_metadata.get("index_columns", [])
-    )
-    found = [
-        name
-        for name in stored
-        if isinstance(name, str) and INDEX.fullmatch(name) and name in schema.names
+    metadata = schema.pandas_metadata
+    stored = metadata.get("index_columns", []) if isinstance(metadata, dict) else []
+    # An index that is a range is stored as a dict, not as a column.
+    names = [name for name in stored if isinstance(name, str) and INDEX.fullmatch(name)]
+    # to_csv writes the index as a first column without a name.
+    return [
+        *(name for name in names if name in schema.names),
+        *(n for n in schema.names[:1] if not n),
     ]
-    # as to_csv writes it: a first column without a name
-    return [*found, *(name for name in schema.names[:1] if not name)]

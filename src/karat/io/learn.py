@@ -1,7 +1,6 @@
-"""The pass before the first: levels and means of an encoding are learned from all rows, and kept in
-the checkpoint.
+"""The pass that learns an encoding: the levels and means of all rows, which the checkpoint stores.
 
-A run that was killed resumes with what its checkpoint holds; the data is then not read for it
+A run that was killed resumes with what its checkpoint holds, and does not read the data for it
 again.
 """
 
@@ -18,9 +17,9 @@ import pyarrow as pa
 from karat.data.batch import Batch
 from karat.engine.rows import Progress
 from karat.errors import InputError
-from karat.io.consumers import LearnLevels
-from karat.io.layout import Encoding, Layout, as_text
-from karat.io.scan import require_rows, scan
+from karat.io.encoding import Encoding, level_text
+from karat.io.layout import Layout
+from karat.io.scan import LearnLevels, require_rows, scan
 from karat.io.source import Chunk, ResumePoint, Source
 from karat.storage.archive import read_archive
 from karat.stream.state import validate_schema
@@ -81,7 +80,7 @@ class LearnEncoding(LearnLevels):
         where = pa.array(batch.numbers - self.rows)
         self.rows += chunk.table.num_rows
         for name in self.levels:
-            text = as_text(chunk.table.column(name)).take(where)
+            text = level_text(chunk.table.column(name)).take(where)
             self.add_levels("column", name, text, "leave it out, or join rare levels first")
         if self.encoding.fill:
             for name, place in self.places.items():

@@ -1,9 +1,10 @@
-"""All rows of files in memory, for training on them what was trained on a coreset: the same
-columns, the same rows left out.
+"""The data of a coreset, read again: which columns of its files it was made from, and all of their
+rows in memory.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -12,13 +13,14 @@ import numpy as np
 from karat.core.coreset import Coreset
 from karat.core.provenance import Provenance
 from karat.data import containers
+from karat.data.arguments import ColumnRoles
 from karat.data.batch import Batch
 from karat.engine.stream import FOLD
 from karat.errors import InputError
-from karat.io.consumers import Consumer
+from karat.io.encoding import Encoding
 from karat.io.find import open_source
-from karat.io.layout import Encoding, Layout
-from karat.io.scan import scan
+from karat.io.layout import Layout
+from karat.io.scan import Consumer, scan
 from karat.io.source import Chunk
 
 
@@ -79,6 +81,57 @@ def _lengths(names: list[Any]) -> np.ndarray:
     labels = np.concatenate(names)
     starts = np.flatnonzero(np.append(True, labels[1:] != labels[:-1]))
     return np.diff(np.append(starts, len(labels)))
+
+
+def file_layout(
+    core: Coreset, target: Any = None, columns: Sequence[str] | None = None,
+    weight: str | None = None, groups: str | None = None, key: str | None = None,
+    pipeline: Any = None, on_missing: str | None = None,
+) -> Layout:  # fmt: skip
+    """How the data of a coreset is read: by what is named, else by what the coreset knows."""
+    known = Provenance.read(core.provenance)
+    stored = known.column_roles
+    named = [target] if isinstance(target, str) else target or stored.targets or own_targets(core)
+    if named is None and core.y is not None:
+        raise InputError(
+            "The coreset does not say what its target is called in the data.",
+            "Name it in target=.",
+            argument="target",
+        )
+    features = (
+        Provenance(columns=columns).features
+        if columns is not None
+        else stored.features or _own_names(core)
+    )
+    widths = tuple(view.shape[1] for view in core.X) if isinstance(core.X, tuple) else None
+    group = groups or stored.group
+    if (core.groups is None) != (group is None):
+        raise InputError(
+            f"The coreset has {'no ' if core.groups is None else ''}groups; name their column, or"
+            " none, in groups=."
+        )
+    roles = ColumnRoles(
+        tuple(features),
+        tuple(named or ()),
+        weight or stored.weight,
+        group,
+        key or stored.key,
+        stored.sequence,
+        widths,
+    )
+    return Layout(
+        roles, pipeline, (on_missing or known.on_missing) == "drop", encoding=stored_encoding(known)
+    )
+
+
+def _own_names(core: Coreset) -> list[str]:
+    if not containers.is_frame(core.X):
+        raise InputError(
+            "The coreset does not say what its columns are called in the data.",
+            "Name them in columns=.",
+            argument="columns",
+        )
+    return list(containers.columns_of(core.X))
 
 
 def layout_of(core: Coreset) -> Layout:

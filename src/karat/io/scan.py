@@ -1,10 +1,14 @@
-"""The scan: rows of a source are read once, for everything that is to be done with them.
+"""The scan: the rows of a source are read once, for everything that is done with them.
 
-    for chunk in source:                 # as it lies in the file, without a copy where possible
+    for chunk in source:                 # Arrow rows as they are stored, without a copy
         batch = layout.batch(chunk)      # the rows that count, as numbers
-        for each consumer: add rows      # a sketch, sums, hashes, ... (:mod:`karat.io.consumers`)
+        for each consumer: add rows      # a sketch, sums, hashes, ...
         pause, save                      # every so many rows: folds, then a checkpoint
         progress
+
+A :class:`Consumer` is anything that is done with the rows.  Here are those of builds: ``Reduce``,
+``LatentSums`` and ``Hashes``.  Others are in :mod:`karat.io.measure` (verification),
+:mod:`karat.io.sample`, :mod:`karat.io.learn`, and with the regression tables and cubes.
 
 Pauses happen at places that depend on the files alone, so a resumed scan repeats what an
 uninterrupted one does.
@@ -12,21 +16,33 @@ uninterrupted one does.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
+from scipy import sparse
 
+from karat.data.batch import Batch
+from karat.data.non_finite import explain_non_finite
+from karat.engine.reduce import NonFiniteError
 from karat.engine.rows import Progress
 from karat.engine.stream import FOLD
 from karat.errors import InputError
-from karat.io.consumers import Consumer, next_samples
 from karat.io.layout import Layout
-from karat.io.source import ResumePoint, Source
+from karat.io.row_hashes import RowHashes
+from karat.io.source import Chunk, ResumePoint, Source
+from karat.problems.latent import Latent
+from karat.problems.latent.sums import Sums, add
+from karat.storage.archive import Stored, flat, prefixed, unflat, without_prefix
 from karat.stream.samples import Samples
+from karat.stream.sketch import Sketch
+
+MOST_LEVELS = 10_000  # a category with more of them is an identifier
 
 
 @dataclass
@@ -191,3 +207,236 @@ def require_rows(source: Source, layout: Layout, position: Position) -> None:
     raise InputError(
         f"{said}: column {worst!r} has no number in {where}. Leave the column out, or fill it."
     )
+
+
+class Consumer:
+    """Something that is done with the rows of a scan."""
+
+    background = False  # whether rows may be added by another thread, while the next are read
+
+    def add(self, chunk: Chunk, batch: Batch) -> None:
+        """Take the next rows: all of them as they were read, and those that count as numbers."""
+        raise NotImplementedError
+
+    def pause(self) -> None:
+        """A place at which a run may be resumed: what follows must depend on :meth:`state` and
+        later rows alone.
+        """
+
+    def another_pass(self) -> bool:
+        """Whether the rows are needed once more, from the first on; the consumer is ready for them
+        then.
+        """
+        return False
+
+    def state(self) -> Stored:
+        """A header for JSON and arrays from which :meth:`restore` goes on."""
+        return {}, {}
+
+    def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        """Go on from a checkpoint, which also holds what others stored."""
+
+    # On a cluster every partition has a consumer of its own (:mod:`karat.cluster.partitions`).
+
+    def begin(self, partition: int) -> None:
+        """The rows of a partition come next, and no others."""
+
+    def add_arrays(self, arrays: dict[str, Any]) -> None:
+        """Take the rows of a partition that comes as arrays."""
+        raise NotImplementedError
+
+    def merge(self, other: Any) -> None:
+        """Add what the consumer of a partition that follows has found."""
+        raise NotImplementedError
+
+    def merge_all(self, others: Sequence[Any]) -> None:
+        """Add what several have found; by default one after the other."""
+        for other in others:
+            self.merge(other)
+
+    def pack(self) -> bytes:
+        """What travels of a consumer that has taken all of its rows."""
+        return pickle.dumps(self)
+
+    def unpack(self, message: bytes) -> Any:
+        """The consumer that was packed; this one is empty and of the same kind."""
+        return pickle.loads(message)
+
+
+class Hashes(Consumer):
+    """Hashes all rows, also those that do not count."""
+
+    background = True
+
+    def __init__(self, hashes: RowHashes) -> None:
+        self.rows = hashes
+
+    def add(self, chunk: Chunk, batch: Batch) -> None:
+        self.rows.add(chunk.table)
+
+    def state(self) -> Stored:
+        return {"content": self.rows.to_dict()}, {}
+
+    def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        self.rows = RowHashes.from_dict(header["content"], self.rows.gaps)
+
+
+class Reduce(Consumer):
+    """Keeps a few rows that carry the moments of all, in a sketch; without a layout, rows are plain
+    arrays.
+    """
+
+    def __init__(self, sketch: Sketch, layout: Layout | None) -> None:
+        self.sketch, self.layout = sketch, layout
+
+    def add(self, chunk: Chunk, batch: Batch) -> None:
+        self.add_batch(batch, chunk.table.num_rows)
+
+    def add_batch(self, batch: Batch, count: int) -> None:
+        """Add a batch that stands for ``count`` rows of the source."""
+        if len(batch):
+            targets = () if self.layout is None else self.layout.roles.targets
+            columns = sum(part.shape[1] for part in batch.parts) - len(targets)
+            names = range(columns) if self.layout is None else self.layout.feature_names(columns)
+            self.sketch.expect(
+                columns,
+                len(targets),
+                self._like(batch),
+                [repr(name) for name in [*names, *targets]],
+            )
+            self.sketch.take(batch, owned=True)
+        self.sketch.summary.n_rows += count
+
+    def _like(self, batch: Batch) -> dict[str, Any]:
+        """The container in which rows are given back: windows and sparse samples have no names of
+        columns.
+        """
+        problem, dense = self.sketch.problem, not sparse.issparse(batch.parts[0])
+        if self.layout is not None and (
+            not problem.has_view or (problem.rows_per_sample == 1 and dense)
+        ):
+            return self.layout.like(batch)
+        return {
+            "container": "array" if dense else "sparse",
+            "columns": None,
+            "target": None,
+            "flat": False,
+        }
+
+    def pause(self) -> None:
+        self.sketch.fold()
+
+    def state(self) -> Stored:
+        return self.sketch.state()
+
+
+class LatentSums(Consumer):
+    """Sums what the maps of a latent-variable problem are made of.
+
+    Attributes
+    ----------
+    samples : Samples
+        Counts the rows, and the documents or sequences among them.
+    sums : dict of arrays or None
+        None before the first sample.
+    """
+
+    def __init__(
+        self,
+        problem: Latent,
+        layout: Layout | None,
+        widths: tuple[int, ...] | None,
+        memory: int | None = None,
+    ) -> None:
+        self.problem, self.layout, self.memory = problem, layout, memory
+        self.samples = Samples(problem, widths)
+        self.sums: Sums | None = None
+
+    def add(self, chunk: Chunk, batch: Batch) -> None:
+        assert self.layout is not None
+        names = self.layout.feature_names(sum(part.shape[1] for part in batch.parts))
+        self.add_batch(batch, chunk.table.num_rows, chunk.where, names)
+        pairs = (self.sums or {}).get("pairs")
+        size = 0 if pairs is None else pairs.data.nbytes
+        if self.memory is not None and size > self.memory // 4:
+            raise InputError(
+                f"Up to {chunk.where(0)} the words that occur together take {size:,} bytes, more"
+                f" than a quarter of the {self.memory:,} bytes of memory; allow more, or leave rare"
+                " words out."
+            )
+
+    def add_batch(
+        self, batch: Batch, count: int, where: Callable[[int], str], names: list[str] | None = None
+    ) -> None:
+        """Add a batch that stands for ``count`` rows; ``where`` puts a row in words, as do the
+        ``names`` of the columns.
+        """
+        found, _ = next_samples(self.samples, batch, count, where)
+        if not len(found):
+            return
+        try:
+            self.plus(self.problem.sums(found, whole=False))
+        except NonFiniteError:
+            columns = sum(part.shape[1] for part in batch.parts)
+            error = explain_non_finite(
+                batch.parts, [repr(name) for name in names or range(columns)]
+            )
+            raise InputError(f"Counting from {where(0)}: {error}") from None
+
+    def plus(self, sums: Sums) -> None:
+        self.sums = sums if self.sums is None else add(self.sums, sums)
+
+    def total(self) -> Sums:
+        """The sums of all samples."""
+        if self.sums is None:
+            raise InputError(self.problem.empty_message(self.samples.inputs, self.samples.dropped))
+        return self.sums
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the certificate says about inputs that could not be used."""
+        return self.problem.notes(self.samples.inputs, self.samples.dropped)
+
+    def state(self) -> Stored:
+        numbers, open_rows = self.samples.state()
+        return {"first": numbers}, prefixed("first", open_rows) | prefixed(
+            "sums", flat(self.sums or {})
+        )
+
+    def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        self.samples.restore(header["first"], without_prefix("first", arrays))
+        self.sums = unflat(without_prefix("sums", arrays)) or None
+
+
+def next_samples(samples: Samples, batch: Batch, count: int, where: Callable[[int], str]) -> Any:
+    """``samples.take``, where an error says which rows it is about."""
+    try:
+        return samples.take(batch, count)
+    except InputError as error:
+        raise InputError(f"Counting from {where(0)}: {error}") from error
+
+
+class LearnLevels(Consumer):
+    """Collects the levels of categories: of one-hot columns, or of the terms of a formula.
+
+    Attributes
+    ----------
+    levels : dict
+        By the name of the category.
+    """
+
+    levels: dict[str, set[Any]]
+
+    def add_levels(self, what: str, name: str, column: Any, remedy: str) -> None:
+        """Add the distinct values of an Arrow column."""
+        try:
+            self.levels[name].update(pc.unique(column).to_pylist())
+        except pa.ArrowNotImplementedError:
+            raise InputError(
+                f"The {what} {name!r} has values of type {column.type}, which are no levels; make"
+                " it text or numbers."
+            ) from None
+        if len(self.levels[name]) > MOST_LEVELS:
+            raise InputError(
+                f"The {what} {name!r} has more than {MOST_LEVELS:,} levels; {remedy}.", column=name
+            )

@@ -14,14 +14,15 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from karat.errors import InputError
 
@@ -47,14 +48,19 @@ def decimals_as_doubles(column: Any) -> Any:
     return column.cast(pa.string()).cast(pa.float64())
 
 
-def as_doubles(column: Any) -> np.ndarray:
-    """A column of numbers, booleans or nothing; a missing value is NaN."""
-    if pa.types.is_decimal(column.type):
-        column = decimals_as_doubles(column)
-    elif not pa.types.is_floating(column.type):
-        column = column.cast(pa.int8()) if pa.types.is_boolean(column.type) else column
-        column = column.cast(pa.float64(), safe=False)
-    return np.array(column.to_numpy(zero_copy_only=False), dtype=np.float64)
+def places(column: Any, levels: Sequence[Any]) -> np.ndarray:
+    """The position of every value of an Arrow column among the levels, -1 if it is none of them."""
+    if not pa.types.is_dictionary(column.type):
+        try:
+            known = pa.array(levels).cast(column.type)
+        # levels of another type
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+            column = pc.dictionary_encode(column)
+        else:
+            return np.asarray(pc.index_in(column, value_set=known).fill_null(-1))
+    numbers = {level: i for i, level in enumerate(levels)}
+    found = np.array([*(numbers.get(value, -1) for value in column.dictionary.to_pylist()), -1])
+    return np.asarray(found[np.asarray(column.indices.fill_null(len(found) - 1))])
 
 
 @dataclass(frozen=True)
@@ -208,6 +214,62 @@ class Files(Source):
     @abstractmethod
     def bytes_inside(self, point: ResumePoint) -> int:
         """Bytes done of the file of a resume point."""
+
+
+class Batches(Source):
+    """Record batches, one after the other."""
+
+    @abstractmethod
+    def batches(self, columns: list[str], rows: int) -> Iterable[Any]:
+        """The batches of some columns, of about ``rows`` rows where that can be chosen."""
+
+    def chunks(
+        self,
+        columns: Sequence[str],
+        numeric: Sequence[str] | None,
+        rows: int,
+        start: ResumePoint,
+        strict: bool,
+    ) -> Iterator[Chunk]:
+        Expected(columns).check(self.names[0], self.schema())
+        place = start
+        try:
+            for batch in self.batches(list(columns), rows):
+                for first in range(0, batch.num_rows, rows):
+                    some = batch.slice(first, rows)
+                    after = replace(place, row=place.row + some.num_rows)
+                    yield Chunk(self, some, 0, place.row, after)
+                    place = after
+        except (pa.ArrowException, OSError) as error:  # a database may fail at any row
+            raise InputError(
+                f"{self.where(0, place.row)} cannot be read ({brief(error)})."
+            ) from error
+
+
+class Stream(Batches):
+    """Record batches of a reader, a DuckDB relation or a table, which ``open`` gives for every
+    pass.
+    """
+
+    def __init__(
+        self, open: Callable[[], Any], name: str = "The stream", once: bool = False
+    ) -> None:
+        self.open, self.names, self.once = open, [name], once
+        self.reader = open()
+
+    def read_schema(self) -> pa.Schema:
+        check_unique_columns(self.names[0], self.reader.schema.names)
+        return self.reader.schema
+
+    def batches(self, columns: list[str], rows: int) -> Iterable[Any]:
+        reader, self.reader = self.reader or self.open(), None
+        return (batch.select(columns) for batch in reader)
+
+
+def brief(error: BaseException) -> str:
+    """The first line of an error, or its kind where it has no text."""
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__
 
 
 def folder_columns(files: Sequence[File]) -> list[dict[str, int | float | str | None]]:

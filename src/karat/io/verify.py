@@ -25,31 +25,30 @@ from karat.core.coreset import Coreset, load
 from karat.core.provenance import Provenance
 from karat.core.synthetic import SYNTHETIC
 from karat.core.verify import shared_groups
-from karat.data import containers
-from karat.data.arguments import ColumnRoles, progress_bar
+from karat.data.arguments import progress_bar
 from karat.data.batch import OTHER_ROWS, Table, kept_table
 from karat.engine.reduce import Reduction, better, fit_moments
 from karat.engine.rows import Progress, Rows
 from karat.errors import InputError, NotExactError
 from karat.io.build import MEMORY, fold_rows, require_rereadable
-from karat.io.consumers import (
-    CheckKeptRows,
-    Consumer,
-    FindAnywhere,
-    Hashes,
-    LatentSums,
-    Reduce,
-    SumMoments,
-)
 from karat.io.content_digest import Digest
 from karat.io.find import open_source
 from karat.io.layout import Layout
-from karat.io.read_all import own_targets, stored_encoding
+from karat.io.measure import CheckKeptRows, FindAnywhere, SumMoments, SumSecondMoments
+from karat.io.read_all import file_layout
 from karat.io.row_hashes import RowHashes, joined_hashes
-from karat.io.scan import Position, changed_file, require_rows, scan
+from karat.io.scan import (
+    Consumer,
+    Hashes,
+    LatentSums,
+    Position,
+    Reduce,
+    changed_file,
+    require_rows,
+    scan,
+)
 from karat.io.source import Source, short_names
 from karat.io.verdict import Data, FileVerification, compare, read_changed
-from karat.io.verify_made import SumSecondMoments
 from karat.problems import Problem
 from karat.problems.latent import KnownMaps, Latent
 from karat.stream.samples import Samples
@@ -113,57 +112,6 @@ def verify_files(
         opened = open_source(source)
         found = FileCheck(core, opened, layout, memory, advance).run()
     return replace(found, changed=read_changed(opened, layout, found.changed)) if locate else found
-
-
-def file_layout(
-    core: Coreset, target: Any = None, columns: Sequence[str] | None = None,
-    weight: str | None = None, groups: str | None = None, key: str | None = None,
-    pipeline: Any = None, on_missing: str | None = None,
-) -> Layout:  # fmt: skip
-    """How the data of a coreset is read: by what is named, else by what the coreset knows."""
-    known = Provenance.read(core.provenance)
-    stored = known.column_roles
-    named = [target] if isinstance(target, str) else target or stored.targets or own_targets(core)
-    if named is None and core.y is not None:
-        raise InputError(
-            "The coreset does not say what its target is called in the data.",
-            "Name it in target=.",
-            argument="target",
-        )
-    features = (
-        Provenance(columns=columns).features
-        if columns is not None
-        else stored.features or _own_names(core)
-    )
-    widths = tuple(view.shape[1] for view in core.X) if isinstance(core.X, tuple) else None
-    group = groups or stored.group
-    if (core.groups is None) != (group is None):
-        raise InputError(
-            f"The coreset has {'no ' if core.groups is None else ''}groups; name their column, or"
-            " none, in groups=."
-        )
-    roles = ColumnRoles(
-        tuple(features),
-        tuple(named or ()),
-        weight or stored.weight,
-        group,
-        key or stored.key,
-        stored.sequence,
-        widths,
-    )
-    return Layout(
-        roles, pipeline, (on_missing or known.on_missing) == "drop", encoding=stored_encoding(known)
-    )
-
-
-def _own_names(core: Coreset) -> list[str]:
-    if not containers.is_frame(core.X):
-        raise InputError(
-            "The coreset does not say what its columns are called in the data.",
-            "Name them in columns=.",
-            argument="columns",
-        )
-    return list(containers.columns_of(core.X))
 
 
 @dataclass

@@ -1,4 +1,6 @@
-"""The bytes of a CSV file, cut between rows: blocks after which a run can resume, in pieces that
+"""The text of a CSV file: its header, its lines, and the numbers written in it.
+
+Bytes are cut between rows: into blocks after which a run can resume, and these into pieces that
 are parsed side by side.
 
 pyarrow's own streaming reader cannot be resumed and does not say in which line it stumbled.  So the
@@ -14,7 +16,9 @@ walked quote by quote.
 
 from __future__ import annotations
 
+import csv
 import os
+import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -23,10 +27,18 @@ import numpy as np
 import pyarrow as pa
 
 from karat.errors import InputError
+from karat.io.source import check_unique_columns
 
 SOME = 2**22  # bytes at a time, where lines are counted
 QUOTE, BREAK = ord('"'), ord("\n")
 CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+# What pyarrow reads as a number: no underscores, no digits of other scripts, no words but infinity.
+NUMBER = re.compile(
+    r"[ \t]*[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|inf|infinity)[ \t]*",
+    re.IGNORECASE | re.ASCII,
+)
+INTEGER = re.compile(r"^[ \t]*[+-]?[0-9]{1,300}[ \t]*$")
+BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 
 
 class Header(NamedTuple):
@@ -34,6 +46,7 @@ class Header(NamedTuple):
 
     names: list[str]
     delimiter: str
+    note: str = ""  # for the certificate, where the names are numbers
 
 
 class Piece(NamedTuple):
@@ -190,6 +203,30 @@ class CsvBytes:
             return breaks, bytes(stream.read(length))
 
 
+def read_header(path: str, line: str) -> Header:
+    """The names in the first line of a file, and the sign that separates them."""
+    file_name = os.path.basename(path)
+    outside_quotes = re.sub('"[^"]*"', "", line)
+    delimiters = "\t" if ".tsv" in file_name.lower() else ",;\t"
+    delimiter = next((sign for sign in delimiters if sign in outside_quotes), delimiters[0])
+    names = next(csv.reader([line], delimiter=delimiter), [""])
+    note = ""
+    if all(NUMBER.fullmatch(name) for name in names):
+        # A line of numbers is a row of a file without a header, unless they count up: 0, 1, 2, or
+        # years.
+        integers = [int(name) for name in names if name.isascii() and name.isdigit()]
+        if len(integers) < len(names) or any(b != a + 1 for a, b in pairwise(integers)):
+            raise InputError(
+                f"{path}, line 1 holds numbers ({', '.join(names[:3])}), not names: the file has no"
+                " header, and its first row would be lost. Add a line with the column names."
+            )
+        note = (
+            f"The first line of {file_name} was read as names of columns ({', '.join(names[:3])})."
+        )
+    check_unique_columns(path, names)
+    return Header(names, delimiter, note)
+
+
 def _cuts(buffer: bytearray, lines: Lines, piece_bytes: int) -> list[int]:
     """Where the pieces of a block begin, and where the last one ends."""
     cuts = [0]
@@ -211,6 +248,29 @@ def line_ends(block: memoryview | bytes, delimiter: str) -> tuple[np.ndarray, np
     breaks = np.flatnonzero(data == BREAK)
     inside = np.searchsorted(toggles, breaks) % 2 == 1
     return breaks[~inside], breaks[inside]
+
+
+def lines_before(text: bytes, sign: str, row: int, value: str = "") -> int:
+    """Line breaks before a row of a piece, and before a value in it.
+
+    The number of the row is that of pyarrow: from 1 on, without empty lines.
+    """
+    starts = np.append(0, line_ends(text, sign)[0] + 1)
+    full = [
+        start
+        for start in starts.tolist()
+        if start < len(text) and text[start : start + 2].strip(b"\r")[:1] not in (b"\n", b"")
+    ]
+    if not full:
+        return 0
+    start = full[min(row, len(full)) - 1]
+    sign = re.escape(sign)
+    found = re.compile(
+        rf'(?:^|[\n"]|{sign}){re.escape(value)}(?:["\r\n]|$|{sign})'.encode()
+    ).search(text, start)
+    inside = found.start() if value and found else start
+    end = min((other for other in full if other > start), default=len(text))
+    return text.count(b"\n", 0, inside if inside < end else start)
 
 
 def stray_quote(block: memoryview | bytes, delimiter: str, final: bool) -> int | None:
@@ -265,3 +325,30 @@ def _toggles(quotes: list[int], opens: list[bool]) -> np.ndarray:
         else:
             found.append(place)
     return np.array(found, dtype=np.int64)
+
+
+def number_of(text: str | None) -> float | None:
+    """What a value says; None if that is no number to pyarrow."""
+    return float(text) if text is not None and NUMBER.fullmatch(text) else None
+
+
+def _boolean_of(text: str | None) -> bool | None:
+    """The same for a column of true and false."""
+    return None if text is None else BOOLEANS.get(text.strip(" \t").lower())
+
+
+def _integer_of(text: str | None) -> int | None:
+    """The same for a column of integers of 64 bits."""
+    number = int(text) if text is not None and "+" not in text and INTEGER.match(text) else None
+    return None if number is None or not -(2**63) <= number < 2**63 else number
+
+
+def as_numbers(table: pa.Table, types: dict[str, pa.DataType]) -> pa.Table:
+    """Text columns as numbers of the given types; what is not one becomes null."""
+    for name, kind in types.items():
+        values = pa.array([READ[kind](value) for value in table[name].to_pylist()], kind)
+        table = table.set_column(table.column_names.index(name), name, values)
+    return table
+
+
+READ = {pa.float64(): number_of, pa.bool_(): _boolean_of, pa.int64(): _integer_of}
