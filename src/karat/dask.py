@@ -201,7 +201,7 @@ def _frame_layout(data: Any, problem: Problem, named: Sequence[Any], on_missing:
     takes.
     """
     labels = list(data.columns)
-    roles = column_roles(problem, *(labels_as_text(one, labels) for one in named)).among(
+    roles = column_roles(problem, *(labels_as_text(name, labels) for name in named)).among(
         [str(label) for label in labels]
     )
     return Layout.of(problem, roles, None, on_missing)
@@ -243,20 +243,20 @@ def _aligned(tables: dict[str, Any], others: dict[str, Any]) -> list[dict[str, A
         if other is None:
             columns[name] = [None] * len(X.chunks[0])
             continue
-        said = ARGUMENTS[name]
+        argument = ARGUMENTS[name]
         if not isinstance(other, Array):
             raise InputError(
-                f"{said} must be a Dask array with as many rows as the data, not a"
+                f"{argument} must be a Dask array with as many rows as the data, not a"
                 f" {type(other).__name__}."
             )
         if np.isnan(X.shape[0]) or np.isnan(other.shape[0]):
             raise InputError(
-                f"The rows of the data or of {said} are not counted; call compute_chunk_sizes() on"
-                " both first."
+                f"The number of rows of the data or of {argument} is not known; call"
+                " compute_chunk_sizes() on both first."
             )
         if other.ndim not in (1, 2) or other.shape[0] != X.shape[0]:
             raise InputError(
-                f"{said} must be a Dask array with as many rows as the data, {X.shape[0]}."
+                f"{argument} must be a Dask array with as many rows as the data, {X.shape[0]}."
             )
         chunks = (X.chunks[0],) if other.ndim == 1 else (X.chunks[0], -1)
         columns[name] = list(np.ravel(other.rechunk(chunks).to_delayed()))

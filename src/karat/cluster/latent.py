@@ -62,7 +62,7 @@ def views_batch(number: int, problem: Problem, arrays: dict[str, Any]) -> Batch:
             raise InputError(
                 f"The views have {count} and {others[0]} rows; the numbers must be equal."
             )
-        own = None if weights is None else _weights(weights, count)
+        checked_weights = None if weights is None else _weights(weights, count)
         labels = None if sequence is None else check_groups(sequence, count)
     except InputError as error:
         raise InputError(
@@ -70,7 +70,7 @@ def views_batch(number: int, problem: Problem, arrays: dict[str, Any]) -> Batch:
         ) from error
     for part in parts:
         _refuse_non_finite(part, place(number))
-    return Batch(parts, np.arange(count), own, labels)
+    return Batch(parts, np.arange(count), checked_weights, labels)
 
 
 def _weights(weights: Any, count: int) -> Array | None:
@@ -205,8 +205,8 @@ def steps_of(labels: Any, count: int) -> np.ndarray:
 
 def _repeated(names: Sequence[str]) -> str | None:
     """The first in order of the names that come several times; None if all differ."""
-    found, counts = np.unique(np.array(names, dtype=str), return_counts=True)
-    return str(found[counts > 1][0]) if (counts > 1).any() else None
+    distinct, counts = np.unique(np.array(names, dtype=str), return_counts=True)
+    return str(distinct[counts > 1][0]) if (counts > 1).any() else None
 
 
 def _runs(labels: np.ndarray) -> np.ndarray:

@@ -151,7 +151,9 @@ class PartitionPass:
         hashes = [Hashes(RowHashes(self.hashed, self.layout.gaps))] if self.hashed else []
         steps = [StepHashes(self.hashed, self.layout.roles.sequence)] if self.ordered else []
         position = scan(Partition(number, tables), self.layout, [*hashes, *steps, consumer], WHOLE)
-        content, places = (some[0].rows.to_dict() if some else None for some in (hashes, steps))
+        content, places = (
+            hashing[0].rows.to_dict() if hashing else None for hashing in (hashes, steps)
+        )
         return pickle.dumps(
             (Facts(position.rows, position.dropped, content, places), consumer.pack())
         )
@@ -267,14 +269,14 @@ class Partition(Source):
 def labels_as_text(value: Any, labels: Sequence[Any]) -> Any:
     """An argument that names columns, with labels of the data as text; lists of them too."""
     if isinstance(value, list | tuple) and value not in labels:
-        return [labels_as_text(one, labels) for one in value]
+        return [labels_as_text(item, labels) for item in value]
     if isinstance(value, str) or value is None:
         return value
     try:
-        known = value in labels
+        is_label = value in labels
     except (TypeError, ValueError):  # it cannot be compared
-        known = False
-    return str(value) if known else value
+        is_label = False
+    return str(value) if is_label else value
 
 
 def positions(wanted: Sequence[str], labels: Sequence[Any]) -> list[int]:
@@ -283,9 +285,9 @@ def positions(wanted: Sequence[str], labels: Sequence[Any]) -> list[int]:
     for name in wanted:
         same = [labels[i] for i, other in enumerate(names) if other == name]
         if len(same) > 1:
-            said = "are called" if len(set(map(type, same))) == 1 else "would be called"
+            verb = "are called" if len(set(map(type, same))) == 1 else "would be called"
             raise InputError(
-                f"{len(same)} columns of the data {said} {name!r}; rename them, or leave them out"
+                f"{len(same)} columns of the data {verb} {name!r}; rename them, or leave them out"
                 " by columns=."
             )
     return [names.index(name) for name in wanted]

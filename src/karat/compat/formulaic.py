@@ -51,7 +51,10 @@ class PowersInOrder(DefaultOperatorResolver):
 
     @property
     def operators(self) -> list[Any]:
-        return [_by_degree(one) if one.symbol in ("**", "^") else one for one in super().operators]
+        return [
+            _by_degree(operator) if operator.symbol in ("**", "^") else operator
+            for operator in super().operators
+        ]
 
 
 def _by_degree(operator: Any) -> Any:
@@ -70,7 +73,7 @@ def _by_degree(operator: Any) -> Any:
                 " lower it."
             )
         return type(terms)(
-            reduce(mul, some) for size in sizes for some in combinations(terms, size)
+            reduce(mul, factors) for size in sizes for factors in combinations(terms, size)
         )
 
     return Operator(
@@ -111,10 +114,10 @@ def apply_transform(
     name: str, arguments: Sequence[Any], keywords: dict[str, Any], state: dict[str, Any]
 ) -> np.ndarray:
     """The values of a transform with a state that was learned."""
-    found = TRANSFORMS[name](*arguments, **keywords, **{STATE: state})
-    if isinstance(found, dict):
-        return np.column_stack([np.asarray(column, dtype=float) for column in found.values()])
-    return np.asarray(getattr(found, "__wrapped__", found), dtype=float)
+    values = TRANSFORMS[name](*arguments, **keywords, **{STATE: state})
+    if isinstance(values, dict):
+        return np.column_stack([np.asarray(column, dtype=float) for column in values.values()])
+    return np.asarray(getattr(values, "__wrapped__", values), dtype=float)
 
 
 def first_line(error: Exception) -> str:

@@ -29,5 +29,5 @@ def invalid_value(message: str) -> InvalidValue | None:
     """The value that pyarrow's CSV reader could not convert, if that is what its error message is
     about.
     """
-    found = INVALID.search(message)
-    return InvalidValue(int(found[1]), int(found[2] or 1), found[3], found[4]) if found else None
+    match = INVALID.search(message)
+    return InvalidValue(int(match[1]), int(match[2] or 1), match[3], match[4]) if match else None

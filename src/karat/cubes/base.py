@@ -117,8 +117,8 @@ class Cube:
 
     def certificate(self, selection: Selection | None = None, **labels: Any) -> Certificate:
         """The certificate of a cell, or of several together."""
-        which = matching(self.cells, self.by, merge_selections(selection, labels))
-        return Certificate.union([self.cells.certificates[i] for i in which])
+        selected = matching(self.cells, self.by, merge_selections(selection, labels))
+        return Certificate.union([self.cells.certificates[i] for i in selected])
 
     def to_frame(self) -> Any:
         """One line per cell: labels, rows, kept rows, total weight, error, and the changes that it
@@ -139,8 +139,8 @@ class Cube:
             "rows": cells.counts,
             "kept": cells.sizes,
             "weight": cells.totals,
-            "loss_error": np.array([one.loss_error for one in cells.certificates]),
-            "ok": np.array([one.ok for one in cells.certificates]),
+            "loss_error": np.array([certificate.loss_error for certificate in cells.certificates]),
+            "ok": np.array([certificate.ok for certificate in cells.certificates]),
             "changes": np.array([",".join(map(str, origin)) for origin in cells.origins]),
         }
 
@@ -161,14 +161,14 @@ class Cube:
             For each name a label, a list of labels, or a slice (both ends included; dates may be
             text, and "2026-03" means every day of that month).
         """
-        which = matching(self.cells, self.by, merge_selections(selection, labels))
+        selected = matching(self.cells, self.by, merge_selections(selection, labels))
         core = (
-            self.coreset_of(self._coarser(which, ()), np.arange(1))
+            self.coreset_of(self._coarser(selected, ()), np.arange(1))
             if reduce
-            else self.coreset_of(self.cells, which)
+            else self.coreset_of(self.cells, selected)
         )
         return replace(
-            core, provenance=(core.provenance or {}) | {"cells": self.cells.identifiers(which)}
+            core, provenance=(core.provenance or {}) | {"cells": self.cells.identifiers(selected)}
         )
 
     def coreset_of(self, cells: Cells, which: Indices) -> Coreset:
@@ -184,9 +184,9 @@ class Cube:
         )
         return Cube(cells, self.problem, replace(self.layout, by=names), history, seed=self.seed)
 
-    def _coarser(self, which: Indices, by: tuple[str, ...]) -> Cells:
+    def _coarser(self, selected: Indices, by: tuple[str, ...]) -> Cells:
         """Some cells, made one where they agree in ``by``."""
-        cells = self.cells if len(which) == len(self.cells) else self.cells.chosen(which)
+        cells = self.cells if len(selected) == len(self.cells) else self.cells.chosen(selected)
         labels = tuple(cells.labels[self.by.index(name)] for name in by)
         return merge_cells(self.reducer, replace(cells, labels=labels))
 
@@ -216,9 +216,9 @@ class Cube:
             and term.
         """
         check_estimator(estimator)
-        which = matching(self.cells, self.by, merge_selections(selection, labels))
+        selected = matching(self.cells, self.by, merge_selections(selection, labels))
         names = label_names(by, self.by)
-        return fit_cells(self, self._coarser(which, names), names, estimator)
+        return fit_cells(self, self._coarser(selected, names), names, estimator)
 
     def rolling(self, name: str, window: int, by: str | Sequence[str] = ()) -> Rolling:
         """Windows of ``window`` consecutive labels of a column, for each label of ``by``."""
@@ -226,16 +226,19 @@ class Cube:
 
     def compare(self, first: Selection, second: Selection) -> Comparison:
         """Whether two slices follow the same linear model: the Chow test, from the few rows."""
-        one, two = (
-            matching(self.cells, self.by, merge_selections(which, {})) for which in (first, second)
+        first_cells, second_cells = (
+            matching(self.cells, self.by, merge_selections(selection, {}))
+            for selection in (first, second)
         )
-        both = np.intersect1d(one, two)
-        if len(both):
+        shared = np.intersect1d(first_cells, second_cells)
+        if len(shared):
             raise InputError(
-                f"The slices share {len(both):,} cells; compare slices that have no rows in common,"
-                " such as one region against the others."
+                f"The slices share {len(shared):,} cells; compare slices that have no rows in"
+                " common, such as one region against the others."
             )
-        return chow(self.coreset_of(self.cells, one), self.coreset_of(self.cells, two))
+        return chow(
+            self.coreset_of(self.cells, first_cells), self.coreset_of(self.cells, second_cells)
+        )
 
     def verify(
         self, data: Any, *, memory: int = MEMORY, progress: Progress | None = None
@@ -343,9 +346,9 @@ class Cube:
             Needed where the problem holds a user's function, which is not saved.
         """
         path = cube_path(path)
-        known = identity(path)
+        file_identity = identity(path)
         cube = Cube(*unpack_cube(read_bytes(path), str(path), problem), path=path)
-        cube._identity = known
+        cube._identity = file_identity
         return cube
 
     def to_bytes(self) -> bytes:

@@ -38,8 +38,6 @@ from karat.cubes.cells import (
     in_order,
     label_keys,
     label_list,
-    no_cells,
-    no_weight,
     starts_of,
 )
 from karat.cubes.merge import joined_cells, merge_cells
@@ -78,21 +76,23 @@ def gather_cells(
     """
     cluster = cluster_of(data)
     if cluster is not None:
-        known = layout.named(cluster.frame_schema(data).names)
-        make = partial(CollectCells, problem, known, seed, memory, present)
+        cell_layout = layout.named(cluster.frame_schema(data).names)
+        make = partial(CollectCells, problem, cell_layout, seed, memory, present)
         collector, facts = scan_partitions(
-            data, known, make, known.roles.columns if content else ()
+            data, cell_layout, make, cell_layout.roles.columns if content else ()
         )
         source: dict[str, Any] = {"given": [], "files": []}
         rows, dropped, hashes = facts.rows, {"missing": facts.missing, "broken": 0}, facts.content
     else:
         opened = open_source(collected(data))
-        known = layout.among(opened.schema())
-        collector = CollectCells(problem, known, seed, memory, present)
-        hashing = [Hashes(RowHashes(known.roles.columns, known.gaps))] if content else []
+        cell_layout = layout.among(opened.schema())
+        collector = CollectCells(problem, cell_layout, seed, memory, present)
+        hashing = (
+            [Hashes(RowHashes(cell_layout.roles.columns, cell_layout.gaps))] if content else []
+        )
         files = opened.identity()
-        position = scan(opened, known, [*hashing, collector], BATCH, progress=progress)
-        require_rows(opened, known, position)
+        position = scan(opened, cell_layout, [*hashing, collector], BATCH, progress=progress)
+        require_rows(opened, cell_layout, position)
         source = opened.described(files, position.counts)
         rows, dropped = position.rows, {"missing": position.dropped, "broken": position.bad}
         hashes = hashing[0].rows.to_dict() if hashing else None
@@ -114,7 +114,7 @@ def gather_cells(
     # them.
     sums = None if hashes is None else [*hashes["sums"], _label_digest(cells)]
     record = {"source": source, "rows": rows, "dropped": dropped, "content": sums}
-    return replace(cells, origins=((origin,),) * len(cells)), record, known
+    return replace(cells, origins=((origin,),) * len(cells)), record, cell_layout
 
 
 def stamped(record: dict[str, Any]) -> dict[str, Any]:
@@ -158,15 +158,15 @@ class Labels:
             check_type(column.type, name)
             require_values(column, name, where)
             encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-            own, count = self._plain(name, encoded.dictionary, where), len(labels)
+            values, count = self._plain(name, encoded.dictionary, where), len(labels)
             pairs = (
                 np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int64) * count
                 + places
             )
             present, places = encode_sorted(pairs)
-            labels = [(*labels[pair % count], own[pair // count]) for pair in present.tolist()]
-        found = [self.numbers.setdefault(label, len(self.numbers)) for label in labels]
-        return np.array(found, dtype=np.intp)[places]
+            labels = [(*labels[pair % count], values[pair // count]) for pair in present.tolist()]
+        numbers = [self.numbers.setdefault(label, len(self.numbers)) for label in labels]
+        return np.array(numbers, dtype=np.intp)[places]
 
     def _plain(self, name: str, dictionary: Any, where: Callable[[int], str]) -> list[Any]:
         """The values of a dictionary as Python's numbers and texts; times in microseconds."""
@@ -194,35 +194,35 @@ class Labels:
         self._one_kind(name, values.dtype)
         return label_keys(values)
 
-    def _one_kind(self, name: str, found: np.dtype[Any]) -> None:
+    def _one_kind(self, name: str, kind: np.dtype[Any]) -> None:
         """Refuse labels of another kind than those before."""
-        known = self.kinds.setdefault(name, found)
-        if KINDS[known.kind] != KINDS[found.kind] or (known.kind == "f" and known != found):
-            one, two = (
-                f"{KINDS[kind.kind]} ({kind})" if kind.kind == "f" else KINDS[kind.kind]
-                for kind in (known, found)
+        before = self.kinds.setdefault(name, kind)
+        if KINDS[before.kind] != KINDS[kind.kind] or (before.kind == "f" and before != kind):
+            first, second = (
+                f"{KINDS[dtype.kind]} ({dtype})" if dtype.kind == "f" else KINDS[dtype.kind]
+                for dtype in (before, kind)
             )
             raise InputError(
-                f"Column {name!r} holds {one} in some rows and {two} in others; convert one of"
+                f"Column {name!r} holds {first} in some rows and {second} in others; convert one of"
                 " them.",
                 column=name,
             )
 
-    def arrays(self, which: Indices) -> tuple[np.ndarray, ...]:
+    def arrays(self, cells: Indices) -> tuple[np.ndarray, ...]:
         """The labels of some cells, an array for each column."""
-        known, found = list(self.numbers), []
+        labels, columns = list(self.numbers), []
         for i, name in enumerate(self.layout.by):
-            values = [known[place][i] for place in which.tolist()]
+            values = [labels[place][i] for place in cells.tolist()]
             kind = self.kinds[name]
             if kind.kind in "bfU":
-                found.append(np.array(values, dtype=None if kind.kind == "U" else kind))
+                columns.append(np.array(values, dtype=None if kind.kind == "U" else kind))
             else:
-                found.append(
+                columns.append(
                     as_times(np.array(values, np.int64))
                     if kind.kind == "M"
                     else as_integers(values, name)
                 )
-        return tuple(found)
+        return tuple(columns)
 
 
 def as_times(microseconds: np.ndarray) -> np.ndarray:
@@ -329,13 +329,15 @@ class CollectCells(Consumer):
             lambda g: self._name(int(cells[g])),
         )
         held = np.concatenate(
-            [start + one.positions for start, one in zip(starts[:-1], kept, strict=True)]
+            [start + result.positions for start, result in zip(starts[:-1], kept, strict=True)]
             or [order[:0]]
         )
         reduced = sorted_rows.take(
-            held, np.concatenate([one.weights for one in kept] or [np.zeros(0)])
+            held, np.concatenate([result.weights for result in kept] or [np.zeros(0)])
         )
-        self.claims |= {c: one.certificate for c, one in zip(cells.tolist(), kept, strict=True)}
+        self.claims |= {
+            c: result.certificate for c, result in zip(cells.tolist(), kept, strict=True)
+        }
         self.pieces = [reduced] if not len(rest) else [reduced, piece.take(rest)]
         self.waiting = sum(map(len, self.pieces))
         # many cells: what they hold must not be folded again and again
@@ -348,7 +350,7 @@ class CollectCells(Consumer):
         if self.merged is not None:
             return self.merged
         if not self.pieces:
-            return no_cells(len(self.layout.by), len(self.reducer.names))
+            return _no_cells(len(self.layout.by), len(self.reducer.names))
         self.fold()
         there = np.flatnonzero(self.counts)
         rows, codes = self._waiting()
@@ -359,14 +361,14 @@ class CollectCells(Consumer):
         sizes = np.bincount(codes[order], minlength=len(self.labels))[there]
         problem = self.reducer.problem
         claims = [
-            self.claims.get(cell) or no_weight(problem, int(self.counts[cell]))
+            self.claims.get(cell) or _no_weight(problem, int(self.counts[cell]))
             for cell in there.tolist()
         ]
-        found = Cells(
+        unordered = Cells(
             labels, starts_of(sizes), tuple(rows.parts), np.asarray(rows.weights), rows.numbers,
             rows.keys, tuple(claims), ((0,),) * len(there),
         )  # fmt: skip
-        return found.chosen(in_order(labels, len(there))[0])
+        return unordered.chosen(in_order(labels, len(there))[0])
 
     def _waiting(self) -> tuple[Batch, Indices]:
         """All rows that wait or are held, and the cell of each."""
@@ -378,10 +380,10 @@ class CollectCells(Consumer):
 
     def unpack(self, message: bytes) -> CollectCells:
         other = copy(self)
-        other.merged, found = pickle.loads(message)
+        other.merged, present_rows = pickle.loads(message)
         if self.present is not None:
             other.present = self.present.emptied()
-            other.present.found = found
+            other.present.found = present_rows
         return other
 
     def merge_all(self, others: Sequence[Any]) -> None:
@@ -396,3 +398,22 @@ class CollectCells(Consumer):
 def _sorted(codes: Indices, most: int) -> Indices:
     """The order of codes; few codes are sorted by counting."""
     return np.argsort(codes.astype(np.uint16) if most <= 2**16 else codes, kind="stable")
+
+
+def _no_cells(labels: int, columns: int) -> Cells:
+    """Those of rows of which none is left, with so many columns of labels and of numbers."""
+    none, whole = np.zeros(0), np.zeros(0, dtype=np.int64)
+    return Cells((none,) * labels, starts_of(whole), (none,) * columns, none, whole, None, (), ())
+
+
+def _no_weight(problem: Problem, count: int) -> Certificate:
+    """That of a cell of ``count`` rows, of which none has a weight: nothing is kept, and nothing is
+    off.
+
+    Rows of the same label may have weights in other partitions of the data.
+    """
+    return Certificate(
+        loss_error=0.0, rounding=0.0, remainder=0.0, moment_error=0.0, total_error=0.0, rank=0,
+        size=0, bound=0, condition=1.0, excluded_directions=(), method="no row", passes=1,
+        seconds=0.0, keeps=problem.keeps, excludes=problem.excludes, n_rows=count, spent=0.0,
+    )  # fmt: skip

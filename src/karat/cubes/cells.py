@@ -227,48 +227,29 @@ class Cells:
         """The places of the kept rows of some cells, one cell after the other."""
         return ranges(self.starts[:-1][chosen], self.sizes[chosen])
 
-    def identifiers(self, which: Indices) -> list[str]:
+    def identifiers(self, places: Indices) -> list[str]:
         """What tells cells from others, by their kept rows and weights: the same cell must not be
         merged twice.
         """
-        rows, ends = self.rows_of(which), np.cumsum([0, *self.sizes[which]]).tolist()
+        rows, ends = self.rows_of(places), np.cumsum([0, *self.sizes[places]]).tolist()
         data = np.column_stack(
             [self.weights[rows], self.numbers[rows], self.columns[0][rows]]
         ).astype(float)
         return [sha256(data[a:b].tobytes()).hexdigest()[:32] for a, b in pairwise(ends)]
 
-    def chosen(self, which: Indices) -> Cells:
+    def chosen(self, places: Indices) -> Cells:
         """Some of the cells, in a given order."""
-        rows = self.rows_of(which)
+        rows = self.rows_of(places)
         return Cells(
-            tuple(values[which] for values in self.labels),
-            starts_of(self.sizes[which]),
+            tuple(values[places] for values in self.labels),
+            starts_of(self.sizes[places]),
             tuple(column[rows] for column in self.columns),
             self.weights[rows],
             self.numbers[rows],
             None if self.keys is None else self.keys[rows],
-            tuple(self.certificates[i] for i in which),
-            tuple(self.origins[i] for i in which),
+            tuple(self.certificates[i] for i in places),
+            tuple(self.origins[i] for i in places),
         )
-
-
-def no_cells(labels: int, columns: int) -> Cells:
-    """Those of rows of which none is left, with so many columns of labels and of numbers."""
-    none, whole = np.zeros(0), np.zeros(0, dtype=np.int64)
-    return Cells((none,) * labels, starts_of(whole), (none,) * columns, none, whole, None, (), ())
-
-
-def no_weight(problem: Problem, count: int) -> Certificate:
-    """That of a cell of ``count`` rows, of which none has a weight: nothing is kept, and nothing is
-    off.
-
-    Rows of the same label may have weights in other partitions of the data.
-    """
-    return Certificate(
-        loss_error=0.0, rounding=0.0, remainder=0.0, moment_error=0.0, total_error=0.0, rank=0,
-        size=0, bound=0, condition=1.0, excluded_directions=(), method="no row", passes=1,
-        seconds=0.0, keeps=problem.keeps, excludes=problem.excludes, n_rows=count, spent=0.0,
-    )  # fmt: skip
 
 
 def starts_of(sizes: Indices) -> Indices:
@@ -380,14 +361,16 @@ class Reducer:
         )
         try:
             kernel = self.kernel.sharper() if any(claims) else self.kernel
-            found = reduce_many(rows, starts, kernel, "auto", self.seed)
+            reductions = reduce_many(rows, starts, kernel, "auto", self.seed)
         except NonFiniteError:
             raise explain_non_finite(parts, shown) from None
         kept = []
-        for g, reduction in enumerate(found):
-            some = rows.run(int(starts[g]), int(starts[g + 1]))
+        for g, reduction in enumerate(reductions):
+            group_rows = rows.run(int(starts[g]), int(starts[g + 1]))
             try:
-                kept.append(self._certified(some, reduction, claims[g], int(counts[g]), shown))
+                kept.append(
+                    self._certified(group_rows, reduction, claims[g], int(counts[g]), shown)
+                )
             except NotExactError as error:
                 raise NotExactError(
                     f"{name(g)}: {error}" if name is not None else str(error)
@@ -397,50 +380,55 @@ class Reducer:
     def _certified(
         self,
         rows: Rows,
-        found: Reduction,
+        reduction: Reduction,
         claims: Sequence[Certificate],
         count: int,
         names: list[str],
     ) -> ReducedCell:
-        certificate = self.certificate(found, claims, rows.total, count)
-        if not (certificate.proven and found.proof.ok):
+        certificate = self.certificate(reduction, claims, rows.total, count)
+        if not (certificate.proven and reduction.proof.ok):
             fresh = count > sum(claim.n_rows for claim in claims)  # some are rows of the data
             if not fresh or len(rows) <= WHOLE:
-                return self._stay(rows, found, claims, count, fresh)
-        require_proven(certificate, [found], names, found.dominating_rows.tolist())
-        return ReducedCell(found.positions, found.weights, certificate)
+                return self._stay(rows, reduction, claims, count, fresh)
+        require_proven(certificate, [reduction], names, reduction.dominating_rows.tolist())
+        return ReducedCell(reduction.positions, reduction.weights, certificate)
 
     def certificate(
         self,
-        found: Reduction,
+        reduction: Reduction,
         claims: Sequence[Certificate],
         total: float,
         count: int,
         notes: Sequence[str] = (),
     ) -> Certificate:
-        """That of kept rows which are off by ``found`` from rows of certificates ``claims``, or
+        """That of kept rows which are off by ``reduction`` from rows of certificates ``claims``, or
         else from rows of the data.
         """
         if not claims:
-            return certify(self.problem, [found], total, count, 0.0, notes)
-        found = replace(found, inherited=Claim.union(claims))
-        return certify(self.problem, [found], total, count, 0.0, notes).of_coresets()
+            return certify(self.problem, [reduction], total, count, 0.0, notes)
+        reduction = replace(reduction, inherited=Claim.union(claims))
+        return certify(self.problem, [reduction], total, count, 0.0, notes).of_coresets()
 
     def _stay(
-        self, rows: Rows, found: Reduction, claims: Sequence[Certificate], count: int, fresh: bool
+        self,
+        rows: Rows,
+        reduction: Reduction,
+        claims: Sequence[Certificate],
+        count: int,
+        fresh: bool,
     ) -> ReducedCell:
         """All rows as they are; ``claims`` are those of the kept rows, and ``fresh`` says whether
         there are others.
         """
-        everything = keep_all_rows(rows, found)
-        own = [certify(self.problem, [everything], rows.total, count, 0.0)] if fresh else []
-        united = Certificate.union([*claims, *own])
-        bound = found.fitted.kernel.width
+        everything = keep_all_rows(rows, reduction)
+        fresh_claim = [certify(self.problem, [everything], rows.total, count, 0.0)] if fresh else []
+        united = Certificate.union([*claims, *fresh_claim])
+        bound = reduction.fitted.kernel.width
         certificate = replace(
             united,
             n_rows=count,
             size=len(rows),
-            rank=found.rank,
+            rank=reduction.rank,
             bound=bound,
             peeled=max(0, len(rows) - bound),
             standard_errors=None,

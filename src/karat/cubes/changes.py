@@ -74,23 +74,23 @@ def live_changes(cells: Cells) -> list[int]:
 
 def contents_of(change: Change) -> list[Content]:
     """The hashes of all rows that came by a change, through any number of merges."""
-    found: list[Content] = [change["content"]] if change.get("content") else []
+    contents: list[Content] = [change["content"]] if change.get("content") else []
     history = change.get("history", ())
     for i in change.get("alive", range(len(history))):
-        found += contents_of(history[i])
-    return found
+        contents += contents_of(history[i])
+    return contents
 
 
 def same_rows(first: Content, second: Content) -> bool:
     """Whether hashes are of the same rows; labels count where both know them."""
-    known = min(len(first), len(second))
-    return list(first[:known]) == list(second[:known])
+    common = min(len(first), len(second))
+    return list(first[:common]) == list(second[:common])
 
 
 def refuse_again(cells: Cells, history: Sequence[Change], contents: Sequence[Content]) -> None:
     """Refuse rows that are in the cells already, by their hashes."""
     for i in live_changes(cells):
-        if any(same_rows(known, new) for known in contents_of(history[i]) for new in contents):
+        if any(same_rows(held, new) for held in contents_of(history[i]) for new in contents):
             raise InputError(
                 f"These rows are in the cube already, by the change of {history[i]['time']}: they"
                 " would count twice. To rebuild their cells use replace."
@@ -99,9 +99,9 @@ def refuse_again(cells: Cells, history: Sequence[Change], contents: Sequence[Con
 
 def unlabelled(change: Change) -> Change:
     """A change as a rollup knows it: its rows, but not the labels that they have now."""
-    found = dict(change)
-    if found.get("content"):
-        found["content"] = list(found["content"][:SUMS])
-    if found.get("history"):
-        found["history"] = [unlabelled(one) for one in found["history"]]
-    return found
+    record = dict(change)
+    if record.get("content"):
+        record["content"] = list(record["content"][:SUMS])
+    if record.get("history"):
+        record["history"] = [unlabelled(earlier) for earlier in record["history"]]
+    return record

@@ -63,7 +63,7 @@ class Fits(Mapping[Any, Any]):
             )
         given = zip(self.labels, self.by, several, strict=True)
         try:
-            key = tuple(label_key(values, name, one) for values, name, one in given)
+            key = tuple(label_key(values, name, value) for values, name, value in given)
         except InputError as error:
             raise UnknownLabelError(str(error), argument=error.argument) from None
         if key not in self._places:
@@ -105,12 +105,12 @@ class Fits(Mapping[Any, Any]):
 
     def table(self, term: str) -> Any:
         """The coefficients of one term as an array, in the order of the labels."""
-        found = [_terms(model, self.features) for model in self.models]
-        if not isinstance(term, str) or term not in found[0][0]:
+        models = [_terms(model, self.features) for model in self.models]
+        if not isinstance(term, str) or term not in models[0][0]:
             raise InputError(
-                f"The models have no term {term!r}; they have {', '.join(found[0][0])}."
+                f"The models have no term {term!r}; they have {', '.join(models[0][0])}."
             )
-        values = np.array([table[:, terms.index(term)] for terms, table in found])
+        values = np.array([table[:, terms.index(term)] for terms, table in models])
         return values[:, 0] if values.shape[1] == 1 else values
 
 
@@ -123,18 +123,18 @@ def fit_cells(cube: Cube, cells: Cells, by: tuple[str, ...], estimator: Any) -> 
     return Fits(by, cells.labels, tuple(models), cells.counts, cube.columns, cube.targets)
 
 
-def cells_coreset(cube: Cube, cells: Cells, which: Indices) -> Coreset:
+def cells_coreset(cube: Cube, cells: Cells, places: Indices) -> Coreset:
     """The rows of some cells as a coreset, numbered one cell after the other."""
-    rows, counts = cells.rows_of(which), cells.counts[which]
-    numbers = cells.numbers[rows] + np.repeat(np.cumsum(counts) - counts, cells.sizes[which])
-    certificate = Certificate.union([cells.certificates[i] for i in which])
-    if len(which) > 1:
-        notes = (*certificate.notes, UNION.format(f"{len(which):,}"))
+    rows, counts = cells.rows_of(places), cells.counts[places]
+    numbers = cells.numbers[rows] + np.repeat(np.cumsum(counts) - counts, cells.sizes[places])
+    certificate = Certificate.union([cells.certificates[i] for i in places])
+    if len(places) > 1:
+        notes = (*certificate.notes, UNION.format(f"{len(places):,}"))
         certificate = replace(certificate, notes=notes)
     columns, targets = [column[rows] for column in cells.columns], cube.targets
     features = dict(zip(cube.columns, columns[: len(cube.columns)], strict=True))
     responses = dict(zip(targets, columns[len(cube.columns) :], strict=True))
-    changes = sorted({origin for i in which for origin in cells.origins[i]})
+    changes = sorted({origin for i in places for origin in cells.origins[i]})
     source: dict[str, Any] = {"given": [], "files": []}
     provenance = cube.layout.provenance(cube.problem, cube.seed, source, {}, None)
     return Coreset(

@@ -28,12 +28,12 @@ def joined_labels(parts: Sequence[np.ndarray]) -> np.ndarray:
     first = parts[0]
     for part in parts[1:]:
         if KINDS.get(first.dtype.kind) != KINDS.get(part.dtype.kind):
-            one, two = (
+            kind, other_kind = (
                 f"{KINDS.get(v.dtype.kind, v.dtype)} (such as {shown(v[0])})" for v in (first, part)
             )
             raise InputError(
-                f"Some labels are {one} and others are {two}; convert the column to the type of the"
-                " cube's labels."
+                f"Some labels are {kind} and others are {other_kind}; convert the column to the"
+                " type of the cube's labels."
             )
     if first.dtype.kind in "iu":
         return as_integers([value for part in parts for value in part.tolist()], "of labels")
@@ -97,8 +97,8 @@ def replace_cells(reducer: Reducer, cells: Cells, new: Cells) -> Cells:
     """Cells with those of the same labels replaced by new ones."""
     both = joined_cells([cells, new])  # whose labels are of one type
     labels = label_list(both)
-    known, count = set(labels[len(cells) :]), len(cells)
-    kept = [i for i, label in enumerate(labels) if i >= count or label not in known]
+    replaced, count = set(labels[len(cells) :]), len(cells)
+    kept = [i for i, label in enumerate(labels) if i >= count or label not in replaced]
     return merge_cells(reducer, both.chosen(np.array(kept, dtype=np.intp)))
 
 
@@ -131,17 +131,17 @@ def _merged_groups(
     loose: bool,
 ) -> Cells:
     """One cell from each list of cells."""
-    which = np.concatenate(members)
+    merged = np.concatenate(members)
     counts, sizes = cells.counts, cells.sizes
-    before = np.concatenate([np.cumsum(counts[some]) - counts[some] for some in members])
-    rows = cells.rows_of(which)
-    numbers = cells.numbers[rows] + np.repeat(before, sizes[which])
-    lengths = np.array([int(sizes[some].sum()) for some in members])
+    before = np.concatenate([np.cumsum(counts[group]) - counts[group] for group in members])
+    rows = cells.rows_of(merged)
+    numbers = cells.numbers[rows] + np.repeat(before, sizes[merged])
+    lengths = np.array([int(sizes[group].sum()) for group in members])
     united = Cells(
         labels, starts_of(lengths), tuple(column[rows] for column in cells.columns),
         cells.weights[rows], numbers, None if cells.keys is None else cells.keys[rows],
-        tuple(_united(cells, some) for some in members),
-        tuple(tuple(sorted({o for i in some for o in cells.origins[i]})) for some in members),
+        tuple(_united(cells, group) for group in members),
+        tuple(tuple(sorted({o for i in group for o in cells.origins[i]})) for group in members),
     )  # fmt: skip
     much = np.flatnonzero(lengths > (LOOSE if loose else 1) * reducer.kernel.width)
     if not len(much):
@@ -154,28 +154,28 @@ def _merged_groups(
     )
 
 
-def _united(cells: Cells, some: Indices) -> Certificate:
+def _united(cells: Cells, group: Indices) -> Certificate:
     """The certificate of several cells together; one without rows has nothing to say, but its
     rows count.
     """
-    claims = [cells.certificates[i] for i in some if cells.certificates[i].size] or [
-        cells.certificates[some[0]]
+    claims = [cells.certificates[i] for i in group if cells.certificates[i].size] or [
+        cells.certificates[group[0]]
     ]
     return replace(
-        Certificate.union(claims), n_rows=sum(cells.certificates[i].n_rows for i in some)
+        Certificate.union(claims), n_rows=sum(cells.certificates[i].n_rows for i in group)
     )
 
 
 def _reduced(reducer: Reducer, cells: Cells, claims: Sequence[Sequence[Certificate]]) -> Cells:
     """Every cell reduced; ``claims`` are those of the rows in it."""
     kept = reducer.reduce(cells.columns, cells.weights, cells.starts, cells.counts, claims)
-    sizes = np.array([len(one.positions) for one in kept])
+    sizes = np.array([len(result.positions) for result in kept])
     rows = np.concatenate(
-        [start + one.positions for start, one in zip(cells.starts[:-1], kept, strict=True)]
+        [start + result.positions for start, result in zip(cells.starts[:-1], kept, strict=True)]
     )
     return Cells(
         cells.labels, starts_of(sizes), tuple(column[rows] for column in cells.columns),
-        np.concatenate([one.weights for one in kept]), cells.numbers[rows],
+        np.concatenate([result.weights for result in kept]), cells.numbers[rows],
         None if cells.keys is None else cells.keys[rows],
-        tuple(one.certificate for one in kept), cells.origins,
+        tuple(result.certificate for result in kept), cells.origins,
     )  # fmt: skip

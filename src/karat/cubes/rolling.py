@@ -98,12 +98,12 @@ class Rolling:
     def _windows(self) -> Iterator[tuple[int, list[Place]]]:
         """The last step of every window, and the one or two cells that it is the union of."""
         steps, window, reducer = self.steps.cells, self.window, self.steps.reducer
-        for some in _pooled(self._runs(), window):
+        for runs in _pooled(self._runs(), window):
             suffixes = _scanned(
-                steps, [run[: BLOCKS * window] for run in some], window, reducer, backwards=True
+                steps, [run[: BLOCKS * window] for run in runs], window, reducer, backwards=True
             )
-            prefixes = _scanned(steps, some, window, reducer, backwards=False)
-            for run, ends, beginnings in zip(some, suffixes, prefixes, strict=True):
+            prefixes = _scanned(steps, runs, window, reducer, backwards=False)
+            for run, ends, beginnings in zip(runs, suffixes, prefixes, strict=True):
                 for start in range(min(BLOCKS * window, len(run) - window + 1)):
                     last = start + window - 1
                     yield (
@@ -139,7 +139,7 @@ def _scanned(
         for r, run in enumerate(runs)
         for first in range(0, len(run), window)
     ]
-    found: list[dict[int, Place]] = [{} for _ in runs]
+    places_by_run: list[dict[int, Place]] = [{} for _ in runs]
     held: Cells | None = None
     for place in range(window):
         alive = [b for b, (_, _, block) in enumerate(blocks) if place < len(block)]
@@ -158,5 +158,8 @@ def _scanned(
         held = step
         for i, b in enumerate(alive):
             run, first, block = blocks[b]
-            found[run][first + (len(block) - 1 - place if backwards else place)] = (step, i)
-    return [[places[i] for i in range(len(run))] for places, run in zip(found, runs, strict=True)]
+            places_by_run[run][first + (len(block) - 1 - place if backwards else place)] = (step, i)
+    return [
+        [places[i] for i in range(len(run))]
+        for places, run in zip(places_by_run, runs, strict=True)
+    ]

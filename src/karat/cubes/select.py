@@ -48,16 +48,16 @@ def merge_selections(selection: Any, labels: Mapping[str, Any]) -> dict[str, Any
 def label_names(names: Any, by: Sequence[str]) -> tuple[str, ...]:
     """The columns of labels that an argument ``by`` names."""
     try:
-        found = (names,) if isinstance(names, str) else tuple(names)
+        chosen = (names,) if isinstance(names, str) else tuple(names)
     except TypeError:
         raise InputError(
             f"by must be a name or a list of names, not {shown(names)}.", argument="by"
         ) from None
-    for i, name in enumerate(found):
+    for i, name in enumerate(chosen):
         check_name(name, by, "by")
-        if name in found[:i]:
+        if name in chosen[:i]:
             raise InputError(f"{name!r} is named twice in by; name it once.", argument="by")
-    return found
+    return chosen
 
 
 def check_name(name: Any, by: Sequence[str], argument: str | None = None) -> None:
@@ -73,14 +73,14 @@ def check_name(name: Any, by: Sequence[str], argument: str | None = None) -> Non
 
 def matching(cells: Cells, by: Sequence[str], selection: Mapping[str, Any]) -> Indices:
     """The cells that a selection means, in order; an error if there are none."""
-    found: Flags = np.ones(len(cells), dtype=bool)
+    matches: Flags = np.ones(len(cells), dtype=bool)
     for name, wanted in selection.items():
         check_name(name, by)
-        found &= _matches(cells.labels[list(by).index(name)], name, wanted)
-    if not found.any():
-        said = ", ".join(f"{name}={shown(wanted)}" for name, wanted in selection.items())
-        raise InputError(f"There is no cell with {said}.")
-    return np.flatnonzero(found)
+        matches &= _matches(cells.labels[list(by).index(name)], name, wanted)
+    if not matches.any():
+        shown_selection = ", ".join(f"{name}={shown(wanted)}" for name, wanted in selection.items())
+        raise InputError(f"There is no cell with {shown_selection}.")
+    return np.flatnonzero(matches)
 
 
 def _matches(values: np.ndarray, name: str, wanted: Any) -> Flags:
@@ -89,12 +89,12 @@ def _matches(values: np.ndarray, name: str, wanted: Any) -> Flags:
             raise InputError(
                 f"{name}={shown(wanted)}: a slice of labels has no step.", argument=name
             )
-        found = np.ones(len(values), dtype=bool)
+        matches = np.ones(len(values), dtype=bool)
         if wanted.start is not None:
-            found &= values >= _like(values, name, wanted.start)
+            matches &= values >= _like(values, name, wanted.start)
         if wanted.stop is not None:
-            found &= values <= _until(values, _like(values, name, wanted.stop))
-        return found
+            matches &= values <= _until(values, _like(values, name, wanted.stop))
+        return matches
     if isinstance(wanted, np.ndarray) and not wanted.ndim:
         wanted = wanted[()]
     several = (
@@ -102,18 +102,18 @@ def _matches(values: np.ndarray, name: str, wanted: Any) -> Flags:
         and hasattr(wanted, "__len__")
         and not isinstance(wanted, str | bytes | Mapping)
     )
-    labels = [_like(values, name, one) for one in (wanted if several else [wanted])]
-    found = np.zeros(len(values), dtype=bool)
+    labels = [_like(values, name, item) for item in (wanted if several else [wanted])]
+    matches = np.zeros(len(values), dtype=bool)
     for label in labels:
         same = (values >= label) & (values <= _until(values, label))  # a month means its days
         if not same.any():
-            known = np.unique(values)
-            close = get_close_matches(str(label), [str(value) for value in known], n=1)
-            some = ", ".join(map(str, known[:5])) + (" ..." if len(known) > 5 else "")
-            said = f"did you mean {close[0]!r}?" if close else f"there are {some}."
-            raise InputError(f"No cell has {name}={shown(label)}; {said}", argument=name)
-        found |= same
-    return found
+            distinct = np.unique(values)
+            close = get_close_matches(str(label), [str(value) for value in distinct], n=1)
+            first_labels = ", ".join(map(str, distinct[:5])) + (" ..." if len(distinct) > 5 else "")
+            hint = f"did you mean {close[0]!r}?" if close else f"there are {first_labels}."
+            raise InputError(f"No cell has {name}={shown(label)}; {hint}", argument=name)
+        matches |= same
+    return matches
 
 
 def _like(values: np.ndarray, name: str, label: Any) -> Any:
@@ -125,9 +125,10 @@ def _like(values: np.ndarray, name: str, label: Any) -> Any:
     kind, true_or_false = values.dtype.kind, isinstance(label, bool | np.bool_)
     number = isinstance(label, int | float | np.integer | np.floating) and not true_or_false
     if not (isinstance(label, str) if kind == "U" else true_or_false if kind == "b" else number):
-        known = {"U": "text", "b": "booleans"}.get(kind, "numbers")
+        expected = {"U": "text", "b": "booleans"}.get(kind, "numbers")
         raise InputError(
-            f"{name}={shown(label)}: the labels are {known}, such as {values[0]!r}.", argument=name
+            f"{name}={shown(label)}: the labels are {expected}, such as {values[0]!r}.",
+            argument=name,
         )
     if isinstance(label, str) and label.endswith("\0"):
         raise InputError(
@@ -154,21 +155,21 @@ def label_key(values: np.ndarray, name: str, label: Any) -> Any:
     """One label among others, as :func:`karat.cubes.cells.label_keys` has it; an error if it means
     several, or is none.
     """
-    found = _like(values, name, label)
+    value = _like(values, name, label)
     if values.dtype.kind == "M":
         unit = np.datetime_data(values.dtype)[0]
-        if np.datetime_data(found.dtype)[0] in COARSE.get(unit, ""):
+        if np.datetime_data(value.dtype)[0] in COARSE.get(unit, ""):
             raise UnknownLabelError(
                 f"{shown(label)} may mean several labels of {name!r}, which are"
                 f" {'days' if unit == 'D' else 'times'} such as {values[0]}; name one of them.",
                 argument=name,
             )
-        exact = found.astype(values.dtype)
+        exact = value.astype(values.dtype)
         # a time of a day is not the day
-        return exact.astype(np.int64).item() if exact == found else None
-    if values.dtype.kind == "f" and isinstance(found, float):
-        return values.dtype.type(found).item()  # as NumPy compares it
-    return found.item() if isinstance(found, np.generic) else found
+        return exact.astype(np.int64).item() if exact == value else None
+    if values.dtype.kind == "f" and isinstance(value, float):
+        return values.dtype.type(value).item()  # as NumPy compares it
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _until(values: np.ndarray, label: Any) -> Any:
@@ -198,11 +199,11 @@ def as_date(label: Any, name: str) -> np.datetime64:
         isinstance(label, str) and DATE.fullmatch(label)
     ):
         try:
-            found = np.datetime64(label)
+            parsed = np.datetime64(label)
         except ValueError:
-            found = np.datetime64("NaT")
-        if not np.isnat(found):
-            return _in_microseconds(found, name)
+            parsed = np.datetime64("NaT")
+        if not np.isnat(parsed):
+            return _in_microseconds(parsed, name)
     raise InputError(
         f"{name}={shown(label)} is not a date without a time zone, such as '2026-01-31'.",
         argument=name,
@@ -215,12 +216,12 @@ def _in_microseconds(label: np.datetime64, name: str) -> np.datetime64:
     """
     if np.datetime_data(label.dtype)[0] not in ("ns", "ps", "fs", "as"):
         return label
-    found = label.astype("datetime64[us]")
-    if found.astype(label.dtype) != label:
+    rounded = label.astype("datetime64[us]")
+    if rounded.astype(label.dtype) != label:
         raise InputError(
             f"{name}={label} is finer than a microsecond, which labels are not.", argument=name
         )
-    return np.datetime64(found)
+    return np.datetime64(rounded)
 
 
 def shown(label: Any) -> str:

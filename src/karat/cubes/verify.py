@@ -79,39 +79,39 @@ class CubeVerification:
             name: [_as_json(label) for label in getattr(self, name)]
             for name in ("differ", "extra", "missing")
         }
-        found = {"ok": self.ok, "cells": len(self.cube), "rows": self.n_rows}
-        return found | named | {"certificate": self.certificate.to_dict()}
+        facts = {"ok": self.ok, "cells": len(self.cube), "rows": self.n_rows}
+        return facts | named | {"certificate": self.certificate.to_dict()}
 
     def __str__(self) -> str:
-        found = [
+        sentences = [
             f"{several(len(self.cube), 'cell')} against {several(self.n_rows, 'row')}:"
             f" {verdict(self.ok)}."
         ]
         if self.ok:
-            found.append(
+            sentences.append(
                 f"The worst relative loss error of a cell is {self.certificate.loss_error:.1e}."
             )
-        return " ".join([*found, *self.reasons()])
+        return " ".join([*sentences, *self.reasons()])
 
     def reasons(self) -> list[str]:
         """What does not agree, in words; the first cells of each kind are named."""
-        said = []
+        reasons = []
         if self.differ:
-            some = "; ".join(
+            examples = "; ".join(
                 f"{_named(label)} ({self._why(label)})" for label in self.differ[:SAID]
             )
-            said.append(
+            reasons.append(
                 f"{several(len(self.differ), 'cell')} of the cube not as the data:"
-                f" {some}{_more(self.differ)}."
+                f" {examples}{_more(self.differ)}."
             )
-        for kind, what in KINDS.items():
+        for kind, description in KINDS.items():
             labels = getattr(self, kind)
             if labels:
-                said.append(
-                    f"{several(len(labels), 'cell')} {what}:"
+                reasons.append(
+                    f"{several(len(labels), 'cell')} {description}:"
                     f" {'; '.join(map(_named, labels[:SAID]))}{_more(labels)}."
                 )
-        return said
+        return reasons
 
     def _why(self, label: Label) -> str:
         certificate = self.cube.certificate(label)
@@ -130,20 +130,23 @@ def verify_cube(cube: Cube, data: Any, memory: int, progress: Progress | None) -
         data, cube.layout, cube.problem, cube.seed, 0, memory, False, progress, present
     )
     both, other = _shared(cells, fresh)
-    certificates = [replace(one, refuted=True, notes=(NO_ROWS,)) for one in cells.certificates]
+    certificates = [
+        replace(certificate, refuted=True, notes=(NO_ROWS,)) for certificate in cells.certificates
+    ]
     if len(both):
         lost = np.add.reduceat((~present.found).astype(int), cells.starts[:-1])[both]
-        for place, found in zip(
+        for place, certificate in zip(
             both, _certificates(cube, cells.chosen(both), fresh.chosen(other), lost), strict=True
         ):
-            certificates[place] = found
+            certificates[place] = certificate
     checked = copy(cube)
     checked.cells, checked.path = replace(cells, certificates=tuple(certificates)), None
     differ = [place for place in both if not certificates[place].ok]
     extra, missing = (
-        np.setdiff1d(np.arange(len(some)), known) for some, known in ((cells, both), (fresh, other))
+        np.setdiff1d(np.arange(len(side)), shared)
+        for side, shared in ((cells, both), (fresh, other))
     )
-    mine, theirs = (partial(_label, some, cube.by) for some in (cells, fresh))
+    mine, theirs = (partial(_label, side, cube.by) for side in (cells, fresh))
     return CubeVerification(
         checked,
         tuple(map(mine, differ)),
@@ -172,14 +175,14 @@ def _certificates(cube: Cube, cells: Cells, fresh: Cells, lost: np.ndarray) -> l
     not rows of the data.
     """
     everything = np.arange(len(cells))
-    mine, theirs = (cube.coreset_of(some, everything) for some in (cells, fresh))
-    groups, fresh_groups = (np.repeat(everything, some.sizes) for some in (cells, fresh))
+    mine, theirs = (cube.coreset_of(side, everything) for side in (cells, fresh))
+    groups, fresh_groups = (np.repeat(everything, side.sizes) for side in (cells, fresh))
     core = replace(mine, groups=groups, indices=_verbatim(cells, fresh))
     data = read_input(theirs.X, theirs.y, cube.problem, theirs.weights, fresh_groups)
     totals = np.bincount(fresh_groups, data.weights)
-    found = []
+    certificates = []
     for place, reduction in enumerate(measured(core, data, data.kept(core), data.labels)):
-        own, now, count = (
+        before, now, count = (
             cells.certificates[place],
             fresh.certificates[place],
             cells.certificates[place].n_rows,
@@ -194,16 +197,16 @@ def _certificates(cube: Cube, cells: Cells, fresh: Cells, lost: np.ndarray) -> l
                 f"{several(int(lost[place]), 'kept row')} not among the rows of the data."
             )
         certificate = cube.reducer.certificate(reduction, [now], totals[place], count, refutations)
-        found.append(
+        certificates.append(
             replace(
                 certificate,
-                rank=own.rank,
-                peeled=own.peeled,
-                size=own.size,
+                rank=before.rank,
+                peeled=before.peeled,
+                size=before.size,
                 refuted=bool(refutations),
             )
         )
-    return found
+    return certificates
 
 
 def _verbatim(cells: Cells, fresh: Cells) -> Indices:
@@ -231,7 +234,7 @@ def _rows(cells: Cells) -> Any:
 
 
 def _label(cells: Cells, by: tuple[str, ...], place: Any) -> Label:
-    values = (one[place] for one in cells.labels)
+    values = (column[place] for column in cells.labels)
     return {
         name: value if value.dtype.kind == "M" else value.item()
         for name, value in zip(by, values, strict=True)
@@ -283,13 +286,13 @@ class Present:
         # few rows share every number with some kept row
         for mine, theirs in zip(self.columns, columns, strict=True):
             near = near[np.isin(theirs[near], mine[left])]
-        known = list(labels.numbers)
+        label_of = list(labels.numbers)
         rows = _value_lists(
             [codes[near], *(column[near] for column in columns)],
             None if keys is None else np.asarray(keys)[near],
         )
         for code, *row in zip(*rows, strict=True):
-            self.found[self._places.get((known[code], *row), [])] = True
+            self.found[self._places.get((label_of[code], *row), [])] = True
 
     def emptied(self) -> Present:
         """The same before anything has come."""

@@ -395,13 +395,13 @@ class _Build:
             header = problem_header(self.problem) | {"pass": 1}
             extra |= numbers | {"seconds": self.seconds}
         if self.reduce is not None:
-            own, held = self.reduce.state()
-            header, arrays = header | own, arrays | held
-            known = self.reduce.sketch.problem
-            if self.samples is not None and isinstance(known, KnownMaps):
+            sketch_header, held = self.reduce.state()
+            header, arrays = header | sketch_header, arrays | held
+            lowered = self.reduce.sketch.problem
+            if self.samples is not None and isinstance(lowered, KnownMaps):
                 numbers, open_rows = self.samples.state()
                 extra |= {"second": numbers}
-                arrays |= prefixed("second", open_rows) | prefixed("maps", known.maps)
+                arrays |= prefixed("second", open_rows) | prefixed("maps", lowered.maps)
                 header["pass"] = 2
         self.checkpoint.save(header, extra, arrays)
 
@@ -418,9 +418,9 @@ class _Build:
         self.position = Position.restored(extra)
         for consumer in (*self.hashes, *self.digests):
             consumer.restore(extra, arrays)
-        own = {name: value for name, value in arrays.items() if ":" not in name}
+        sketch_arrays = {name: value for name, value in arrays.items() if ":" not in name}
         if self.first is None:
-            self._begin(self.problem, Sketch.restore(header, own, path, self.problem))
+            self._begin(self.problem, Sketch.restore(header, sketch_arrays, path, self.problem))
             return
         if self.again is not None:
             self.again.restore({"content": extra["content_again"]}, arrays)
@@ -428,9 +428,9 @@ class _Build:
         self.seconds = extra["seconds"]
         if header["pass"] == 2:
             assert isinstance(self.problem, Latent)
-            known = KnownMaps(
+            lowered = KnownMaps(
                 self.problem, without_prefix("maps", arrays), self.layout.roles.widths
             )
-            self._begin(known, Sketch.restore(header, own, path, known))
+            self._begin(lowered, Sketch.restore(header, sketch_arrays, path, lowered))
             assert self.samples is not None
             self.samples.restore(extra["second"], without_prefix("second", arrays))

@@ -55,8 +55,10 @@ class Checkpoint:
         """Write the state of a run; ``extra`` is what belongs to the run rather than to a
         sketch.
         """
-        known = {"call": self.call, "files": self.files} | extra
-        write_archive(self.path, header | {"extra": known, "proof_version": PROOF_VERSION}, arrays)
+        run_state = {"call": self.call, "files": self.files} | extra
+        write_archive(
+            self.path, header | {"extra": run_state, "proof_version": PROOF_VERSION}, arrays
+        )
 
     def load(self) -> Stored | None:
         """What was saved, if it is of the same call and files; None if there is nothing."""
@@ -137,14 +139,14 @@ def transform_digest(source: Source, layout: Layout, problem: Problem) -> str:
         batch, _ = layout.batch(chunk.table.slice(0, FIRST), 0, chunk.where)
         if not len(batch):
             continue
-        some = batch.take(np.arange(min(ROWS, len(batch))))
-        width, targets = sum(part.shape[1] for part in some.parts), len(layout.roles.targets)
-        found = [_doubles(some.block(0, width - targets))]
-        found += [_doubles(some.block(width - targets, width))] if targets else []
+        first_rows = batch.take(np.arange(min(ROWS, len(batch))))
+        width, targets = sum(part.shape[1] for part in first_rows.parts), len(layout.roles.targets)
+        blocks = [_doubles(first_rows.block(0, width - targets))]
+        blocks += [_doubles(first_rows.block(width - targets, width))] if targets else []
         if isinstance(problem, Kernel):
-            y = [found[1][:, 0] if targets == 1 else found[1]] if targets else []
-            found = [problem.function(found[0], *y)]
-        return hashlib.sha256(b"".join(_doubles(one).tobytes() for one in found)).hexdigest()
+            y = [blocks[1][:, 0] if targets == 1 else blocks[1]] if targets else []
+            blocks = [problem.function(blocks[0], *y)]
+        return hashlib.sha256(b"".join(_doubles(block).tobytes() for block in blocks)).hexdigest()
     raise InputError(
         "The source has no row that counts, so there is nothing to resume; leave checkpoint out."
     )

@@ -65,19 +65,19 @@ class ColumnarFiles(Files):
         return rows, True
 
     def _open(self, file: int) -> tuple[Any, pa.Schema]:
-        one = self.files[file]
+        opened = self.files[file]
         try:
-            fragment = self.format.make_fragment(one.path, filesystem=self.filesystem)
+            fragment = self.format.make_fragment(opened.path, filesystem=self.filesystem)
             schema = fragment.physical_schema
             if self.parquet:
                 counts = [group.num_rows for group in fragment.row_groups]
                 self.bounds[file] = np.cumsum([0, *counts])
         except (pa.ArrowException, OSError) as error:
             raise InputError(
-                f"{one.path} cannot be read as {'Parquet' if self.parquet else 'Arrow'}"
+                f"{opened.path} cannot be read as {'Parquet' if self.parquet else 'Arrow'}"
                 f" ({brief(error)}); it may be cut off: write it again or leave it out."
             ) from error
-        check_unique_columns(one.path, schema.names)
+        check_unique_columns(opened.path, schema.names)
         for name, value in self.folders[file].items():
             if name not in schema.names:
                 schema = schema.append(pa.field(name, pa.array([value]).type))
@@ -110,17 +110,20 @@ class ColumnarFiles(Files):
         # Columns are read as a stream: a row group of any size fits in memory.
         stream = pads.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
         options = {"fragment_scan_options": stream} if self.parquet else {}
-        own = [c for c in columns if c in fragment.physical_schema.names]
+        stored_columns = [c for c in columns if c in fragment.physical_schema.names]
         done = 0
         try:
             for groups, first in self._parts(file, rows, start):
                 done = first
-                if RESERVED & set(own):
-                    batches = self._batches(file, groups, own, rows)
+                if RESERVED & set(stored_columns):
+                    batches = self._batches(file, groups, stored_columns, rows)
                 else:
                     part = fragment.subset(row_group_ids=groups) if self.parquet else fragment
                     batches = part.to_batches(
-                        columns=own, batch_size=rows, batch_readahead=READAHEAD, **options
+                        columns=stored_columns,
+                        batch_size=rows,
+                        batch_readahead=READAHEAD,
+                        **options,
                     )
                 for batch in batches:
                     done += batch.num_rows

@@ -52,25 +52,25 @@ class Digest(Consumer):
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
         table = chunk.table
-        some = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
-        some = some.select(self.columns)
-        self.rows += some.num_rows
+        rows = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
+        rows = rows.select(self.columns)
+        self.rows += rows.num_rows
         if self.pending is not None:
-            some = pa.concat_tables([self.pending, some], promote_options="permissive")
-        whole = some.num_rows // BLOCK * BLOCK
+            rows = pa.concat_tables([self.pending, rows], promote_options="permissive")
+        whole = rows.num_rows // BLOCK * BLOCK
         for start in range(0, whole, BLOCK):
-            self.chain = self._chained(some.slice(start, BLOCK))
-        self.pending = some.slice(whole)
+            self.chain = self._chained(rows.slice(start, BLOCK))
+        self.pending = rows.slice(whole)
 
     def _chained(self, block: pa.Table) -> bytes:
-        found = hashlib.sha256(self.chain)
+        digest = hashlib.sha256(self.chain)
         for name in self.columns:
-            found.update(_column_bytes(block.column(name)))
-        return found.digest()
+            digest.update(_column_bytes(block.column(name)))
+        return digest.digest()
 
     def to_dict(self) -> dict[str, Any]:
         """For the provenance: the digest of all rows so far."""
-        found = (
+        digest = (
             self._chained(self.pending)
             if self.pending is not None and self.pending.num_rows
             else self.chain
@@ -79,7 +79,7 @@ class Digest(Consumer):
             "algorithm": ALGORITHM,
             "columns": self.columns,
             "rows": self.rows,
-            "value": found.hex(),
+            "value": digest.hex(),
         }
 
     def state(self) -> Stored:

@@ -165,10 +165,10 @@ class CsvFiles(Files):
         return f"{self.names[file]}, line {before + inside + 1:,}"
 
     def where(self, file: int, row: int) -> str:
-        known = [place for place in self.places if place.file == file and place.row <= row]
-        if not known or known[-1].bad or known[-1].start > COUNTED:
+        before_row = [place for place in self.places if place.file == file and place.row <= row]
+        if not before_row or before_row[-1].bad or before_row[-1].start > COUNTED:
             return super().where(file, row)
-        place = known[-1]
+        place = before_row[-1]
         before, text = self._bytes(file).text_at(place.start, place.length)
         return (
             f"{self.names[file]}, line"
@@ -253,9 +253,9 @@ class CsvFiles(Files):
         for file in range(start.file, len(self.files)):
             begin = start.cursor if file == start.file else 0
             for piece in self._bytes(file, spare).pieces(begin, self.block_bytes, piece_bytes):
-                known = [*piece.header.names, *self.folders[file]]
+                names = [*piece.header.names, *self.folders[file]]
                 expected.check(
-                    self.names[file], pa.schema([pa.field(c, pa.float64()) for c in known])
+                    self.names[file], pa.schema([pa.field(c, pa.float64()) for c in names])
                 )
                 yield file, piece
 
@@ -346,15 +346,15 @@ class CsvFiles(Files):
 
     def _explain(self, error: str, piece: Piece, file: int) -> InputError:
         """What pyarrow says of a piece, in our words."""
-        found = invalid_value(error)
-        if found is None:
+        invalid = invalid_value(error)
+        if invalid is None:
             return InputError(
                 f"{self.names[file]} cannot be read as CSV ({error}); correct it or leave it out."
             )
-        column = piece.header.names[found.column]
-        strange = STRANGE.get(found.kind, f"no {found.kind} like those before it")
+        column = piece.header.names[invalid.column]
+        strange = STRANGE.get(invalid.kind, f"no {invalid.kind} like those before it")
         message = _not_a_number(
-            self._line(file, piece, found.row, found.value), column, found.value, strange
+            self._line(file, piece, invalid.row, invalid.value), column, invalid.value, strange
         )
         return InputError(message, DROP_ROWS, argument="on_missing", column=column)
 
@@ -407,8 +407,8 @@ def _large(table: pa.Table, types: Types) -> list[str]:
     return [c for c in table.column_names if types.get(c) == pa.float64() and _is_large(table[c])]
 
 
-def _not_a_number(where: str, column: str, value: str, what: str = "not a number") -> str:
-    return f"{where}: column {column!r} has the value {value!r}, which is {what}."
+def _not_a_number(where: str, column: str, value: str, problem: str = "not a number") -> str:
+    return f"{where}: column {column!r} has the value {value!r}, which is {problem}."
 
 
 def _is_large(column: pa.ChunkedArray) -> bool:

@@ -198,8 +198,8 @@ class CsvBytes:
         breaks = 0
         with self.filesystem.open_input_file(self.name) as stored:
             stream = self._decompressed(stored)
-            while start > 0 and (some := stream.read(min(start, SOME))):
-                breaks, start = breaks + some.count(b"\n"), start - len(some)
+            while start > 0 and (data := stream.read(min(start, SOME))):
+                breaks, start = breaks + data.count(b"\n"), start - len(data)
             return breaks, bytes(stream.read(length))
 
 
@@ -265,10 +265,10 @@ def lines_before(text: bytes, sign: str, row: int, value: str = "") -> int:
         return 0
     start = full[min(row, len(full)) - 1]
     sign = re.escape(sign)
-    found = re.compile(
+    match = re.compile(
         rf'(?:^|[\n"]|{sign}){re.escape(value)}(?:["\r\n]|$|{sign})'.encode()
     ).search(text, start)
-    inside = found.start() if value and found else start
+    inside = match.start() if value and match else start
     end = min((other for other in full if other > start), default=len(text))
     return text.count(b"\n", 0, inside if inside < end else start)
 
@@ -312,19 +312,19 @@ def _quotes(data: np.ndarray, delimiter: str) -> tuple[np.ndarray, np.ndarray]:
 
 def _toggles(quotes: list[int], opens: list[bool]) -> np.ndarray:
     """The quotes that open or close a value, where some are part of one."""
-    found: list[int] = []
+    toggles: list[int] = []
     skip = -1
     for i, place in enumerate(quotes):
         if i == skip:
             continue
-        if len(found) % 2 == 0:
+        if len(toggles) % 2 == 0:
             if opens[i]:
-                found.append(place)
+                toggles.append(place)
         elif i + 1 < len(quotes) and quotes[i + 1] == place + 1:
             skip = i + 1
         else:
-            found.append(place)
-    return np.array(found, dtype=np.int64)
+            toggles.append(place)
+    return np.array(toggles, dtype=np.int64)
 
 
 def number_of(text: str | None) -> float | None:

@@ -53,33 +53,33 @@ class Encoding:
         """From the JSON of a provenance, to read the data of a coreset again."""
         if stored is None:
             return None
-        levels = {name: tuple(found) for name, found in stored["levels"].items()}
+        levels = {name: tuple(values) for name, values in stored["levels"].items()}
         return Encoding(
             tuple(levels), bool(stored["fill"]), levels, dict(stored["means"]), lenient=True
         )
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON, and for :meth:`read`."""
-        levels = {name: list(found) for name, found in (self.levels or {}).items()}
+        levels = {name: list(values) for name, values in (self.levels or {}).items()}
         return {"levels": levels, "fill": self.fill, "means": dict(self.means)}
 
     def names(self, features: Sequence[str]) -> list[str]:
         """The names of the encoded features."""
-        found: list[str] = []
+        names: list[str] = []
         for name in features:
             several = (self.levels or {}).get(name, ())
-            found += (
+            names += (
                 [f"{name}={MISSING if level is None else level}" for level in several]
                 if name in self.columns
                 else [name]
             )
-        twice = next((name for name in found if found.count(name) > 1), None)
+        twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise InputError(
                 f"Two encoded columns would be called {twice!r}; rename the column {twice!r} of the"
                 " data."
             )
-        return found
+        return names
 
     def indicators(self, name: str, text: Any) -> np.ndarray:
         """A column of 0 and 1 per level (n, levels) of values :func:`level_text`; no columns before

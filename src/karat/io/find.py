@@ -87,13 +87,13 @@ def _from_pandas(frame: Any) -> Any:
         return pa.Table.from_pandas(frame, preserve_index=False)
     # a UnicodeEncodeError is a ValueError
     except (pa.ArrowException, TypeError, ValueError) as error:
-        said = (
+        reason = (
             " ".join(map(str, error.args))
             if not isinstance(error, UnicodeError)
             else f"text that is not Unicode ({error})"
         )
         raise InputError(
-            f"The frame has a column that cannot be read: {said}. Convert it to one type"
+            f"The frame has a column that cannot be read: {reason}. Convert it to one type"
             " throughout."
         ) from error
 
@@ -198,7 +198,7 @@ def open_source(
             "source must be a path, a list of paths or a stream of Arrow batches, not"
             f" {type(source).__name__}."
         )
-    given = [os.fspath(one) if hasattr(one, "__fspath__") else one for one in source]
+    given = [os.fspath(path) if hasattr(path, "__fspath__") else path for path in source]
     kind, filesystem, files = find_files(given)
     if kind == "csv":
         return CsvFiles(filesystem, files, given, block_bytes, first_bytes)
@@ -209,19 +209,19 @@ def find_files(sources: Sequence[Any]) -> tuple[str, Any, list[File]]:
     """The kind, the file system and the data files of some paths; refused if a file would be read
     twice.
     """
-    found: list[tuple[Any, list[File], str]] = []
-    for one in sources:
-        if not isinstance(one, str) or "\0" in one:
-            raise InputError(f"{one!r} is not a path.")
-        found.append((*_find(one), one))
-    filesystem = found[0][0]
-    other = next((given for its, _, given in found if not its.equals(filesystem)), None)
+    searched: list[tuple[Any, list[File], str]] = []
+    for path in sources:
+        if not isinstance(path, str) or "\0" in path:
+            raise InputError(f"{path!r} is not a path.")
+        searched.append((*_find(path), path))
+    filesystem = searched[0][0]
+    other = next((given for its, _, given in searched if not its.equals(filesystem)), None)
     if other is not None:
         raise InputError(
-            f"{found[0][2]} and {other} are on different file systems; make a coreset of each, and"
-            " merge them."
+            f"{searched[0][2]} and {other} are on different file systems; make a coreset of each,"
+            " and merge them."
         )
-    files = [file for _, some, _ in found for file in some]
+    files = [file for _, inside, _ in searched for file in inside]
     _refuse_repeats(files, isinstance(filesystem, pafs.LocalFileSystem))
     kinds = {kind_of(file.path) for file in files}
     if len(kinds) != 1:
@@ -239,19 +239,19 @@ def kind_of(path: str) -> str | None:
 
 
 def _refuse_repeats(files: Sequence[File], local: bool) -> None:
-    known: dict[Any, str] = {}
+    path_by_mark: dict[Any, str] = {}
     for file in files:
         marks: list[Any] = [os.path.realpath(file.path) if local else file.path]
         if local:
             status = os.stat(file.path)
             marks += [(status.st_dev, status.st_ino)] if status.st_ino else []
-        first = next((known[mark] for mark in marks if mark in known), None)
+        first = next((path_by_mark[mark] for mark in marks if mark in path_by_mark), None)
         if first is not None:
             beside = "is given twice" if first == file.path else f"and {first} are the same file"
             raise InputError(
                 f"{file.path} {beside}: every row would count twice. Give each file once."
             )
-        known |= dict.fromkeys(marks, file.path)
+        path_by_mark |= dict.fromkeys(marks, file.path)
 
 
 def _find(source: str) -> tuple[Any, list[File]]:
@@ -260,27 +260,27 @@ def _find(source: str) -> tuple[Any, list[File]]:
     try:
         info = filesystem.get_file_info(path)
         if info.type == pafs.FileType.NotFound and any(sign in path for sign in WILD):
-            path, found = _matching(filesystem, source, path)
+            path, infos = _matching(filesystem, source, path)
         elif info.type == pafs.FileType.NotFound:
             raise InputError(f"There is no file or folder {source}.")
         elif info.type == pafs.FileType.Directory:
-            found = [
+            infos = [
                 f
                 for f in _below(filesystem, path)
                 if not _hidden(f.path[len(path) :]) and _is_data(f.path)
             ]
-            if not found:
+            if not infos:
                 raise InputError(
                     f"The folder {source} holds no data files; known are {', '.join(KINDS)}."
                 )
         elif kind_of(path) is None:
             raise InputError(f"{source} is of no known kind; known are {', '.join(KINDS)}.")
         else:
-            found = [info]
+            infos = [info]
     except (OSError, UnicodeError, pa.ArrowException) as error:
         raise InputError(f"{source!r} cannot be searched ({error}).") from error
-    found.sort(key=lambda f: f.path)
-    return filesystem, [File(f.path, f.size or 0, _folders(f.path[len(path) :])) for f in found]
+    infos.sort(key=lambda f: f.path)
+    return filesystem, [File(f.path, f.size or 0, _folders(f.path[len(path) :])) for f in infos]
 
 
 def _is_data(path: str) -> bool:
@@ -344,16 +344,16 @@ def _matching(filesystem: Any, source: str, path: str) -> tuple[str, list[Any]]:
         inside = _below(filesystem, home)
     else:
         inside = [f for f in filesystem.get_file_info(pafs.FileSelector(home)) if f.is_file]
-    found = [
+    infos = [
         f
         for f in inside
         if _matches_pattern(PurePosixPath(f.path).parts[fixed:], pattern) and _is_data(f.path)
     ]
-    if not found:
+    if not infos:
         raise InputError(
             f"No data file matches {source}; known are {', '.join(KINDS)}. ({home} was searched.)"
         )
-    return home, found
+    return home, infos
 
 
 def _matches_pattern(names: Sequence[str], pattern: Sequence[str]) -> bool:

@@ -206,18 +206,18 @@ class Layout:
 
     def _not_numeric(self, name: str, kind: pa.DataType) -> InputError:
         if name in self.roles.targets:
-            found = "is text" if sort_of(kind) == "text" else f"has type {kind}"
+            problem = "is text" if sort_of(kind) == "text" else f"has type {kind}"
             return InputError(
-                f"The target {name!r} {found}; karat needs a numeric target: encode it as numbers,"
-                " or choose another."
+                f"The target {name!r} {problem}; karat needs a numeric target: encode it as"
+                " numbers, or choose another."
             )
-        said, advice = f"Column {name!r} has type {kind}, which is not numeric", about_time(kind)
+        problem, advice = f"Column {name!r} has type {kind}, which is not numeric", about_time(kind)
         if advice is not None:
-            return InputError(f"{said}; {advice}. Or leave the column out.", column=name)
+            return InputError(f"{problem}; {advice}. Or leave the column out.", column=name)
         remedy = (
             "Leave it out of columns=, name it in one_hot=, or encode it by a fitted pipeline=."
         )
-        return InputError(f"{said}.", remedy, argument="pipeline", column=name)
+        return InputError(f"{problem}.", remedy, argument="pipeline", column=name)
 
     def like(self, batch: Batch) -> dict[str, Any]:
         """The container in which rows of a batch are given back

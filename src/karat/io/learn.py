@@ -60,10 +60,10 @@ def _stored(checkpoint: str | Path | None, asked: Encoding) -> Encoding | None:
         return None
     header, _ = read_archive(Path(checkpoint), "a checkpoint", validate_schema)
     call = header.get("extra", {}).get("call", {})
-    found = Encoding.read(call.get("encoding")) if isinstance(call, dict) else None
-    if found is None or (found.columns, found.fill) != (asked.columns, asked.fill):
+    stored = Encoding.read(call.get("encoding")) if isinstance(call, dict) else None
+    if stored is None or (stored.columns, stored.fill) != (asked.columns, asked.fill):
         return None
-    return replace(found, lenient=False)
+    return replace(stored, lenient=False)
 
 
 class LearnEncoding(LearnLevels):
@@ -89,7 +89,7 @@ class LearnEncoding(LearnLevels):
     def learned(self) -> Encoding:
         """The encoding of all rows."""
         means = {name: _mean(name, sums) for name, sums in self.sums.items() if self.encoding.fill}
-        levels = {name: tuple(sorted(found, key=_order)) for name, found in self.levels.items()}
+        levels = {name: tuple(sorted(values, key=_order)) for name, values in self.levels.items()}
         return replace(self.encoding, levels=levels, means=means)
 
 

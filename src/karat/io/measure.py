@@ -171,12 +171,16 @@ class SumSecondMoments(Consumer):
         self.first = dense_rows(rows, apart)[:, 0]
 
     def _named(
-        self, rows: Rows, some: np.ndarray, groups: np.ndarray | None
+        self, rows: Rows, positions: np.ndarray, groups: np.ndarray | None
     ) -> list[tuple[Any, bytes]]:
         """Some rows, by their groups and bytes."""
-        labels = [None] * len(some) if groups is None else groups[some].tolist()
+        labels = [None] * len(positions) if groups is None else groups[positions].tolist()
         return list(
-            zip(labels, as_bytes(dense_rows(rows, some), own_weights(rows, some)), strict=True)
+            zip(
+                labels,
+                as_bytes(dense_rows(rows, positions), own_weights(rows, positions)),
+                strict=True,
+            )
         )
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
@@ -241,12 +245,12 @@ class SumSecondMoments(Consumer):
         if not self.streams:
             raise InputError("The data has no row of positive weight.")
         labels, refutations = shared_groups(self.core, list(self.streams))
-        found = [self._measured_group(label, passes) for label in labels]
+        reductions = [self._measured_group(label, passes) for label in labels]
         total = sum(stream.total for stream in self.streams.values())
         total += float(self.core.weights[self.strata == VERBATIM].sum())
         if any(self.missing.values()):
             refutations.append("Rows that are kept as they are, are not rows of this data.")
-        return found, total, refutations
+        return reductions, total, refutations
 
     def _measured_group(self, label: Any, passes: int) -> Reduction:
         index = self.kept.index(label)
@@ -282,11 +286,11 @@ class CheckKeptRows(Consumer):
         there = batch.numbers[place] == kept.numbers[wanted]  # it may have been left out
         wanted, place = wanted[there], place[there]
         if len(wanted):
-            found = replace(batch.take(place), offsets=kept.offsets)
-            same = (dense_rows(kept.stored_rows(), wanted) == dense_rows(found.stored_rows())).all(
-                axis=1
-            )
-            for labels, theirs in ((kept.groups, found.groups), (kept.keys, found.keys)):
+            data_rows = replace(batch.take(place), offsets=kept.offsets)
+            same = (
+                dense_rows(kept.stored_rows(), wanted) == dense_rows(data_rows.stored_rows())
+            ).all(axis=1)
+            for labels, theirs in ((kept.groups, data_rows.groups), (kept.keys, data_rows.keys)):
                 if labels is not None and theirs is not None:
                     same &= labels[wanted] == theirs
             self.moved -= set(kept.numbers[wanted[same]].tolist())

@@ -48,9 +48,9 @@ class _Collect(Consumer):
 
 def read_all(core: Coreset, source: Any) -> AllRows:
     """The rows that a coreset of files was made from, read again as its provenance says."""
-    layout, opened, found = layout_of(core), open_source(source), _Collect()
-    scan(opened, layout.among(opened.schema()), [found], FOLD)
-    read = found.batches
+    layout, opened, collected = layout_of(core), open_source(source), _Collect()
+    scan(opened, layout.among(opened.schema()), [collected], FOLD)
+    read = collected.batches
     if not read:
         raise InputError(f"{source} has no rows.")
     table = np.concatenate(
@@ -89,8 +89,8 @@ def file_layout(
     pipeline: Any = None, on_missing: str | None = None,
 ) -> Layout:  # fmt: skip
     """How the data of a coreset is read: by what is named, else by what the coreset knows."""
-    known = Provenance.read(core.provenance)
-    stored = known.column_roles
+    provenance = Provenance.read(core.provenance)
+    stored = provenance.column_roles
     named = [target] if isinstance(target, str) else target or stored.targets or own_targets(core)
     if named is None and core.y is not None:
         raise InputError(
@@ -120,7 +120,10 @@ def file_layout(
         widths,
     )
     return Layout(
-        roles, pipeline, (on_missing or known.on_missing) == "drop", encoding=stored_encoding(known)
+        roles,
+        pipeline,
+        (on_missing or provenance.on_missing) == "drop",
+        encoding=stored_encoding(provenance),
     )
 
 
@@ -137,31 +140,31 @@ def _own_names(core: Coreset) -> list[str]:
 def layout_of(core: Coreset) -> Layout:
     """Which columns of its files a coreset was made from; groups and keys are not read."""
     stored = core.provenance or _in_memory(core)
-    known = Provenance.read(stored)
-    if not known.columns or known.on_missing is None or known.pipeline is not None:
+    provenance = Provenance.read(stored)
+    if not provenance.columns or provenance.on_missing is None or provenance.pipeline is not None:
         raise InputError(
             "The coreset does not say from which columns of files it was made, so it cannot be"
             " compared with them; build it with karat.coreset_files or karat build."
         )
-    roles = known.column_roles
+    roles = provenance.column_roles
     return Layout(
         replace(roles, group=None, key=None),
         None,
-        known.on_missing == "drop",
-        encoding=stored_encoding(known),
+        provenance.on_missing == "drop",
+        encoding=stored_encoding(provenance),
     )
 
 
-def stored_encoding(known: Provenance) -> Encoding | None:
+def stored_encoding(provenance: Provenance) -> Encoding | None:
     """How the columns of a coreset were encoded; refused where coresets of several encodings were
     merged.
     """
-    if known.encoding is None and any(part.encoding is not None for part in known.parts):
+    if provenance.encoding is None and any(part.encoding is not None for part in provenance.parts):
         raise InputError(
             "The coreset was merged from parts that were encoded differently (other means or"
             " levels); compare each part with its own data."
         )
-    return Encoding.read(known.encoding)
+    return Encoding.read(provenance.encoding)
 
 
 def _in_memory(core: Coreset) -> dict[str, Any]:

@@ -130,7 +130,7 @@ class RowHashes:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON, and for :meth:`from_dict`."""
-        found = {
+        hashes = {
             "columns": self.columns,
             "rows": self.rows,
             "parts": [*self.parts, self.rows - sum(self.parts)],
@@ -138,7 +138,9 @@ class RowHashes:
             "block_rows": BLOCK,
             "blocks": [f"{b:016x}" for b in self.blocks],
         }
-        return found if self.plain is None else found | {"plain": [f"{p:016x}" for p in self.plain]}
+        return (
+            hashes if self.plain is None else hashes | {"plain": [f"{p:016x}" for p in self.plain]}
+        )
 
     def same_rows(self, other: RowHashes) -> bool:
         """Whether both have seen the same rows in the same order."""
@@ -160,34 +162,34 @@ def joined_hashes(contents: Sequence[dict[str, Any] | None]) -> dict[str, Any] |
     """The hashes of several sources one after the other; None if one has none, or they are of
     different columns.
     """
-    known = [content for content in contents if content is not None]
-    if len(known) < len(contents) or any(c["columns"] != known[0]["columns"] for c in known):
+    present = [content for content in contents if content is not None]
+    if len(present) < len(contents) or any(c["columns"] != present[0]["columns"] for c in present):
         return None
-    sums = [sum(int(c["sums"][i], 16) for c in known) % MODULUS for i in (0, 1)]
+    sums = [sum(int(c["sums"][i], 16) for c in present) % MODULUS for i in (0, 1)]
     plain = (
-        {"plain": [sums for c in known for sums in c["plain"]]}
-        if all("plain" in c for c in known)
+        {"plain": [sums for c in present for sums in c["plain"]]}
+        if all("plain" in c for c in present)
         else {}
     )
     return (
-        {name: value for name, value in known[0].items() if name != "plain"}
+        {name: value for name, value in present[0].items() if name != "plain"}
         | plain
         | {
-            "rows": sum(c["rows"] for c in known),
-            "parts": [rows for c in known for rows in c["parts"]],
+            "rows": sum(c["rows"] for c in present),
+            "parts": [rows for c in present for rows in c["parts"]],
             "sums": [f"{s:016x}" for s in sums],
-            "blocks": [block for c in known for block in c["blocks"]],
+            "blocks": [block for c in present for block in c["blocks"]],
         }
     )
 
 
 def spans(content: dict[str, Any]) -> list[tuple[int, int]]:
     """The rows of each block, from the first to the one after the last."""
-    found, first = [], 0
+    spans, first = [], 0
     for rows in content["parts"]:
-        found += [(first + a, first + min(a + BLOCK, rows)) for a in range(0, rows, BLOCK)]
+        spans += [(first + a, first + min(a + BLOCK, rows)) for a in range(0, rows, BLOCK)]
         first += rows
-    return found
+    return spans
 
 
 def changed_row(

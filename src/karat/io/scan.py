@@ -192,9 +192,9 @@ def require_rows(source: Source, layout: Layout, position: Position) -> None:
     """Refuse a source of which no row is left; a second look at the first of them says why."""
     if not position.dropped + position.bad or position.dropped < position.rows:
         return
-    said = f"All {position.dropped + position.bad:,} rows were left out"
+    problem = f"All {position.dropped + position.bad:,} rows were left out"
     if not source.identity() or not position.dropped:
-        raise InputError(f"{said}, because each is broken or lacks a value.")
+        raise InputError(f"{problem}, because each is broken or lacks a value.")
     table = next(
         source.chunks(layout.columns, layout.numeric, FOLD, ResumePoint(), strict=False)
     ).table
@@ -205,7 +205,7 @@ def require_rows(source: Source, layout: Layout, position: Position) -> None:
     worst = max(gaps, key=lambda name: gaps[name])
     where = f"{gaps[worst]:,} of the first {table.num_rows:,} of them"
     raise InputError(
-        f"{said}: column {worst!r} has no number in {where}. Leave the column out, or fill it."
+        f"{problem}: column {worst!r} has no number in {where}. Leave the column out, or fill it."
     )
 
 
@@ -371,11 +371,11 @@ class LatentSums(Consumer):
         """Add a batch that stands for ``count`` rows; ``where`` puts a row in words, as do the
         ``names`` of the columns.
         """
-        found, _ = next_samples(self.samples, batch, count, where)
-        if not len(found):
+        samples, _ = next_samples(self.samples, batch, count, where)
+        if not len(samples):
             return
         try:
-            self.plus(self.problem.sums(found, whole=False))
+            self.plus(self.problem.sums(samples, whole=False))
         except NonFiniteError:
             columns = sum(part.shape[1] for part in batch.parts)
             error = explain_non_finite(
@@ -427,16 +427,16 @@ class LearnLevels(Consumer):
 
     levels: dict[str, set[Any]]
 
-    def add_levels(self, what: str, name: str, column: Any, remedy: str) -> None:
+    def add_levels(self, kind: str, name: str, column: Any, remedy: str) -> None:
         """Add the distinct values of an Arrow column."""
         try:
             self.levels[name].update(pc.unique(column).to_pylist())
         except pa.ArrowNotImplementedError:
             raise InputError(
-                f"The {what} {name!r} has values of type {column.type}, which are no levels; make"
+                f"The {kind} {name!r} has values of type {column.type}, which are no levels; make"
                 " it text or numbers."
             ) from None
         if len(self.levels[name]) > MOST_LEVELS:
             raise InputError(
-                f"The {what} {name!r} has more than {MOST_LEVELS:,} levels; {remedy}.", column=name
+                f"The {kind} {name!r} has more than {MOST_LEVELS:,} levels; {remedy}.", column=name
             )

@@ -52,15 +52,15 @@ def places(column: Any, levels: Sequence[Any]) -> np.ndarray:
     """The position of every value of an Arrow column among the levels, -1 if it is none of them."""
     if not pa.types.is_dictionary(column.type):
         try:
-            known = pa.array(levels).cast(column.type)
+            value_set = pa.array(levels).cast(column.type)
         # levels of another type
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
             column = pc.dictionary_encode(column)
         else:
-            return np.asarray(pc.index_in(column, value_set=known).fill_null(-1))
+            return np.asarray(pc.index_in(column, value_set=value_set).fill_null(-1))
     numbers = {level: i for i, level in enumerate(levels)}
-    found = np.array([*(numbers.get(value, -1) for value in column.dictionary.to_pylist()), -1])
-    return np.asarray(found[np.asarray(column.indices.fill_null(len(found) - 1))])
+    codes = np.array([*(numbers.get(value, -1) for value in column.dictionary.to_pylist()), -1])
+    return np.asarray(codes[np.asarray(column.indices.fill_null(len(codes) - 1))])
 
 
 @dataclass(frozen=True)
@@ -160,11 +160,11 @@ class Source(ABC):
         ``files`` are those of :meth:`identity`, and ``rows`` says how many each has.
         """
         names = short_names([str(file[0]) for file in files])
-        found = [
+        described = [
             {"name": name, "size": file[1], "rows": rows.get(i, 0)}
             for i, (name, file) in enumerate(zip(names, files, strict=True))
         ]
-        return {"given": list(self.given), "files": found} | (
+        return {"given": list(self.given), "files": described} | (
             {} if self.query is None else {"query": self.query}
         )
 
@@ -236,9 +236,9 @@ class Batches(Source):
         try:
             for batch in self.batches(list(columns), rows):
                 for first in range(0, batch.num_rows, rows):
-                    some = batch.slice(first, rows)
-                    after = replace(place, row=place.row + some.num_rows)
-                    yield Chunk(self, some, 0, place.row, after)
+                    part = batch.slice(first, rows)
+                    after = replace(place, row=place.row + part.num_rows)
+                    yield Chunk(self, part, 0, place.row, after)
                     place = after
         except (pa.ArrowException, OSError) as error:  # a database may fail at any row
             raise InputError(
@@ -427,8 +427,8 @@ def worked_in_order(
                 yield None, failed
 
         coming: deque[tuple[T, Future[U]]] = deque()
-        for one in started():
-            coming.append(one)
+        for pair in started():
+            coming.append(pair)
             if len(coming) > threads + AHEAD:
                 item, made = coming.popleft()
                 yield item, made.result()

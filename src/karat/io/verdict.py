@@ -127,7 +127,7 @@ def compare(
         return "reordered", ()
     both = zip_longest(spans(fresh), spans(stored), fresh["blocks"], stored["blocks"])
     differ = [(i, now, then) for i, (now, then, a, b) in enumerate(both) if a != b or now != then]
-    found = []
+    changed = []
     for i, now, then in differ:
         start, stop = now or then or (0, 0)
         block = Changed(start, stop, _places(start, stop, names, counts))
@@ -135,21 +135,21 @@ def compare(
         if row is not None:
             place = _places(start + row, start + row + 1, names, counts)
             block = replace(block, row=start + row, place=place[0][:2] if place else None)
-        found.append(block)
-    return "changed", tuple(found)
+        changed.append(block)
+    return "changed", tuple(changed)
 
 
 def _places(
     start: int, stop: int, names: Sequence[str], counts: dict[int, int]
 ) -> tuple[tuple[str, int, int], ...]:
     """Rows of the source by file, and rows in it."""
-    found, first = [], 0
+    places, first = [], 0
     for file, name in enumerate(names):
         a, b = max(start - first, 0), min(stop - first, counts.get(file, 0))
         if a < b:
-            found.append((name, a, b))
+            places.append((name, a, b))
         first += counts.get(file, 0)
-    return tuple(found)
+    return tuple(places)
 
 
 def read_changed(
@@ -166,20 +166,20 @@ def read_changed(
             "A stream comes only once, so changed rows cannot be read again; leave locate out, or"
             " use files."
         )
-    found: dict[int, dict[str, Any]] = {}
+    values: dict[int, dict[str, Any]] = {}
     first = 0
     layout = layout.among(source.schema())
     for chunk in source.chunks(
         layout.columns, layout.numeric, BLOCK, ResumePoint(), strict=not layout.drop
     ):
         rows = chunk.table.num_rows
-        for row in sorted(row for row in wanted - found.keys() if first <= row < first + rows):
-            one = chunk.table.slice(row - first, 1)
-            found[row] = {name: one.column(name)[0].as_py() for name in layout.columns}
+        for row in sorted(row for row in wanted - values.keys() if first <= row < first + rows):
+            row_table = chunk.table.slice(row - first, 1)
+            values[row] = {name: row_table.column(name)[0].as_py() for name in layout.columns}
         first += rows
-        if len(found) == len(wanted):
+        if len(values) == len(wanted):
             break
     return tuple(
-        replace(block, values=found.get(block.row)) if block.row is not None else block
+        replace(block, values=values.get(block.row)) if block.row is not None else block
         for block in changed
     )

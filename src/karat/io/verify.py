@@ -97,11 +97,13 @@ def verify_files(
         changed.
     """
     core = core if isinstance(core, Coreset) else load(core)
-    known = Provenance.read(core.provenance)
-    source = source if source is not None else known.given
+    provenance = Provenance.read(core.provenance)
+    source = source if source is not None else provenance.given
     # a file must not run queries by itself
-    if isinstance(source, list) and not source and known.query is not None:
-        call = f"karat.io.query({known.query.get('sql')!r}, {known.query.get('database')!r})"
+    if isinstance(source, list) and not source and provenance.query is not None:
+        call = (
+            f"karat.io.query({provenance.query.get('sql')!r}, {provenance.query.get('database')!r})"
+        )
         raise InputError(
             "The coreset was made from a query.", f"Pass it as the source: {call}.", argument="sql"
         )
@@ -110,8 +112,12 @@ def verify_files(
     layout = file_layout(core, target, columns, sample_weight, groups, key, pipeline, on_missing)
     with progress_bar(progress, "B") as advance:
         opened = open_source(source)
-        found = FileCheck(core, opened, layout, memory, advance).run()
-    return replace(found, changed=read_changed(opened, layout, found.changed)) if locate else found
+        verification = FileCheck(core, opened, layout, memory, advance).run()
+    return (
+        replace(verification, changed=read_changed(opened, layout, verification.changed))
+        if locate
+        else verification
+    )
 
 
 @dataclass
@@ -151,11 +157,11 @@ class FileCheck:
             raise InputError(
                 "A coreset of transformed columns is verified in memory, by core.verify(X, y)."
             )
-        known = Provenance.read(core.provenance)
-        if self.layout.pipeline is None and known.pipeline:
+        provenance = Provenance.read(core.provenance)
+        if self.layout.pipeline is None and provenance.pipeline:
             raise InputError(
-                f"The coreset was made with a pipeline ({known.pipeline}), which is not saved; pass"
-                " it as pipeline=."
+                f"The coreset was made with a pipeline ({provenance.pipeline}), which is not saved;"
+                " pass it as pipeline=."
             )
         require_rereadable(core.problem, source)
         self.layout = layout = self.layout.among(source.schema())
@@ -164,9 +170,9 @@ class FileCheck:
         problem, notes, other_maps = self._lowered()
         self.kept = kept = kept_table(core, problem)
         if core.rows == SYNTHETIC:
-            return self._made(known, files, start)
-        stored, hashes, digests = self._fingerprints(known)
-        found = CheckKeptRows(kept)
+            return self._made(provenance, files, start)
+        stored, hashes, digests = self._fingerprints(provenance)
+        kept_rows = CheckKeptRows(kept)
         # else the rows of a sketch have to stand for those read
         again = not source.once and not core.absorbed
         apart = np.zeros(len(core), dtype=bool)
@@ -175,14 +181,14 @@ class FileCheck:
             apart = core.weights == 1.0
         self.sums = SumMoments(kept, self.rows, apart) if again else Reduce(self._sketch(), layout)
         beside = [] if self.beside is None else self.beside(self)
-        position, passes = self._scans([hashes, *digests, found, self.sums, *beside])
+        position, passes = self._scans([hashes, *digests, kept_rows, self.sums, *beside])
         self._require_same_rows(files, hashes)
         reductions, total, other_groups = self._measured(self.sums, passes)
         data, changed = compare(stored, hashes.rows, short_names(source.names), position.counts)
         refutations = [*other_maps, *other_groups]
-        if found.moved and (data != "reordered" or (again and not self._all_present())):
+        if kept_rows.moved and (data != "reordered" or (again and not self._all_present())):
             refutations.append(OTHER_ROWS)
-        data, refutations = self._digested(data, digests, known, refutations)
+        data, refutations = self._digested(data, digests, provenance, refutations)
         if core.n_rows != position.rows:
             refutations.append(
                 f"The coreset was made of {core.n_rows:,} rows, the data has {position.rows:,}."
@@ -192,20 +198,22 @@ class FileCheck:
             core, reductions, total, position.rows, seconds, refutations, notes
         )
         return FileVerification(
-            certificate, data, changed, tuple(sorted(found.moved)), tuple(hashes.rows.columns)
+            certificate, data, changed, tuple(sorted(kept_rows.moved)), tuple(hashes.rows.columns)
         )
 
-    def _made(self, known: Provenance, files: list[list[Any]], start: float) -> FileVerification:
+    def _made(
+        self, provenance: Provenance, files: list[list[Any]], start: float
+    ) -> FileVerification:
         """The same for synthetic rows, which are at no place of the data."""
         core, source = self.core, self.source
-        stored, hashes, digests = self._fingerprints(known)
+        stored, hashes, digests = self._fingerprints(provenance)
         self.sums = sums = SumSecondMoments(core, self.kept, self.rows)
         beside = [] if self.beside is None else self.beside(self)
         position, passes = self._scans([hashes, *digests, sums, *beside])
         self._require_same_rows(files, hashes)
         reductions, total, refutations = sums.measured(passes)
         data, changed = compare(stored, hashes.rows, short_names(source.names), position.counts)
-        data, refutations = self._digested(data, digests, known, refutations)
+        data, refutations = self._digested(data, digests, provenance, refutations)
         if core.n_rows != position.rows:
             refutations.append(
                 f"The coreset was made of {core.n_rows:,} rows, the data has {position.rows:,}."
@@ -217,28 +225,30 @@ class FileCheck:
         return FileVerification(certificate, data, changed, (), tuple(hashes.rows.columns))
 
     def _fingerprints(
-        self, known: Provenance
+        self, provenance: Provenance
     ) -> tuple[dict[str, Any] | None, Hashes, list[Digest]]:
         """The hashes that were stored, if they are of these columns, and consumers for those of the
         data.
         """
         layout = self.layout
-        stored = joined_hashes([part.content for part in known.parts])
+        stored = joined_hashes([part.content for part in provenance.parts])
         if stored is not None and stored["columns"] != sorted(layout.columns):
             stored = None
         hashes = Hashes(
             RowHashes(layout.columns, layout.gaps, [] if stored is None else stored["parts"][:-1])
         )
         digests = (
-            [Digest(layout.columns)] if len(known.parts) == 1 and known.parts[0].digest else []
+            [Digest(layout.columns)]
+            if len(provenance.parts) == 1 and provenance.parts[0].digest
+            else []
         )
         return stored, hashes, digests
 
     def _digested(
-        self, data: Data, digests: list[Digest], known: Provenance, refutations: list[str]
+        self, data: Data, digests: list[Digest], provenance: Provenance, refutations: list[str]
     ) -> tuple[Data, list[str]]:  # fmt: skip
         """What the digest of the rows adds to the verdict of their hashes."""
-        if data == "identical" and digests and digests[0].to_dict() != known.parts[0].digest:
+        if data == "identical" and digests and digests[0].to_dict() != provenance.parts[0].digest:
             # changed by somebody who made the hashes agree
             return "changed", [
                 *refutations,
@@ -301,7 +311,7 @@ class FileCheck:
             samples = (
                 Samples(problem, self.layout.roles.widths) if isinstance(problem, Latent) else None
             )
-            found = scan(
+            reached = scan(
                 self.source,
                 self.layout,
                 consumers,
@@ -309,8 +319,8 @@ class FileCheck:
                 samples=samples,
                 progress=self.progress,
             )
-            require_rows(self.source, self.layout, found)
-            passes, position = passes + 1, found if not passes else position
+            require_rows(self.source, self.layout, reached)
+            passes, position = passes + 1, reached if not passes else position
             consumers = [consumer for consumer in consumers if consumer.another_pass()]
         return position, passes
 
@@ -330,29 +340,29 @@ class FileCheck:
             sums.sketch.fold()
         running = sums.running if isinstance(sums, SumMoments) else sums.sketch.summary.running
         strange = sums.strange if isinstance(sums, SumMoments) else set()
-        totals = {label: one.total for label, one in running.items()}
+        totals = {label: sums_of_group.total for label, sums_of_group in running.items()}
         if not any(totals.values()) and not strange:
             raise InputError("The data has no row of positive weight.")
         labels, notes = shared_groups(
             self.core, [*(label for label, total in totals.items() if total), *strange]
         )
         group = self._by_moments if isinstance(sums, SumMoments) else self._by_sketch
-        found = [group(sums, label, passes) for label in labels]
+        reductions = [group(sums, label, passes) for label in labels]
         if isinstance(sums, SumMoments):
-            found = self._about_means(sums, labels, found, passes)
-        return found, sum(totals.values()), notes
+            reductions = self._about_means(sums, labels, reductions, passes)
+        return reductions, sum(totals.values()), notes
 
     def _about_means(
-        self, sums: SumMoments, labels: list[Any], found: list[Reduction], passes: int
+        self, sums: SumMoments, labels: list[Any], reductions: list[Reduction], passes: int
     ) -> list[Reduction]:
         """What could not be proven, measured once more about the means, in one more pass."""
         kernels = {
             label: kernel
-            for label, one in zip(labels, found, strict=True)
-            if (kernel := centred_kernel(one)) is not None
+            for label, reduction in zip(labels, reductions, strict=True)
+            if (kernel := centred_kernel(reduction)) is not None
         }
         if not kernels:
-            return found
+            return reductions
         centred = SumMoments(
             self.kept, self.rows, sums.apart, coordinates=sums.coordinates | kernels
         )
@@ -362,8 +372,8 @@ class FileCheck:
             for label in labels
         ]
         return [
-            one if other is None else better(one, other)
-            for one, other in zip(found, again, strict=True)
+            reduction if other is None else better(reduction, other)
+            for reduction, other in zip(reductions, again, strict=True)
         ]
 
     def _by_moments(self, sums: Any, label: Any, passes: int) -> Reduction:
@@ -392,10 +402,10 @@ class FileCheck:
         rows, _ = summary.held_rows(label)
         if fitted.needs_pass or core.absorbed or reduction.peeled.any():
             fitted, _ = fit_moments(rows, summary.kernel, np.arange(len(rows)))
-            found = measure_again(core, rows, fitted, kept, passes)
-            return replace(found, inherited=reduction.claim)
-        found = measure_again(core, None, fitted, kept, passes, witnesses=self._unweighted(kept))
-        return replace(found, inherited=running.inherited)
+            measured = measure_again(core, rows, fitted, kept, passes)
+            return replace(measured, inherited=reduction.claim)
+        measured = measure_again(core, None, fitted, kept, passes, witnesses=self._unweighted(kept))
+        return replace(measured, inherited=running.inherited)
 
     def _unweighted(self, kept: Rows) -> Rows | None:
         """The kept rows as witnesses, which count once each; None where they had weights of their
