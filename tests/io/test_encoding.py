@@ -253,7 +253,7 @@ def test_a_checkpoint_of_another_encoding_is_refused(files, tmp_path):
         ({"one_hot": "carrier"}, r"did you mean one_hot=\['carrier'\]"),
         ({"one_hot": ["carrier"]}, "no value"),
         ({"on_missing": "median"}, "on_missing must be"),
-        ({"one_hot": ["carrier"], "pipeline": SimpleImputer()}, "do not go with a pipeline"),
+        ({"one_hot": ["carrier"], "pipeline": SimpleImputer()}, "cannot be combined with a pipeline"),
         ({}, "'carrier' has type .*one_hot="),
     ],
 )  # fmt: skip

@@ -265,7 +265,7 @@ def test_a_cut_gz_file(table, tmp_path):
 
 def test_other_refusals(folder, tmp_path):
     for call, words in [
-        (lambda: build(tmp_path / "nowhere"), "no file or folder"),
+        (lambda: build(tmp_path / "nowhere"), "nowhere does not exist"),
         (lambda: build(3), "source must be"),
         (lambda: build(folder, on_missing="ignore"), "on_missing"),
         (lambda: build(folder, batch_rows=0), "batch_rows"),

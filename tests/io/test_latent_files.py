@@ -266,7 +266,7 @@ def test_what_is_wrong_with_the_rows_is_said_with_its_place(tmp_path):
         (
             P.MultiView(1),
             {"columns": [["a"], ["b"], ["c"]], "pipeline": CountVectorizer()},
-            "does not take a pipeline",
+            "does not support a pipeline",
         ),
         (P.GaussianMixture(2), {"columns": [["a"], ["b"]]}, "one list of names"),
         (P.GaussianMixture(2), {"sequence": "a"}, "sequence is for HiddenMarkov only"),

@@ -1,15 +1,14 @@
 """Latent-variable problems on a cluster: sums where the rows lie, added in a tree; and sequences,
-which must stay whole.
+which must not be split.
 
 first pass     message = the sums of a partition               # a few matrices
 lowered        where the last sums meet; sent to every worker
 second pass    as for every other problem (:mod:`karat.cluster.sketches`)
 
-Each sequence of a hidden Markov model must lie in one partition, its rows one after the other: a
-window of three steps that two partitions share would be lost without a word.  So every partition
-sends the names of its sequences, and where the same name comes twice the rows are refused.  Two
-passes may find the sequences in other partitions; what must agree are the rows and their places in
-their sequences.
+Each sequence of a hidden Markov model must lie in one partition, with its rows in order: a window
+of three steps across two partitions would be lost silently.  So every partition sends the names of
+its sequences, and a repeated name is an error.  Two passes may find the sequences in different
+partitions; only the rows and their places in the sequences must agree.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from karat.problems.latent import HiddenMarkov, Latent
 COUNTS = ("rows", "inputs", "dropped")
 
 
-VIEW = "view"  # the names of the tables of latent-variable problems begin so
+VIEW = "view"  # the prefix of the names of the tables of latent-variable problems
 
 
 # the one sequence of rows that name none; names are written as Python would, so none is empty
@@ -74,7 +73,7 @@ def views_batch(number: int, problem: Problem, arrays: dict[str, Any]) -> Batch:
 
 
 def _weights(weights: Any, count: int) -> Array | None:
-    """Checked weights; those of a single partition may all be zero."""
+    """Checked weights; unlike those of all rows, those of a partition may all be zero."""
     table = containers.as_table(weights, "sample_weight")
     return (
         np.zeros(count)
@@ -99,9 +98,7 @@ def _refuse_non_finite(part: Any, where: Callable[[int], str]) -> None:
 
 
 class PartitionSums(LatentSums):
-    """The sums of a partition, and the names of its sequences where the places of rows in these
-    count.
-    """
+    """The sums of a partition, and the names of its sequences if the order of rows matters."""
 
     def __init__(
         self, problem: Latent, layout: Layout | None, widths: tuple[int, ...] | None
@@ -124,9 +121,7 @@ class PartitionSums(LatentSums):
             self.add_batch(batch, len(batch), place(self.partition))
 
     def _note_sequences(self, batch: Batch) -> None:
-        """Go on with the names; each comes once while the rows of its sequence follow each
-        other.
-        """
+        """Add the names of sequences, one for each run of rows."""
         if isinstance(self.problem, HiddenMarkov) and len(batch):
             names = (
                 [UNNAMED]
@@ -204,16 +199,16 @@ def steps_of(labels: Any, count: int) -> np.ndarray:
 
 
 def _repeated(names: Sequence[str]) -> str | None:
-    """The first in order of the names that come several times; None if all differ."""
+    """The first repeated name, in sorted order; None if all names differ."""
     distinct, counts = np.unique(np.array(names, dtype=str), return_counts=True)
     return str(distinct[counts > 1][0]) if (counts > 1).any() else None
 
 
 def _runs(labels: np.ndarray) -> np.ndarray:
-    """The labels, once wherever they change."""
+    """The label of each run of equal labels."""
     return np.asarray(labels[np.concatenate([[True], labels[1:] != labels[:-1]])])
 
 
 def _written(name: Any) -> str:
-    """A name in words; 1 and 1.0 are the same, whatever type a partition has read."""
+    """A name as text; 1 and 1.0 are the same, because partitions may read different types."""
     return repr(int(name)) if isinstance(name, float) and name.is_integer() else repr(name)

@@ -1,4 +1,4 @@
-"""formulaic, asked so that its tables are those of statsmodels.
+"""formulaic, configured so that its tables are those of statsmodels.
 
 Powers come in the order of patsy, booleans are categories, and ``C(g, Treatment)`` may be written
 without parentheses.  Not public are two methods of a materializer, the argument by which a
@@ -33,8 +33,8 @@ MOST_TERMS = 10_000  # of a power
 
 
 def parse_formula(text: str, names: Sequence[str]) -> Any:
-    """formulaic's formula of a text, its terms in the order in which they are written; ``.`` stands
-    for ``names``.
+    """Parse a formula, with terms in the order in which they are written; ``.`` stands for
+    ``names``.
     """
     return Formula.from_spec(
         text, ordering="none", parser=_parser(), context={AVAILABLE: list(names)}
@@ -90,7 +90,7 @@ class Treatment(TreatmentContrasts):
 
 
 class BooleanLevels(PandasMaterializer):
-    """formulaic's own materializer, for which booleans are categories, as in statsmodels."""
+    """formulaic's materializer for pandas, with booleans as categories, as in statsmodels."""
 
     REGISTER_NAME = "karat"
     REGISTER_INPUTS = ()
@@ -121,7 +121,5 @@ def apply_transform(
 
 
 def first_line(error: Exception) -> str:
-    """What an error of formulaic says first, without the colours of a terminal; nothing if it says
-    nothing.
-    """
+    """The first line of an error of formulaic, without terminal colours; empty if there is none."""
     return next(iter(COLOURS.sub("", str(error)).strip().splitlines()), "")

@@ -1,4 +1,4 @@
-"""karat.cube and its Cube: an exact coreset for every cell, and from these any slice, window or
+"""karat.cube and its Cube: an exact coreset for every cell, which add up to any slice, window or
 refit.
 """
 
@@ -58,13 +58,13 @@ class Cube:
     """One exact coreset per cell: any slice, window or refit is a union of a few rows.
 
     Made by :func:`karat.cube`, or read by :meth:`load`.  A cube that has a ``path`` writes every
-    change to its file, in one step, before the change shows here; a process that is killed leaves
-    the old file or the new one.
+    change to its file, in one step, before the object changes.  A process that is killed leaves the
+    old file or the new one.
 
     Attributes
     ----------
     problem : Problem
-        What is kept of every cell.
+        The problem for which every cell is exact.
     by : tuple of str
         The columns that label cells.
     columns, targets : tuple of str
@@ -72,7 +72,7 @@ class Cube:
     path : Path or None
         The file.
     history : tuple of dict
-        What the rows came by: for every change its kind, time, source and number of rows.
+        Every change, with its kind, time, source and number of rows.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Cube:
         """Merges cells."""
         return Reducer.of(self.problem, self.layout, self.seed)
 
-    # What the cells are
+    # The cells
 
     def labels(self, name: str) -> np.ndarray:
         """The distinct labels of a column, in order."""
@@ -121,8 +121,8 @@ class Cube:
         return Certificate.union([self.cells.certificates[i] for i in selected])
 
     def to_frame(self) -> Any:
-        """One line per cell: labels, rows, kept rows, total weight, error, and the changes that it
-        came by.
+        """One line per cell: labels, rows, kept rows, total weight, error, and the changes that
+        added its rows.
         """
         return native_frame(self.table())
 
@@ -133,7 +133,7 @@ class Cube:
         return dict(zip(names, (*self.cells.labels, *facts.values()), strict=True))
 
     def facts(self) -> dict[str, np.ndarray]:
-        """Of every cell what :meth:`to_frame` says beside its labels."""
+        """The columns of :meth:`to_frame` except the labels."""
         cells = self.cells
         return {
             "rows": cells.counts,
@@ -144,7 +144,7 @@ class Cube:
             "changes": np.array([",".join(map(str, origin)) for origin in cells.origins]),
         }
 
-    # What they are good for
+    # Slices and fits
 
     def select(
         self, selection: Selection | None = None, /, *, reduce: bool = False, **labels: Any
@@ -197,15 +197,14 @@ class Cube:
         selection: Selection | None = None,
         **labels: Any,
     ) -> Fits:
-        """Fit a scikit-learn estimator on the rows of every label; each is the model of all rows of
-        that label.
+        """Fit a scikit-learn estimator for every label; each is the model of all rows of its label.
 
         Parameters
         ----------
         estimator : scikit-learn estimator
-            It is copied for every label.
+            It is cloned for every label.
         by : str or list of str
-            One model for each of these labels; by default one for all rows.
+            One model for each label of these columns; by default one model for all rows.
         selection, **labels
             Cells to use, as in :meth:`select`.
 
@@ -225,7 +224,7 @@ class Cube:
         return Rolling(self, name, window, label_names(by, self.by))
 
     def compare(self, first: Selection, second: Selection) -> Comparison:
-        """Whether two slices follow the same linear model: the Chow test, from the few rows."""
+        """Test whether two slices follow the same linear model (Chow test)."""
         first_cells, second_cells = (
             matching(self.cells, self.by, merge_selections(selection, {}))
             for selection in (first, second)
@@ -243,7 +242,7 @@ class Cube:
     def verify(
         self, data: Any, *, memory: int = MEMORY, progress: Progress | None = None
     ) -> CubeVerification:
-        """Measure every cell against the data that the cube was made of, which is read once.
+        """Measure every cell against the data that the cube was made from, which is read once.
 
         Parameters
         ----------
@@ -258,12 +257,12 @@ class Cube:
         -------
         CubeVerification
             Not ``ok`` if the loss of a cell differs, if kept rows are not in the data, or if rows
-            or cells are missing; its ``cube`` has the fresh certificates.
+            or cells are missing; its ``cube`` has the new certificates.
         """
         check_memory(memory)
         return verify_cube(self, data, memory, progress)
 
-    # How they change
+    # Changes
 
     def update(self, rows: Any, *, memory: int = MEMORY, content: bool = True) -> Cube:
         """Add rows to their cells; new cells appear.
@@ -280,10 +279,9 @@ class Cube:
         return self._with_rows("update", rows, memory, content)
 
     def replace(self, rows: Any, *, memory: int = MEMORY, content: bool = True) -> Cube:
-        """Rebuild the cells that occur in ``rows``, which has all their rows; other cells stay as
-        they are.
+        """Rebuild only the cells that occur in ``rows``, which must have all of their rows.
 
-        For late or corrected data, for deleted, relabelled and re-weighted rows.
+        For late or corrected data, and for deleted, relabelled and re-weighted rows.
         """
         return self._with_rows("replace", rows, memory, content)
 
@@ -306,16 +304,16 @@ class Cube:
             raise InputError(f"merge takes another Cube, not {type(other).__name__}.")
         if (other.problem, other.layout) != (self.problem, self.layout):
             raise InputError(
-                "The cubes keep different things, or of other columns; build both by the same call."
+                "The cubes have different problems or columns; build both with the same arguments."
             )
         return self._change(partial(with_cells, self.reducer, other.cells, other.history))
 
     def _change(self, change: Callable[[Cells, History], tuple[Cells, Change]]) -> Cube:
-        """Make a change: of the file first, in one step, then here."""
+        """Make a change: first in the file, in one step, then in this object."""
         with self._lock, nullcontext() if self.path is None else locked(self.path):
             if self.path is not None and identity(self.path) != self._identity:
                 raise StorageError(
-                    f"{self.path} was changed by another process since it was read; load it again,"
+                    f"Another process has changed {self.path} since it was read; load it again,"
                     " then make the change."
                 )
             cells, record = change(self.cells, self.history)
@@ -329,7 +327,7 @@ class Cube:
     # Files
 
     def save(self, path: str | Path) -> None:
-        """Write to a Parquet file, atomically; from then on changes are written to it, too."""
+        """Write to a Parquet file, atomically; later changes are written to it, too."""
         path = output_path(path)
         with self._lock, locked(path):
             write_cube(path, self.cells, self.problem, self.layout, self.history)
@@ -343,7 +341,7 @@ class Cube:
         ----------
         path : path
         problem : Problem, optional
-            Needed where the problem holds a user's function, which is not saved.
+            Needed if the problem holds a function of the user, which is not saved.
         """
         path = cube_path(path)
         file_identity = identity(path)
@@ -357,7 +355,7 @@ class Cube:
 
     @staticmethod
     def from_bytes(data: bytes, problem: Problem | None = None) -> Cube:
-        """What :meth:`to_bytes` gave."""
+        """Read the result of :meth:`to_bytes`."""
         return Cube(*unpack_cube(data, "The message", problem))
 
 
@@ -395,13 +393,13 @@ def cube(
     sample_weight, key : str, optional
         Columns with weights, and with keys that identify rows.
     on_missing : {"error", "drop"}
-        What to do with rows that lack a value.
+        What to do with rows that have missing values.
     path : path, optional
         A Parquet file to write the cube, and later changes of it, to.
     memory : int
-        Bytes beside the interpreter that the run may use (on a cluster, for each partition).
+        Bytes that the run may use, in addition to the interpreter (on a cluster, per partition).
     random_state : int
-        The choice of rows depends on it, the exactness does not.
+        Seed for the choice of rows; the coresets are exact for any seed.
     content : bool
         Hash the rows, so that the same rows are not added twice later.
     progress : callable, optional
@@ -428,7 +426,7 @@ def cube(
     check_integer("random_state", random_state, 0)
     if problem.absorb is not None:
         raise InputError(
-            "absorb and cells do not go together: an absorbed coreset serves one fit of one alpha."
+            "A cube does not support absorb: an absorbed coreset is exact for one fit of one alpha."
         )
     check_memory(memory)
     if progress is not None and not callable(progress):

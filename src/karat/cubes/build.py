@@ -1,14 +1,18 @@
-"""The cells of anything that holds rows: frames, files, queries and streams, and frames of Dask and
-Spark.
+"""The cells of any data: frames, files, queries, streams, and Dask and Spark frames.
 
-    rows of a batch  -> the number of the cell of each, and its number within the cell
-    wait             -> until they fill the memory that they may take
+    rows of a batch  -> the cell of each row, and its number within the cell
+    wait             -> until the rows fill their share of the memory
     fold             -> every cell that has many rows keeps a few
                      (:class:`karat.cubes.cells.Reducer`)
 
-in one pass and bounded memory.  Cells of which all rows come together are reduced once.  Others are
-reduced again when more rows have come, together with the rows that they hold.  On a cluster the
-cells of a partition are made where it lies, and merged in a tree; only kept rows travel.
+in one pass and bounded memory.  A cell whose rows arrive together is reduced once.  Other cells are
+reduced again when more rows have arrived, together with the rows that they hold.  On a cluster,
+workers make the cells of their partitions, which are merged in a tree; only kept rows are sent.
+
+A label is text, a number, a boolean, a date or a time; all labels of a column are of one kind.
+Labels of different kinds are never converted silently: in double precision 2**53 and 2**53 + 1
+would be one label.  Arrow's dictionary encoding finds the labels of a batch, so that Python handles
+each of them once per batch.
 """
 
 from __future__ import annotations
@@ -58,7 +62,7 @@ if TYPE_CHECKING:
     from karat.cubes.verify import Present
 
 BATCH = 2**19  # rows that are read at a time
-SHARE = 4  # parts of the memory: rows wait in one, and are sorted and reduced in others
+SHARE = 4  # rows wait in a quarter of the memory; the rest is for sorting and reducing
 MANY = 4  # rows per feature above which a cell is reduced before the end
 
 
@@ -69,10 +73,9 @@ def gather_cells(
     data: Any, layout: CellLayout, problem: Problem, seed: int, origin: int, memory: int,
     content: bool, progress: Progress | None = None, present: Present | None = None,
 ) -> tuple[Cells, dict[str, Any], CellLayout]:  # fmt: skip
-    """The cells of some rows, what is to be remembered of them, and the layout of their columns.
+    """The cells of some rows, the record of the change, and the layout of the columns.
 
-    ``origin`` is the number of the change that they are part of; ``present`` looks for kept rows
-    among them.
+    ``origin`` is the number of the change; ``present`` looks for kept rows among the rows.
     """
     cluster = cluster_of(data)
     if cluster is not None:
@@ -100,7 +103,7 @@ def gather_cells(
         present.found |= collector.present.found
     cells = collector.cells()
     if not len(cells):
-        raise InputError("The data has no rows that could be used; a cube needs at least one.")
+        raise InputError("The data has no rows that can be used; a cube needs at least one.")
     if not cells.sizes.all():
         labels = zip(
             layout.by, (values[int(np.argmin(cells.sizes))] for values in cells.labels), strict=True
@@ -110,8 +113,7 @@ def gather_cells(
             f"Cell {name} has no row of positive weight; leave its rows out or correct their"
             " weights."
         )
-    # Labels are not hashed with the rows: a digest of them can be left out where a rollup changes
-    # them.
+    # Labels have a digest of their own, which a rollup can drop when it changes the labels.
     sums = None if hashes is None else [*hashes["sums"], _label_digest(cells)]
     record = {"source": source, "rows": rows, "dropped": dropped, "content": sums}
     return replace(cells, origins=((origin,),) * len(cells)), record, cell_layout
@@ -123,7 +125,7 @@ def stamped(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _label_digest(cells: Cells) -> str:
-    """A digest of the labels and of how many rows each has: rows of other labels are other rows."""
+    """A digest of the labels and their numbers of rows, to tell relabelled rows apart."""
     counted = sorted(
         (repr(label), count)
         for label, count in zip(label_list(cells), cells.counts.tolist(), strict=True)
@@ -132,7 +134,7 @@ def _label_digest(cells: Cells) -> str:
 
 
 class Labels:
-    """The labels of cells as they come, numbered from 0 on.
+    """The labels of cells in order of appearance, numbered from 0 on.
 
     Attributes
     ----------
@@ -169,20 +171,19 @@ class Labels:
         return np.array(numbers, dtype=np.intp)[places]
 
     def _plain(self, name: str, dictionary: Any, where: Callable[[int], str]) -> list[Any]:
-        """The values of a dictionary as Python's numbers and texts; times in microseconds."""
+        """The values of a dictionary as numbers and strings; times in microseconds."""
         values = self.layout.labels(pa.table({name: dictionary}), name, where)
         if values.dtype.kind == "f" and np.isnan(values).any():
             raise InputError(
-                f"Column {name!r} has NaN among its labels; every row needs a value, to find its"
-                " cell.",
+                f"Column {name!r} has NaN among its labels; every row needs a label.",
                 column=name,
             )
         if values.dtype.kind == "M":
             fine = values.astype("datetime64[us]")
             if (fine.astype(values.dtype) != values).any():
                 raise InputError(
-                    f"Column {name!r} holds times finer than a microsecond; label cells by coarser"
-                    " ones.",
+                    f"Column {name!r} holds times finer than a microsecond; round them before they"
+                    " label cells.",
                     column=name,
                 )
             values = fine
@@ -195,7 +196,7 @@ class Labels:
         return label_keys(values)
 
     def _one_kind(self, name: str, kind: np.dtype[Any]) -> None:
-        """Refuse labels of another kind than those before."""
+        """Raise if labels are of another kind than those before."""
         before = self.kinds.setdefault(name, kind)
         if KINDS[before.kind] != KINDS[kind.kind] or (before.kind == "f" and before != kind):
             first, second = (
@@ -243,7 +244,7 @@ class CollectCells(Consumer):
     memory : int
         Bytes that may be used.
     present : Present, optional
-        Looks for kept rows among those that come; this one stays as it is.
+        Looks for kept rows among the new rows; the argument itself is not changed.
     """
 
     def __init__(
@@ -309,7 +310,7 @@ class CollectCells(Consumer):
             codes if positive is None else codes[positive], minlength=len(self.labels)
         )
         many = counts > least
-        # nothing has come since
+        # Cells without new rows since their last reduction stay unchanged.
         many[[c for c, claim in self.claims.items() if claim.n_rows == self.counts[c]]] = False
         order = _sorted(codes, len(counts))
         chosen = many[codes[order]]
@@ -340,12 +341,12 @@ class CollectCells(Consumer):
         }
         self.pieces = [reduced] if not len(rest) else [reduced, piece.take(rest)]
         self.waiting = sum(map(len, self.pieces))
-        # many cells: what they hold must not be folded again and again
+        # With many cells, the held rows alone may reach the limit; do not fold them repeatedly.
         self.most = max(self.most, 2 * self.waiting)
 
     def cells(self) -> Cells:
-        """All cells.  A label all of whose rows lack values is none; one whose rows all have weight
-        zero keeps no row.
+        """All cells.  A label whose rows were all dropped has no cell; a cell whose rows all have
+        weight zero keeps no row.
         """
         if self.merged is not None:
             return self.merged
@@ -396,19 +397,19 @@ class CollectCells(Consumer):
 
 
 def _sorted(codes: Indices, most: int) -> Indices:
-    """The order of codes; few codes are sorted by counting."""
+    """The stable order of codes; 16-bit codes are sorted by radix sort, which is faster."""
     return np.argsort(codes.astype(np.uint16) if most <= 2**16 else codes, kind="stable")
 
 
 def _no_cells(labels: int, columns: int) -> Cells:
-    """Those of rows of which none is left, with so many columns of labels and of numbers."""
+    """Zero cells, with the given numbers of label columns and of data columns."""
     none, whole = np.zeros(0), np.zeros(0, dtype=np.int64)
     return Cells((none,) * labels, starts_of(whole), (none,) * columns, none, whole, None, (), ())
 
 
 def _no_weight(problem: Problem, count: int) -> Certificate:
-    """That of a cell of ``count`` rows, of which none has a weight: nothing is kept, and nothing is
-    off.
+    """The certificate of a cell of ``count`` rows of weight zero: no row is kept, and the error is
+    zero.
 
     Rows of the same label may have weights in other partitions of the data.
     """

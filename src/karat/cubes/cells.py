@@ -1,19 +1,15 @@
 """Cells: for every label of a cube a few weighted rows, and the certificate that they are exact.
 
-Cells lie one after the other in the order of their labels; the rows of cell g are
-``starts[g]:starts[g + 1]`` of every column. Rows of a cell are numbered from 0 on in the order in
-which they came; rows of several cells are numbered one cell after the other.  Nothing here changes:
-every operation gives new cells.
+Cells are stored one after the other in the order of their labels; the rows of cell g are
+``starts[g]:starts[g + 1]`` of every column.  Rows of a cell are numbered from 0 on in order of
+arrival; rows of several cells are numbered one cell after the other.  Cells are immutable: every
+operation returns new ones.
 
-The :class:`Reducer` has the one operation, many groups of rows reduced at once, each with a
-certificate of its own; so cells of equal labels become one.  Moments add up, so the coreset of the
-kept rows of some cells is a coreset of all their rows.  Its certificate inherits what the kept rows
-were off by (:mod:`karat.engine.claim`).  Nothing is ever subtracted.
+The :class:`Reducer` reduces many groups of rows at once, each with its own certificate.
 
-Some rows cannot be reduced with a proof: tails so heavy that hardly a row can be spared, or kept
-rows whose inherited error is all that their tolerance allows.  Such rows stay as they are.  Rows of
-the data with their own weights are off by nothing, and kept rows by what their own certificates say
-(``Certificate.union``).
+Some rows cannot be reduced with a proof: those with very heavy tails, or kept rows whose inherited
+error already reaches the tolerance.  Such rows are all kept.  Rows of the data with their original
+weights have no error; kept rows have the error of their certificates (``Certificate.union``).
 """
 
 from __future__ import annotations
@@ -41,8 +37,8 @@ from karat.errors import InputError, NotExactError
 from karat.io.layout import Layout, pandas_index
 from karat.problems import Problem
 
-HUGE = 1e220  # weights of rows up to this size, and down to its inverse, are added as they are
-WHOLE = 10_000  # rows up to which those of a cell stay as they are, if they cannot be reduced
+HUGE = 1e220  # weights between 1 / HUGE and HUGE can be summed without scaling
+WHOLE = 10_000  # a cell of up to so many rows keeps all of them if no reduction is proven
 STAY = "No reduction of these {} rows could be proven, so all of them are kept."
 
 
@@ -63,12 +59,12 @@ LARGEST = np.iinfo(np.int64).max
 
 
 def check_type(kind: Any, name: str) -> None:
-    """Refuse a column whose Arrow type cannot label cells."""
+    """Raise if the Arrow type of a column cannot label cells."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if pa.types.is_timestamp(kind) and kind.tz is not None and kind.tz not in UTC_NAMES:
         raise InputError(
-            f"Column {name!r} holds times of the time zone {kind.tz}, whose days are not those of"
+            f"Column {name!r} has times in the time zone {kind.tz}, whose days differ from those of"
             " UTC. Convert it to dates of that zone (in pandas"
             f" frame[{name!r}].dt.tz_localize(None)), or to UTC, before it labels cells.",
             column=name,
@@ -86,7 +82,7 @@ def check_type(kind: Any, name: str) -> None:
 
 
 def label_keys(values: np.ndarray) -> list[Any]:
-    """Labels as a dict knows them: dates are integers of their unit."""
+    """Labels as dict keys: dates are integers of their unit."""
     return values.astype(np.int64).tolist() if values.dtype.kind == "M" else values.tolist()  # type: ignore[no-any-return]
 
 
@@ -150,12 +146,12 @@ class CellLayout(Layout):
 
     @property
     def columns(self) -> list[str]:
-        """All that must be read, each once."""
+        """All columns to read, each once."""
         return list(dict.fromkeys([*self.roles.columns, *self.by]))
 
     def named(self, names: Sequence[str], apart: Sequence[str] = ()) -> CellLayout:
-        """The same among columns of these names; labels, and columns that are ``apart``, are
-        features only if named as such.
+        """The layout with its columns found among ``names``; label columns, and those in ``apart``,
+        are features only if listed.
         """
         for name in self.by:
             if name not in names:
@@ -166,7 +162,7 @@ class CellLayout(Layout):
         return replace(self, roles=self.roles.among(names if self.roles.features else others))
 
     def among(self, schema: pa.Schema) -> CellLayout:
-        """The same for columns that are there, of types that fit."""
+        """The layout with its columns found in a schema; an error if a type does not fit."""
         layout = self.named(schema.names, pandas_index(schema))
         for name in self.by:
             check_type(schema.field(name).type, name)
@@ -193,7 +189,7 @@ class Cells:
     certificates : tuple of Certificate
         One for each cell; ``n_rows`` says how many rows the cell has.
     origins : tuple of tuple of int
-        For each cell, the changes of the cube that its rows came by.
+        For each cell, the changes of the cube that added its rows.
     """
 
     labels: tuple[np.ndarray, ...]
@@ -215,7 +211,7 @@ class Cells:
 
     @property
     def counts(self) -> np.ndarray:
-        """Rows that each cell stands for."""
+        """The number of rows of the data in each cell."""
         return np.array([certificate.n_rows for certificate in self.certificates], dtype=np.int64)
 
     @property
@@ -228,9 +224,7 @@ class Cells:
         return ranges(self.starts[:-1][chosen], self.sizes[chosen])
 
     def identifiers(self, places: Indices) -> list[str]:
-        """What tells cells from others, by their kept rows and weights: the same cell must not be
-        merged twice.
-        """
+        """Identifiers of cells, from kept rows and weights, so that no cell is merged twice."""
         rows, ends = self.rows_of(places), np.cumsum([0, *self.sizes[places]]).tolist()
         data = np.column_stack(
             [self.weights[rows], self.numbers[rows], self.columns[0][rows]]
@@ -280,7 +274,7 @@ def in_order(labels: Sequence[np.ndarray], count: int) -> tuple[Indices, Indices
 
 
 def label_list(cells: Cells) -> list[tuple[Any, ...]]:
-    """The label of every cell; dates as they are in NumPy, in microseconds."""
+    """The label of every cell; dates are integers of microseconds."""
     if not cells.labels:
         return [()] * len(cells)
     values = (v.astype("datetime64[us]") if v.dtype.kind == "M" else v for v in cells.labels)
@@ -339,9 +333,10 @@ class Reducer:
         counts : array of shape (groups,)
             Rows of the data that each group stands for.
         claims : sequence of sequences of Certificate
-            For each group, those of the kept rows in it; none, if all rows are rows of the data.
+            For each group, the certificates of its kept rows; empty if all rows are rows of the
+            data.
         name : function, optional
-            What a group is called in an error message.
+            The name of a group in error messages.
         """
         shown = [repr(name) for name in self.names]
         parts = [column[:, None] for column in columns]
@@ -401,8 +396,8 @@ class Reducer:
         count: int,
         notes: Sequence[str] = (),
     ) -> Certificate:
-        """That of kept rows which are off by ``reduction`` from rows of certificates ``claims``, or
-        else from rows of the data.
+        """The certificate of a reduction of kept rows with certificates ``claims``, or of rows of
+        the data.
         """
         if not claims:
             return certify(self.problem, [reduction], total, count, 0.0, notes)
@@ -417,8 +412,8 @@ class Reducer:
         count: int,
         fresh: bool,
     ) -> ReducedCell:
-        """All rows as they are; ``claims`` are those of the kept rows, and ``fresh`` says whether
-        there are others.
+        """Keep all rows; ``claims`` are the certificates of kept rows among them, and ``fresh``
+        says whether there are rows of the data, too.
         """
         everything = keep_all_rows(rows, reduction)
         fresh_claim = [certify(self.problem, [everything], rows.total, count, 0.0)] if fresh else []

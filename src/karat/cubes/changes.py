@@ -20,8 +20,7 @@ from karat.cubes.merge import add_cells, joined_cells, merge_cells, replace_cell
 from karat.cubes.select import matching
 from karat.errors import InputError
 
-# of the hashes of the rows; a digest of their labels follows, unless a rollup has changed the
-# labels
+# Content is two sums of row hashes, then a digest of the labels, unless a rollup changed these.
 SUMS = 2
 
 Change = dict[str, Any]
@@ -68,12 +67,12 @@ def with_cells(
 
 
 def live_changes(cells: Cells) -> list[int]:
-    """The changes by which some rows of the cells came."""
+    """The changes that added rows of the cells."""
     return sorted({origin for origins in cells.origins for origin in origins})
 
 
 def contents_of(change: Change) -> list[Content]:
-    """The hashes of all rows that came by a change, through any number of merges."""
+    """The hashes of all rows that a change added, through any number of merges."""
     contents: list[Content] = [change["content"]] if change.get("content") else []
     history = change.get("history", ())
     for i in change.get("alive", range(len(history))):
@@ -82,23 +81,23 @@ def contents_of(change: Change) -> list[Content]:
 
 
 def same_rows(first: Content, second: Content) -> bool:
-    """Whether hashes are of the same rows; labels count where both know them."""
+    """Whether hashes are of the same rows, and of the same labels if both have them."""
     common = min(len(first), len(second))
     return list(first[:common]) == list(second[:common])
 
 
 def refuse_again(cells: Cells, history: Sequence[Change], contents: Sequence[Content]) -> None:
-    """Refuse rows that are in the cells already, by their hashes."""
+    """Raise if rows are already in the cells, by their hashes."""
     for i in live_changes(cells):
         if any(same_rows(held, new) for held in contents_of(history[i]) for new in contents):
             raise InputError(
-                f"These rows are in the cube already, by the change of {history[i]['time']}: they"
-                " would count twice. To rebuild their cells use replace."
+                f"These rows are already in the cube, added at {history[i]['time']}, and would"
+                " count twice. To rebuild their cells, use replace."
             )
 
 
 def unlabelled(change: Change) -> Change:
-    """A change as a rollup knows it: its rows, but not the labels that they have now."""
+    """The record of a change for a rollup: without the labels, which have changed."""
     record = dict(change)
     if record.get("content"):
         record["content"] = list(record["content"][:SUMS])

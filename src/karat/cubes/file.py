@@ -34,7 +34,7 @@ from karat.storage.parquet import pack_table, unpack_table
 WHAT = "a cube"
 CELL = "cell:"
 NUMBERS = {"float": np.float64, "int": np.int64, "bool": np.bool_, "float | None": np.float64}
-KNOWN = ("keeps", "excludes")  # said by the problem, as a rule
+KNOWN = ("keeps", "excludes")  # usually those of the problem, so they are not stored
 
 
 def write_cube(
@@ -92,7 +92,7 @@ def pack_cube(
 def unpack_cube(
     data: bytes, name: str, problem: Problem | None
 ) -> tuple[Cells, Problem, CellLayout, list[dict[str, Any]]]:
-    """What :func:`pack_cube` packed; ``name`` is for error messages."""
+    """Read the bytes of :func:`pack_cube`; ``name`` is for error messages."""
     header, arrays = unpack_table(data, name, WHAT, _admit)
     stored_problem = saved_problem(header, name, problem)
     with reading(name, WHAT):
@@ -232,7 +232,7 @@ def cube_path(path: Any) -> Path:
 
 
 def output_path(path: Any) -> Path:
-    """The path of a cube that is to be written; refused before anything is read for it."""
+    """The path of a cube to be written; checked before any data is read."""
     checked = cube_path(path)
     if checked.suffix != ".parquet":
         raise InputError(
@@ -241,12 +241,14 @@ def output_path(path: Any) -> Path:
             argument="path",
         )
     if not checked.parent.is_dir():
-        raise StorageError(f"{checked} cannot be written: there is no folder {checked.parent}.")
+        raise StorageError(
+            f"{checked} cannot be written: the folder {checked.parent} does not exist."
+        )
     return checked
 
 
 def identity(path: Path) -> tuple[int, ...] | None:
-    """What tells a file from another that has replaced it; None if there is none."""
+    """Identifies a version of a file; None if the file does not exist."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -256,8 +258,8 @@ def identity(path: Path) -> tuple[int, ...] | None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a file; it goes with the process, however it ends."""
-    if not LOCKS:  # writes are atomic in any case
+    """Hold the lock of a file; the system releases it when the process ends."""
+    if not LOCKS:  # Windows has no flock; writes are atomic in any case
         yield
         return
     import fcntl

@@ -152,9 +152,7 @@ def cells_coreset(cube: Cube, cells: Cells, places: Indices) -> Coreset:
 
 
 def plain_coreset(cube: Cube, places: Sequence[Place]) -> Coreset:
-    """The rows of some cells as arrays, which estimators read faster than frames; without
-    provenance.
-    """
+    """The rows of some cells as arrays, which estimators read faster than frames."""
     spans = [(cells, slice(cells.starts[g], cells.starts[g + 1])) for cells, g in places]
     table = np.concatenate(
         [np.column_stack([column[rows] for column in cells.columns]) for cells, rows in spans],
@@ -177,7 +175,7 @@ def plain_coreset(cube: Cube, places: Sequence[Place]) -> Coreset:
 
 
 def check_estimator(estimator: Any) -> None:
-    """Refuse what is not an estimator before anything is merged for it."""
+    """Raise if the argument is not an estimator, before any cells are merged."""
     if isinstance(estimator, type) or not all(
         hasattr(estimator, name) for name in ("fit", "get_params")
     ):
@@ -191,7 +189,7 @@ def check_estimator(estimator: Any) -> None:
 
 
 def fit_one(core: Coreset, estimator: Any, names: Sequence[str]) -> Any:
-    """A copy of the estimator, fitted; it knows the names of the columns."""
+    """A fitted clone of the estimator, with the names of the columns."""
     try:
         from sklearn.base import clone
     except ImportError:
@@ -212,7 +210,7 @@ def _terms(model: Any, features: Sequence[str]) -> tuple[list[str], np.ndarray]:
             names = [str(name) for name in model[:-1].get_feature_names_out(names)]
     if not hasattr(last, "coef_"):
         raise InputError(
-            f"{type(last).__name__} has no coefficients; its attributes are those of fits[label]."
+            f"{type(last).__name__} has no coefficients; fits[label] has its fitted attributes."
         )
     coef = np.atleast_2d(np.asarray(last.coef_))
     intercept = np.broadcast_to(

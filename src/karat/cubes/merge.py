@@ -20,7 +20,7 @@ from karat.data.containers import stack_rows
 from karat.engine.linalg import Indices
 from karat.errors import InputError
 
-LOOSE = 4  # kept rows per feature up to which a union is left as it is, where that is asked for
+LOOSE = 4  # with loose=True, a union of up to so many rows per feature is not reduced
 
 
 def joined_labels(parts: Sequence[np.ndarray]) -> np.ndarray:
@@ -43,8 +43,8 @@ def joined_labels(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _check_precision(parts: Sequence[np.ndarray]) -> None:
-    """Refuse labels of single precision that are those of double precision rounded: they would be
-    other cells.
+    """Raise if single-precision labels are rounded double-precision ones, which would be other
+    cells.
     """
     for short in {part.dtype for part in parts if part.dtype.itemsize < 8}:
         rounded = {float(v) for part in parts if part.dtype == short for v in part}
@@ -103,10 +103,9 @@ def replace_cells(reducer: Reducer, cells: Cells, new: Cells) -> Cells:
 
 
 def merge_cells(reducer: Reducer, cells: Cells, loose: bool = False) -> Cells:
-    """Cells of equal labels made one, in the order of their labels; a cell that has its label
-    alone stays as it is.
+    """Merge cells of equal labels, in the order of their labels; other cells stay unchanged.
 
-    With ``loose``, rows are only put together where there are few of them.
+    With ``loose``, a union of few rows is not reduced.
     """
     order, edges = in_order(cells.labels, len(cells))
     if len(edges) - 1 == len(cells):
@@ -155,8 +154,8 @@ def _merged_groups(
 
 
 def _united(cells: Cells, group: Indices) -> Certificate:
-    """The certificate of several cells together; one without rows has nothing to say, but its
-    rows count.
+    """The certificate of several cells together; cells without kept rows only add to the number of
+    rows.
     """
     claims = [cells.certificates[i] for i in group if cells.certificates[i].size] or [
         cells.certificates[group[0]]

@@ -29,7 +29,7 @@ from karat.errors import InputError, check_integer
 if TYPE_CHECKING:
     from karat.cubes.base import Cube
 
-BLOCKS = 64  # that are merged at a time
+BLOCKS = 64  # blocks merged at a time
 
 
 class Rolling:
@@ -50,7 +50,7 @@ class Rolling:
         check_integer("window", window)
         check_name(name, cube.by, "name")
         if name in by:
-            raise InputError(f"Windows run over {name!r}, so it cannot be in by.", argument="by")
+            raise InputError(f"Windows run over {name!r}; remove it from by.", argument="by")
         self.cube, self.name, self.window, self.by = cube, name, int(window), by
         self.steps = cube.rollup((*by, name))
         lengths = [len(run) for run in self._runs()]
@@ -113,8 +113,8 @@ class Rolling:
 
 
 def _pooled(runs: Iterable[Indices], window: int) -> Iterator[list[Indices]]:
-    """Runs in pieces of at most BLOCKS blocks, each with the steps that its last window needs;
-    short ones together.
+    """Runs in pieces of at most BLOCKS blocks, each with the steps of its last window; short runs
+    are combined.
     """
     pool: list[Indices] = []
     for run in runs:
@@ -130,9 +130,8 @@ def _pooled(runs: Iterable[Indices], window: int) -> Iterator[list[Indices]]:
 def _scanned(
     steps: Cells, runs: Sequence[Indices], window: int, reducer: Reducer, backwards: bool
 ) -> list[list[Place]]:
-    """Of every step, the cell of its block from there to its end; or from its beginning to there.
-
-    All blocks at once.
+    """For every step, the merged cell from the step to the end of its block, or from the beginning
+    of the block to the step.
     """
     blocks = [
         (r, first, run[first : first + window])

@@ -1,8 +1,7 @@
-"""Which cells a selection means: a label, a list of labels, or a slice from one label to another,
-both included.
+"""The cells of a selection: a label, a list of labels, or a slice that includes both ends.
 
-A label is never taken for another one.  Its kind is that of the labels; "2026-03" means all days of
-March in a selection, and no single day where one label is asked for.
+A label must be of the kind of the cells' labels.  "2026-03" selects all days of March; it is an
+error where a single label is needed.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ def label_names(names: Any, by: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_name(name: Any, by: Sequence[str], argument: str | None = None) -> None:
-    """Refuse what is not the name of a column of labels."""
+    """Raise if a name is not one of the label columns."""
     if not isinstance(name, str) or name not in by:
         close = get_close_matches(str(name), by, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"they are labelled by {', '.join(by)}."
@@ -72,7 +71,7 @@ def check_name(name: Any, by: Sequence[str], argument: str | None = None) -> Non
 
 
 def matching(cells: Cells, by: Sequence[str], selection: Mapping[str, Any]) -> Indices:
-    """The cells that a selection means, in order; an error if there are none."""
+    """The cells of a selection, in order; an error if there are none."""
     matches: Flags = np.ones(len(cells), dtype=bool)
     for name, wanted in selection.items():
         check_name(name, by)
@@ -117,7 +116,7 @@ def _matches(values: np.ndarray, name: str, wanted: Any) -> Flags:
 
 
 def _like(values: np.ndarray, name: str, label: Any) -> Any:
-    """A label as the cells have it: dates may be written as text."""
+    """A label in the type of the cells' labels; dates may be text."""
     if hasattr(label, "as_py"):  # of an Arrow array
         label = label.as_py()
     if values.dtype.kind == "M":
@@ -132,13 +131,13 @@ def _like(values: np.ndarray, name: str, label: Any) -> Any:
         )
     if isinstance(label, str) and label.endswith("\0"):
         raise InputError(
-            f"{name}={shown(label)} ends in a NUL character, which no label does.", argument=name
+            f"{name}={shown(label)} ends in a NUL character; no label does.", argument=name
         )
     if kind in "iu" and isinstance(label, float | np.floating) and float(label).is_integer():
         return int(label)  # NumPy would compare in double precision, where 2**53 + 1 is 2**53
     if kind == "f" and isinstance(label, int | np.integer) and not _is_double(int(label)):
         raise InputError(
-            f"{name}={label} is not a number of double precision, which the labels are.",
+            f"{name}={label} has no exact double-precision value, and the labels are doubles.",
             argument=name,
         )
     return label
@@ -173,7 +172,7 @@ def label_key(values: np.ndarray, name: str, label: Any) -> Any:
 
 
 def _until(values: np.ndarray, label: Any) -> Any:
-    """The last label that a label means: a month lasts to its last day."""
+    """The last label that a label includes: of a month, its last day."""
     if (
         values.dtype.kind == "M"
         and label.dtype != values.dtype
@@ -188,8 +187,8 @@ def as_date(label: Any, name: str) -> np.datetime64:
     if isinstance(label, datetime) and label.tzinfo is not None:
         if str(label.tzinfo) not in UTC_NAMES:
             raise InputError(
-                f"{name}={label} has a time zone, labels have none; use a date or time without"
-                " one.",
+                f"{name}={label} has a time zone, but the labels have none; use a date or time"
+                " without a time zone.",
                 argument=name,
             )
         label = label.replace(tzinfo=None)
@@ -211,15 +210,13 @@ def as_date(label: Any, name: str) -> np.datetime64:
 
 
 def _in_microseconds(label: np.datetime64, name: str) -> np.datetime64:
-    """A time that is no finer than labels are; NumPy compares nanoseconds with dates of three
-    centuries only.
-    """
+    """A time in microseconds, as labels are; in nanoseconds, NumPy covers three centuries only."""
     if np.datetime_data(label.dtype)[0] not in ("ns", "ps", "fs", "as"):
         return label
     rounded = label.astype("datetime64[us]")
     if rounded.astype(label.dtype) != label:
         raise InputError(
-            f"{name}={label} is finer than a microsecond, which labels are not.", argument=name
+            f"{name}={label} is finer than a microsecond; labels are not.", argument=name
         )
     return np.datetime64(rounded)
 

@@ -1,12 +1,11 @@
-"""A cube against the data that it was made of: every cell is proven or refuted by itself.
+"""A cube against the data that it was made from: each cell is proven or refuted separately.
 
-    fresh    the cells of the data, made anew in one pass (:mod:`karat.cubes.build`), each with its
-             proof
+    fresh    new cells of the data, made in one pass (:mod:`karat.cubes.build`), each with its proof
     present  which kept rows of the cube are rows of the data, found in the same pass
-    (:mod:`karat.cubes.present`) measure  the kept rows of a cell against those of the fresh one
+    measure  the kept rows of a cell against those of the fresh cell
 
-The fresh rows stand for those of the data, and are off by what their certificate claims; the cell
-inherits that (:mod:`karat.engine.claim`).
+The fresh rows stand for those of the data; the certificate of a cell inherits their error
+(:mod:`karat.engine.claim`).
 """
 
 from __future__ import annotations
@@ -45,14 +44,14 @@ class CubeVerification:
     Attributes
     ----------
     cube : Cube
-        The same cells with fresh certificates; those of cells that do not agree say why, and are
-        not ``ok``.  It has no file: ``found.cube.save(path)`` writes one.
+        The same cells with new certificates.  Those of cells that do not agree are not ``ok``, and
+        their notes say why.  It has no file: ``verification.cube.save(path)`` writes one.
     differ : tuple of dict
         Labels of the cells that do not agree with their rows in the data.
     extra : tuple of dict
-        Labels of cells of which the data has no rows.
+        Labels of cells without rows in the data.
     missing : tuple of dict
-        Labels of the data that the cube has no cells of.
+        Labels of the data without cells in the cube.
     n_rows : int
         Rows of the data.
     """
@@ -70,7 +69,7 @@ class CubeVerification:
 
     @property
     def certificate(self) -> Certificate:
-        """That of all cells together."""
+        """The certificate of all cells together."""
         return self.cube.certificate()
 
     def to_dict(self) -> dict[str, Any]:
@@ -171,8 +170,8 @@ def _shared(cells: Cells, fresh: Cells) -> tuple[Indices, Indices]:
 
 
 def _certificates(cube: Cube, cells: Cells, fresh: Cells, lost: np.ndarray) -> list[Certificate]:
-    """Of cells that the data has, from the fresh cells of the same labels; ``lost`` kept rows are
-    not rows of the data.
+    """New certificates of cells, from the fresh cells of the same labels; ``lost`` counts kept rows
+    that are not in the data.
     """
     everything = np.arange(len(cells))
     mine, theirs = (cube.coreset_of(side, everything) for side in (cells, fresh))
@@ -210,8 +209,8 @@ def _certificates(cube: Cube, cells: Cells, fresh: Cells, lost: np.ndarray) -> l
 
 
 def _verbatim(cells: Cells, fresh: Cells) -> Indices:
-    """For each kept row of the cells, the place of the same row with the same weight in the fresh
-    ones; beyond all, if none.
+    """For each kept row of the cells, the place of the same row with the same weight among the
+    fresh rows, or the number of fresh rows if there is none.
     """
     places: dict[tuple[Any, ...], list[int]] = {}
     for place, row in enumerate(_rows(fresh)):
@@ -283,7 +282,7 @@ class Present:
         if not len(left):
             return
         near = np.arange(len(codes))
-        # few rows share every number with some kept row
+        # Few rows share every number with a kept row, so few are looked up in Python.
         for mine, theirs in zip(self.columns, columns, strict=True):
             near = near[np.isin(theirs[near], mine[left])]
         label_of = list(labels.numbers)
@@ -302,5 +301,5 @@ class Present:
 
 
 def _value_lists(columns: Sequence[np.ndarray], keys: np.ndarray | None) -> list[list[Any]]:
-    """Columns as Python's numbers, of which whole ones and others compare exactly."""
+    """Columns as lists of Python numbers, which compare exactly across types."""
     return [column.tolist() for column in (*columns, *(() if keys is None else (keys,)))]

@@ -42,8 +42,8 @@ class ColumnarFiles(Files):
         self.bounds: dict[int, np.ndarray] = {}  # first rows of the row groups of the files opened
 
     def as_codes(self, columns: Sequence[str]) -> None:
-        """Read texts of few kinds as codes and a dictionary from now on, as Parquet stores them: no
-        text is made per row.
+        """Read text columns as codes and a dictionary from now on, as Parquet stores them, which
+        avoids a string per row.
         """
         if self.parquet:
             self.format = pads.ParquetFileFormat(dictionary_columns=set(columns))
@@ -58,7 +58,7 @@ class ColumnarFiles(Files):
             ).count_rows()
         except (pa.ArrowException, OSError) as error:
             raise InputError(
-                f"The rows of {self.names[0]} and what lies beside it cannot be counted ({error})."
+                f"The rows of {self.names[0]} and the files next to it cannot be counted ({error})."
             ) from error
         if not rows:
             raise InputError(f"{self.names[0]} has no rows.")
@@ -139,9 +139,7 @@ class ColumnarFiles(Files):
             ) from error
 
     def _batches(self, file: int, groups: range, columns: list[str], rows: int) -> Iterator[Any]:
-        """The batches of a part, read without the scanner, which takes some names of columns for
-        its own.
-        """
+        """The batches of a part, read without the scanner, which reserves some column names."""
         with self.filesystem.open_input_file(self.names[file]) as stream:
             if self.parquet:
                 yield from pq.ParquetFile(stream).iter_batches(
@@ -153,8 +151,9 @@ class ColumnarFiles(Files):
                     yield opened.get_batch(i).select(columns)
 
     def _parts(self, file: int, rows: int, start: ResumePoint) -> Iterator[tuple[range, int]]:
-        """A file in parts, each with its row groups (of about ``rows`` rows: pyarrow reads a part
-        ahead) and its first row.
+        """The parts of a file, each a range of row groups and its first row.
+
+        A part has about ``rows`` rows, because pyarrow reads a whole part ahead.
         """
         if not self.parquet:
             yield range(0), 0

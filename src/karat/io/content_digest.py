@@ -1,10 +1,8 @@
-"""A cryptographic digest of the used columns:
+"""A cryptographic digest (SHA-256) of the used columns, to prove that data is the same.
 
-SHA-256, for those who must show that data is the same.
-
-The row hashes (:mod:`karat.io.row_hashes`) notice accidents, and anybody can forge them.  This
-digest cannot be forged, costs a pass over all bytes, and depends on the order of the rows.  Like
-the hashes it is one of values, not of the bytes of files:
+The row hashes (:mod:`karat.io.row_hashes`) detect accidental changes, but anybody can forge them.
+This digest cannot be forged.  It costs a pass over all bytes and depends on the order of the rows.
+Like the hashes, it is a digest of values, not of the bytes of files:
 
     digest <- SHA-256(names of the columns, sorted, as JSON)
     digest <- SHA-256(digest, block)                    for every BLOCK rows
@@ -39,7 +37,7 @@ PENDING = "digest:rows"
 
 
 class Digest(Consumer):
-    """SHA-256 of all rows, also of those that do not count; the state can be stored between any two
+    """SHA-256 of all rows, including dropped ones; the state can be stored between any two
     batches.
     """
 

@@ -1,10 +1,10 @@
 """CSV files, plain or compressed: whole lines (:mod:`karat.io.csv_text`), each piece parsed by a
 thread of its own.
 
-A piece is parsed by pyarrow as one would wish all of them to be: every number is a number, every
-line is whole.  What does not fit is settled afterwards, in the order of the file, where the number
-of its first line is known.  Values that pyarrow cannot read as the numbers they should be are read
-one by one, by its own rules.
+pyarrow first parses a piece on the assumption that it is clean: every number is a number, and every
+line has all values.  Pieces that are not clean are treated afterwards, in the order of the file,
+where the number of their first line is known.  Values that pyarrow cannot read as numbers are then
+read one by one, by pyarrow's own rules.
 """
 
 from __future__ import annotations
@@ -52,18 +52,19 @@ STRANGE = {
     "bool": "neither true nor false",
     "int64": "not an integer of 64 bits like those before it",
 }
-# that parse, at most: more would hold more of the file in memory and wait for the one that reduces
+# The most threads that parse.  More would hold more of the file in memory, and wait for the thread
+# that reduces.
 THREADS = 8
-COUNTED = 2**32  # bytes of a file that are read again to tell the number of a line
-# of a block: smaller ones cost more per row, larger ones leave threads waiting for the last one
+COUNTED = 2**32  # bytes of a file that may be read again to find the number of a line
+# Pieces per block.  Smaller pieces cost more per row; larger ones leave threads idle at the end.
 PIECES = 4
-PREVIEW = 100  # lines that tell numbers from text
+PREVIEW = 100  # lines from which column types are guessed
 
 Types = dict[str, pa.DataType]
 
 
 class Parsed(NamedTuple):
-    """What pyarrow made of a piece: a table and the lines that did not fit, or an error."""
+    """The result of parsing a piece: a table and its broken lines, or an error."""
 
     table: pa.Table | None
     broken: list[Any]
@@ -109,7 +110,7 @@ class CsvFiles(Files):
         self.stored: dict[tuple[int, int], int] = {}
 
     def read_schema(self) -> pa.Schema:
-        """Of the first lines; numbers may still turn out to be text further down."""
+        """The schema of the first lines; later values of a numeric column may still be text."""
         for piece in self._bytes(0).pieces(0, self.first_bytes, self.first_bytes):
             self.lines_per_byte = bytes(piece.data).count(b"\n") / max(1, piece.stored)
             ends, _ = line_ends(piece.data, piece.header.delimiter)
@@ -138,9 +139,7 @@ class CsvFiles(Files):
         return max(1, round(self.lines_per_byte * sum(f.size for f in self.files))), False
 
     def _culprit(self, column: pa.ChunkedArray, name: str, piece: Piece, broken: int) -> str | None:
-        """Why a column is text though most of its values are numbers, in words; None if they are
-        not.
-        """
+        """Why a column is text though most of its values are numbers; None if most are not."""
         values = column.to_pylist()
         strange = [
             i for i, text in enumerate(values) if text not in NOTHING and number_of(text) is None
@@ -155,8 +154,8 @@ class CsvFiles(Files):
         return _not_a_number(where, name, values[strange[0]])
 
     def _line(self, file: int, piece: Piece, row: int, value: str = "") -> str:
-        """The line of a row of a piece, from 1 on, and of a value in it; far behind in a file,
-        where the piece begins.
+        """The line of a row of a piece, or of a value in that row; far into a file, the byte at
+        which the piece begins.
         """
         if piece.start > COUNTED:
             return f"{self.names[file]}, row {row:,} after byte {piece.start:,}"
@@ -260,7 +259,7 @@ class CsvFiles(Files):
                 yield file, piece
 
     def _learn_types(self, columns: Sequence[str]) -> None:
-        """The types of columns that need not hold numbers: those of the first block, wherever a run
+        """Learn the types of columns that need not be numeric from the first block, wherever a run
         begins.
         """
         if not set(columns) - {*self.types, *self.folders[0]}:
@@ -278,7 +277,7 @@ class CsvFiles(Files):
     def _read(
         self, file: int, piece: Piece, columns: Sequence[str], types: Types
     ) -> tuple[pa.Table, list[Any]]:
-        """:func:`_read_csv`, whose errors are put in our words."""
+        """:func:`_read_csv`, with errors that name the line, the column and the remedy."""
         try:
             return _read_csv(piece, columns, types)
         except pa.ArrowInvalid as error:
@@ -294,8 +293,9 @@ class CsvFiles(Files):
         numbers: Types,
         strict: bool,
     ) -> tuple[pa.Table, int]:
-        """The table of a piece, and how many broken lines it lacks; what is no number though it
-        should be becomes null.
+        """The table of a piece, and how many broken lines were left out of it.
+
+        Unless ``strict``, values of numeric columns that are not numbers become null.
         """
         table, broken, error, large = parsed
         if table is None and strict:
@@ -322,30 +322,28 @@ class CsvFiles(Files):
                 argument="on_missing",
             )
         lost = next((bad for bad in broken if "\n" in bad.text), None)
-        if lost is not None:  # a broken row counts once, so it must not hide several
+        # A broken row is counted as one row, so it must not swallow several lines.
+        if lost is not None:
             raise InputError(
                 f"{self.names[file]} has {lost.actual_columns} values where the header has"
-                f" {lost.expected_columns}, in a row of {lost.text.count(chr(10)) + 1:,} lines that"
-                f" quotes hold together ({lost.text[:60]!r}). Correct the quotes."
+                f" {lost.expected_columns}, in a quoted row of {lost.text.count(chr(10)) + 1:,}"
+                f" lines ({lost.text[:60]!r}). Correct the quotes."
             )
         return table, len(broken)
 
     def _refuse_rounded(self, table: pa.Table) -> None:
-        """Refuse integers that the first lines gave no reason to expect, and that were read as
-        doubles.
-        """
+        """Raise if large integers were rounded because the first lines did not show any."""
         for column in table.column_names:
             texts = table[column]
             for text in texts.filter(pc.match_substring_regex(texts, INTEGER.pattern)).to_pylist():
                 if int(float(text)) != int(text):
                     raise InputError(
-                        f"Column {column!r} holds {text}, an integer beyond 2^53, which double"
-                        " precision cannot tell from its neighbours, and numbers of other kinds;"
-                        " subtract an offset, or leave the column out."
+                        f"Column {column!r} holds {text}, an integer beyond 2^53 that double"
+                        " precision would round; subtract an offset, or leave the column out."
                     )
 
     def _explain(self, error: str, piece: Piece, file: int) -> InputError:
-        """What pyarrow says of a piece, in our words."""
+        """An error of pyarrow as one that names the line, the column and the value."""
         invalid = invalid_value(error)
         if invalid is None:
             return InputError(
@@ -365,17 +363,15 @@ class CsvFiles(Files):
 
 
 def _read_csv(piece: Piece, columns: Sequence[str], types: Types) -> tuple[pa.Table, list[Any]]:
-    """Those of some columns that a piece has, and the lines that have more or fewer values than the
-    header.
-    """
+    """The columns that a piece has, and the lines with more or fewer values than the header."""
     broken: list[Any] = []
 
     def invalid(bad: Any) -> str:
         broken.append(bad)
         return "skip"
 
-    # Serially: other pieces keep the other cores busy, and pyarrow then says which row it stumbled
-    # over.
+    # Without threads: other pieces keep the other cores busy, and pyarrow then reports the row of
+    # an error.
     table = pacsv.read_csv(
         pa.BufferReader(pa.py_buffer(piece.data)),
         read_options=pacsv.ReadOptions(
@@ -394,7 +390,7 @@ def _read_csv(piece: Piece, columns: Sequence[str], types: Types) -> tuple[pa.Ta
 
 
 def _parse(piece: Piece, columns: Sequence[str], types: Types) -> Parsed:
-    """A piece as it should be, or the error that says why it is not."""
+    """Parse a piece, without raising."""
     try:
         table, broken = _read_csv(piece, columns, types)
     except pa.ArrowInvalid as error:

@@ -3,15 +3,14 @@
 Bytes are cut between rows: into blocks after which a run can resume, and these into pieces that
 are parsed side by side.
 
-pyarrow's own streaming reader cannot be resumed and does not say in which line it stumbled.  So the
+pyarrow's own streaming reader cannot be resumed and does not report the line of an error.  So the
 bytes are cut here: a block ends after its last whole line, a piece after the first line end behind
-so many bytes.  Where blocks and pieces end depends on the file alone.
+a number of bytes.  Where blocks and pieces end depends on the file alone.
 
-Only where a block holds quotes is it asked which line ends are outside of them, and which belong to
-a value.  A quote opens a value only where the value begins, and "" inside stands for one quote.  In
-a file that keeps to this, a place is inside quotes if and only if an odd number of quotes comes
-before it.  Quotes that do not (5" in a value without quotes) are noticed, and the block is then
-walked quote by quote.
+Line ends inside quotes belong to a value.  Only blocks with quotes are searched for them.  A quote
+opens a value only at the beginning of the value, and "" inside stands for one quote.  In a file
+that follows these rules, a place is inside quotes if and only if an odd number of quotes precedes
+it.  Blocks with other quotes (5" in a value without quotes) are read quote by quote.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ import pyarrow as pa
 from karat.errors import InputError
 from karat.io.source import check_unique_columns
 
-SOME = 2**22  # bytes at a time, where lines are counted
+SOME = 2**22  # bytes read at a time to count lines
 QUOTE, BREAK = ord('"'), ord("\n")
 CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 # What pyarrow reads as a number: no underscores, no digits of other scripts, no words but infinity.
@@ -42,7 +41,7 @@ BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 
 
 class Header(NamedTuple):
-    """What the first line of a file says."""
+    """The first line of a file."""
 
     names: list[str]
     delimiter: str
@@ -61,8 +60,8 @@ class Piece(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """The whole lines at the beginning of some bytes: their length, and the line ends, if quotes
-    make some belong to values.
+    """The whole lines at the beginning of some bytes: their length, and their line ends, if there
+    are quotes.
     """
 
     length: int
@@ -80,8 +79,8 @@ class CsvBytes:
     read_header : callable
         Makes a :class:`Header` of the first line.
     spare : list of bytearray, optional
-        Memory of blocks that are no longer in use, to be used again: new memory costs more than
-        reading into it.
+        Buffers of blocks that are no longer in use.  To reuse them is faster than to allocate new
+        ones.
     """
 
     def __init__(
@@ -118,7 +117,7 @@ class CsvBytes:
                     elif place < start and stream is stored:
                         place, filled = stored.seek(start), 0
                         continue
-                    # read again what is done: a compressed file has no other way
+                    # A compressed file cannot be sought: skip what is done.
                     elif place < start:
                         cut = min(filled, start - place)
                     else:
@@ -183,8 +182,8 @@ class CsvBytes:
             text = bytes(data[stray : stray + 40]).decode("utf-8", "replace")
             raise InputError(
                 f"{self.name}, line {line:,}: a quote opens a value and is not closed ({text!r}),"
-                " so the lines behind it would be lost. Close it, or double it if it belongs to"
-                " the value."
+                " so the lines after it would be lost. Close it, or double it if it is part of the"
+                " value."
             )
         outside, inside = line_ends(data, header.delimiter)
         return Lines(
@@ -192,8 +191,9 @@ class CsvBytes:
         )
 
     def text_at(self, start: int, length: int = 0) -> tuple[int, bytes]:
-        """Some bytes of the text, and the line breaks before them, for error messages: the file is
-        read again up to there.
+        """The number of line breaks before a place of the text, and the bytes there.
+
+        The file is read again up to that place, so this is for error messages only.
         """
         breaks = 0
         with self.filesystem.open_input_file(self.name) as stored:
@@ -274,11 +274,11 @@ def lines_before(text: bytes, sign: str, row: int, value: str = "") -> int:
 
 
 def stray_quote(block: memoryview | bytes, delimiter: str, final: bool) -> int | None:
-    """Where a quote opens a value of several lines that does not end as a value does; None if there
-    is no such quote.
+    """The first quote that opens a value of several lines without a proper end; None if there is
+    none.
 
-    The lines behind such a quote are rows that somebody forgot to close off, not a value.  If the
-    block is the ``final`` one of a file, a quote that is never closed is stray as well.
+    The lines after such a quote are rows, not a value.  In the ``final`` block of a file, a quote
+    that is never closed is stray as well.
     """
     data = np.frombuffer(block, dtype=np.uint8)
     toggles, edge = _quotes(data, delimiter)
@@ -328,23 +328,23 @@ def _toggles(quotes: list[int], opens: list[bool]) -> np.ndarray:
 
 
 def number_of(text: str | None) -> float | None:
-    """What a value says; None if that is no number to pyarrow."""
+    """A value as a number; None if pyarrow would not read it as one."""
     return float(text) if text is not None and NUMBER.fullmatch(text) else None
 
 
 def _boolean_of(text: str | None) -> bool | None:
-    """The same for a column of true and false."""
+    """A value as a boolean, by the same rule."""
     return None if text is None else BOOLEANS.get(text.strip(" \t").lower())
 
 
 def _integer_of(text: str | None) -> int | None:
-    """The same for a column of integers of 64 bits."""
+    """A value as a 64-bit integer, by the same rule."""
     number = int(text) if text is not None and "+" not in text and INTEGER.match(text) else None
     return None if number is None or not -(2**63) <= number < 2**63 else number
 
 
 def as_numbers(table: pa.Table, types: dict[str, pa.DataType]) -> pa.Table:
-    """Text columns as numbers of the given types; what is not one becomes null."""
+    """Text columns as numbers of the given types; other values become null."""
     for name, kind in types.items():
         values = pa.array([READ[kind](value) for value in table[name].to_pylist()], kind)
         table = table.set_column(table.column_names.index(name), name, values)

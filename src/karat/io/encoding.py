@@ -3,7 +3,7 @@
     carrier   AA, UA, AA         ->  carrier=AA 1, 0, 1;  carrier=UA 0, 1, 0
     distance  3, missing, 5      ->  3, 4, 5
 
-A pass of its own learns the levels and means of all rows that count (:mod:`karat.io.learn`).  They
+A pass of its own learns the levels and means of all used rows (:mod:`karat.io.learn`).  They
 are stored with the coreset, so that the data is encoded in the same way when it is read again.
 Levels are text (numbers in order of size).  Where missing numbers become the mean, a missing
 category is a level of its own.
@@ -39,7 +39,7 @@ class Encoding:
         None before they are learned; the level None is that of missing values.
     means : mapping of column to float
     lenient : bool
-        A level that is not known is no error (the data has changed) but 0 in every column.
+        An unknown level is 0 in every column instead of an error; the data may have changed.
     """
 
     columns: tuple[str, ...] = ()
@@ -93,13 +93,13 @@ class Encoding:
     def check_known(
         self, blocks: Mapping[str, np.ndarray], keep: np.ndarray, where: Callable[[int], str]
     ) -> None:
-        """Raise if a row that counts has a level that the first pass did not see."""
+        """Raise if a used row has a level that the first pass did not see."""
         for name in () if self.lenient or self.levels is None else self.columns:
             unknown = keep & ~blocks[name].any(axis=1)
             if unknown.any():
                 raise InputError(
-                    f"{where(int(unknown.argmax()))}: column {name!r} has a level that was not"
-                    " there in the first pass; the data changed meanwhile. Run again.",
+                    f"{where(int(unknown.argmax()))}: column {name!r} has a level that the first"
+                    " pass did not see; the data has changed. Run again.",
                     column=name,
                 )
 

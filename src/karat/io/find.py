@@ -5,15 +5,15 @@ A file that is named twice would count every row twice.  On the local disk files
 their resolved paths or their (device, inode) pairs are; a folder that links to one above it is not
 entered again.
 
-Whatever else gives record batches is a source, too, read batch by batch and never as a whole:
+Anything else that yields record batches is a source, too, and is read batch by batch:
 
-    a DuckDB relation, or :func:`query`             runs anew for every pass
-    a table or frame in memory                      is read anew for every pass
-    a reader, a cursor (ADBC), any other stream     comes once: one pass only
+    a DuckDB relation, or :func:`query`             runs again for every pass
+    a table or frame in memory                      is read again for every pass
+    a reader, a cursor (ADBC), any other stream     can be read once only
 
-The order of the rows of a query is that in which the database gives them.  Row numbers and hashes
-of blocks depend on it, the coreset's exactness does not; ``ORDER BY`` or a key column makes rows
-easy to find again.
+Rows of a query are in the order in which the database returns them.  Row numbers and hashes of
+blocks depend on that order; whether the coreset is exact does not.  ``ORDER BY`` or a key column
+makes rows easy to find again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ROWS = 10**6  # of a query or stream at a time
 
 
 def stream_of(source: Any, rows: int) -> Stream | None:
-    """A source for anything that gives Arrow record batches; None if it gives none."""
+    """A source for an object that yields Arrow record batches; None for other objects."""
     if isinstance(source, pa.RecordBatchReader):
         return Stream(lambda: source, once=True)
     # the index of a pandas frame is no feature
@@ -81,7 +81,7 @@ def _from_pandas(frame: Any) -> Any:
     )
     if twice:
         raise InputError(
-            f"The frame has several columns {twice[0]!r}; give each a name of its own."
+            f"The frame has several columns named {twice[0]!r}; give each its own name."
         )
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
@@ -102,24 +102,24 @@ def _cursor_reader(cursor: Any) -> Any:
     """The batches of a database cursor that has run a query (ADBC)."""
     if hasattr(cursor, "sql"):  # a DuckDB connection, whose results are copies
         raise InputError(
-            "source is a DuckDB connection; pass the relation that a query gives:"
+            "source is a DuckDB connection; pass the relation that a query returns:"
             " connection.sql('SELECT ...')."
         )
     if not hasattr(cursor, "fetch_record_batch"):
         raise InputError(
-            f"source is a {type(cursor).__name__}, which gives no Arrow batches; use an ADBC"
+            f"source is a {type(cursor).__name__}, which returns no Arrow batches; use an ADBC"
             " cursor, or DuckDB, or write files."
         )
     try:
         return cursor.fetch_record_batch()
     except Exception as error:
         raise InputError(
-            f"The cursor has no rows to give ({brief(error)}); call its execute first."
+            f"The cursor has no rows ({brief(error)}); call its execute method first."
         ) from error
 
 
 class Query(Stream):
-    """A query of DuckDB, which runs anew for every pass over its rows.
+    """A query of DuckDB, which runs again for every pass over its rows.
 
     Attributes
     ----------
@@ -133,11 +133,10 @@ class Query(Stream):
         except ImportError:
             raise MissingExtraError("A query", "duckdb") from None
         if database is not None and not Path(database).is_file():
-            raise InputError(f"There is no database {database}.", argument="database")
+            raise InputError(f"The database {database} does not exist.", argument="database")
         self.query: dict[str, str | None] = {"sql": sql, "database": database}
         try:
-            # The database stays as it is; without one, a query may read files: SELECT * FROM
-            # 'data.parquet'.
+            # Without a database, a query may read files: SELECT * FROM 'data.parquet'.
             self.connection = (
                 duckdb.connect() if database is None else duckdb.connect(database, read_only=True)
             )
@@ -148,7 +147,7 @@ class Query(Stream):
             super().__init__(lambda: _relation_reader(self.connection.sql(sql), rows), "The query")
         except duckdb.Error as error:
             raise InputError(
-                f"DuckDB refuses the query: {brief(error)}.", argument="sql"
+                f"DuckDB cannot run the query: {brief(error)}.", argument="sql"
             ) from error
 
 
@@ -159,7 +158,7 @@ def query(sql: str, database: str | Path | None = None, *, rows: int = ROWS) -> 
     Parameters
     ----------
     sql : str
-        A query that gives rows.
+        A SELECT statement.
     database : path, optional
         A DuckDB file, which is opened for reading only; without it, the query may read files by
         their names.
@@ -206,7 +205,7 @@ def open_source(
 
 
 def find_files(sources: Sequence[Any]) -> tuple[str, Any, list[File]]:
-    """The kind, the file system and the data files of some paths; refused if a file would be read
+    """The kind, the file system and the data files of some paths; an error if a file would be read
     twice.
     """
     searched: list[tuple[Any, list[File], str]] = []
@@ -226,7 +225,7 @@ def find_files(sources: Sequence[Any]) -> tuple[str, Any, list[File]]:
     kinds = {kind_of(file.path) for file in files}
     if len(kinds) != 1:
         raise InputError(
-            f"The source mixes {' and '.join(sorted(map(str, kinds)))} files; give files of one"
+            f"The source mixes {' and '.join(sorted(map(str, kinds)))} files; pass files of one"
             " kind."
         )
     return str(kinds.pop()), filesystem, files
@@ -249,7 +248,7 @@ def _refuse_repeats(files: Sequence[File], local: bool) -> None:
         if first is not None:
             beside = "is given twice" if first == file.path else f"and {first} are the same file"
             raise InputError(
-                f"{file.path} {beside}: every row would count twice. Give each file once."
+                f"{file.path} {beside}: every row would count twice. Pass each file once."
             )
         path_by_mark |= dict.fromkeys(marks, file.path)
 
@@ -262,7 +261,7 @@ def _find(source: str) -> tuple[Any, list[File]]:
         if info.type == pafs.FileType.NotFound and any(sign in path for sign in WILD):
             path, infos = _matching(filesystem, source, path)
         elif info.type == pafs.FileType.NotFound:
-            raise InputError(f"There is no file or folder {source}.")
+            raise InputError(f"The file or folder {source} does not exist.")
         elif info.type == pafs.FileType.Directory:
             infos = [
                 f
@@ -284,14 +283,14 @@ def _find(source: str) -> tuple[Any, list[File]]:
 
 
 def _is_data(path: str) -> bool:
-    """Whether a file in a folder is one of data; one that is compressed in an unknown way is
-    refused, never passed over.
+    """Whether a file in a folder holds data; an error if its compression is not supported, so that
+    its rows are not skipped silently.
     """
     stem, packed = os.path.splitext(path)
     if kind_of(path) is None and packed.lower() in PACKED and kind_of(stem) is not None:
         raise InputError(
-            f"{path} is compressed in a way that karat does not read; unpack it, or move it"
-            " elsewhere."
+            f"karat does not support the compression of {path}; decompress it, or move it to"
+            " another folder."
         )
     return kind_of(path) is not None
 
@@ -313,7 +312,7 @@ def _walk(
     """The files below a folder of the local disk."""
     status = os.stat(folder)
     mark = (status.st_dev, status.st_ino)
-    if mark in above:  # a link to a folder that it is in: its files are found without it
+    if mark in above:  # a link to a parent folder, whose files are found anyway
         return
     if mark in visited:
         raise InputError(

@@ -79,19 +79,19 @@ class Layout:
             return layout
         if pipeline is not None:
             raise InputError(
-                "one_hot and on_missing='mean' do not go with a pipeline; let the pipeline encode"
-                " and impute."
+                "one_hot and on_missing='mean' cannot be combined with a pipeline; let the pipeline"
+                " encode and impute."
             )
         if isinstance(problem, MultiView | HiddenMarkov):
             raise InputError(
-                f"{problem.describe()} takes the columns as they are: one_hot and on_missing='mean'"
-                " are not for it."
+                f"{problem.describe()} does not support one_hot and on_missing='mean'; encode and"
+                " impute the columns first."
             )
         return replace(layout, encoding=Encoding(tuple(one_hot), fill))
 
     @staticmethod
     def of(problem: Problem | None, roles: ColumnRoles, pipeline: Any, on_missing: str) -> Layout:
-        """A layout from arguments; refused where they do not go together."""
+        """A layout from arguments; an error if they cannot be combined."""
         if on_missing not in ("error", "drop"):
             raise InputError(f"on_missing must be 'error' or 'drop', not {on_missing!r}.")
         if pipeline is not None and not hasattr(pipeline, "transform"):
@@ -103,14 +103,16 @@ class Layout:
             )
         if isinstance(problem, MultiView) and pipeline is not None:
             raise InputError(
-                "MultiView does not take a pipeline, whose output does not say which view a column"
-                " belongs to."
+                "MultiView does not support a pipeline, because its output does not show which view"
+                " a column belongs to."
             )
         return Layout(roles, pipeline, on_missing == "drop")
 
     def among(self, schema: pa.Schema) -> Layout:
-        """The same for columns that are there; every column that must hold numbers does."""
-        # By default the index that pandas stored with its rows is no feature.
+        """The layout with its columns found in a schema; an error if one must be numeric and is
+        not.
+        """
+        # By default, an index that pandas stored with the rows is not a feature.
         unnamed = [] if self.roles.features else pandas_index(schema)
         layout = replace(
             self,
@@ -122,7 +124,7 @@ class Layout:
             if name not in layout.roles.features:
                 there = "is not a feature" if name in schema.names else "is no column of the data"
                 raise InputError(
-                    f"The column {name!r} of one_hot {there}; name features only.",
+                    f"The column {name!r} of one_hot {there}; list features only.",
                     argument="one_hot",
                 )
         layout.check_numbers(schema)
@@ -137,9 +139,7 @@ class Layout:
         content: Any,
         digest: Any = None,
     ) -> dict[str, Any]:
-        """The JSON of the provenance of a coreset that was made of these columns now; ``problem``
-        is the one that was asked.
-        """
+        """The provenance, as JSON, of a coreset that is made from these columns now."""
         roles, targets = self.roles, list(self.roles.targets)
         edges = np.cumsum([0, *(roles.widths or ())]).tolist()
         named = {"weight": roles.weight, "group": roles.group, "key": roles.key}
@@ -162,7 +162,7 @@ class Layout:
 
     @property
     def columns(self) -> list[str]:
-        """All that must be read, each once."""
+        """All columns to read, each once."""
         return self.roles.columns
 
     @property
@@ -174,7 +174,7 @@ class Layout:
 
     @property
     def gaps(self) -> bool:
-        """Whether numbers that are missing may be read."""
+        """Whether missing numbers are allowed."""
         return self.drop or self.pipeline is not None or self._fills
 
     @property
@@ -187,7 +187,7 @@ class Layout:
 
     @property
     def width(self) -> int:
-        """Number of features, as far as it is known before a pipeline."""
+        """Number of features before a pipeline."""
         return len(
             self.roles.features
             if self.encoding is None
@@ -195,7 +195,7 @@ class Layout:
         )
 
     def check_numbers(self, schema: pa.Schema) -> None:
-        """Refuse a column that must hold numbers and does not."""
+        """Raise if a column that must be numeric is not."""
         for name in self.numeric:
             field = schema.field(name)
             culprit = (field.metadata or {}).get(NOT_A_NUMBER)
@@ -220,9 +220,7 @@ class Layout:
         return InputError(f"{problem}.", remedy, argument="pipeline", column=name)
 
     def like(self, batch: Batch) -> dict[str, Any]:
-        """The container in which rows of a batch are given back
-        (:func:`karat.data.containers.describe`).
-        """
+        """The container in which rows are returned (:func:`karat.data.containers.describe`)."""
         targets = self.roles.targets
         single = len(targets) == 1
         kind = "sparse" if sparse.issparse(batch.parts[0]) else "pyarrow"
@@ -247,8 +245,9 @@ class Layout:
         return [str(name) for name in given()]
 
     def batch(self, table: Any, number: int, where: Callable[[int], str]) -> tuple[Batch, int]:
-        """The rows that count, numbered from ``number`` on, and how many were left out; ``where``
-        puts a row in words.
+        """The used rows, numbered from ``number`` on, and how many were dropped.
+
+        ``where`` describes the place of a row, for error messages.
         """
         keep = np.ones(table.num_rows, dtype=bool)
         parts = self.parts(table, keep, where)
@@ -262,7 +261,7 @@ class Layout:
         return (batch.take(keep) if dropped else batch), dropped
 
     def parts(self, table: Any, keep: np.ndarray, where: Callable[[int], str]) -> list[Any]:
-        """The columns of the features and then the targets; rows that do not count are left out of
+        """The columns of the features, then of the targets; dropped rows are set to False in
         ``keep``.
         """
         features = self.roles.features
@@ -306,9 +305,7 @@ class Layout:
     def _filled(
         self, column: Any, name: str, keep: np.ndarray, where: Callable[[int], str]
     ) -> np.ndarray:
-        """A column with its mean where a value is missing; before the mean is known, missing values
-        stay missing.
-        """
+        """A column with missing values replaced by its mean, once that is known."""
         if (
             pa.types.is_integer(column.type)
             and column.null_count
@@ -337,7 +334,7 @@ class Layout:
             column = decimals_as_doubles(column)
         if pa.types.is_boolean(column.type) and column.null_count:
             column = column.cast(pa.float64())
-        # NaN would turn the others into doubles
+        # NaN would turn integers into doubles, which round beyond 2^53.
         if self.drop and column.null_count and pa.types.is_integer(column.type):
             keep &= np.asarray(column.is_valid())
             column = column.fill_null(0)
@@ -395,7 +392,7 @@ class Layout:
         keep: np.ndarray,
         where: Callable[[int], str],
     ) -> None:
-        """Leave rows with missing values out, or refuse them."""
+        """Drop rows with missing values, or raise."""
         if not self.drop:
             row, column = np.argwhere(missing)[0]
             count = int(missing[:, column].sum())
@@ -429,7 +426,7 @@ class Layout:
 
 
 def require_values(column: Any, name: str, where: Callable[[int], str]) -> None:
-    """Refuse a column in which a value is missing."""
+    """Raise if a column has a missing value."""
     if column.null_count:
         row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
         raise InputError(

@@ -36,8 +36,8 @@ def learned(
     """The layout with the encoding of all rows, and the progress of the passes that follow."""
     if source.once:
         raise InputError(
-            "A stream comes only once; one_hot and on_missing='mean' read the data twice. Write it"
-            " to files."
+            "one_hot and on_missing='mean' read the data twice, and a stream can be read only once."
+            " Write it to files."
         )
     stored = _stored(checkpoint, encoding)
     if stored is not None:
@@ -46,15 +46,16 @@ def learned(
     first = None if progress is None else lambda done, total: progress(done, 2 * total)
     require_rows(source, layout, scan(source, layout, [learn], rows, progress=first))
     encoding = learn.learned()
-    encoding.names(layout.roles.features)  # refused here, if two have one name
+    encoding.names(layout.roles.features)  # raises if two columns have the same name
     whole = source.bytes_done(ResumePoint(len(source.names)))[1] if progress is not None else 0
     later = None if progress is None else lambda done, total: progress(whole + done, whole + total)
     return replace(layout, encoding=encoding), later
 
 
 def _stored(checkpoint: str | Path | None, asked: Encoding) -> Encoding | None:
-    """What the checkpoint of a run with the same encoding has learned; others are refused later, by
-    what differs.
+    """The encoding that the checkpoint of the same call has learned.
+
+    A checkpoint of another call is not an error here: the checkpoint itself says what differs.
     """
     if checkpoint is None or not Path(checkpoint).exists():
         return None
@@ -67,7 +68,7 @@ def _stored(checkpoint: str | Path | None, asked: Encoding) -> Encoding | None:
 
 
 class LearnEncoding(LearnLevels):
-    """Collects levels, and sums for the means, of the rows that count."""
+    """Collects the levels of the used rows, and sums for their means."""
 
     def __init__(self, encoding: Encoding, features: Sequence[str]) -> None:
         self.encoding = encoding
@@ -104,7 +105,7 @@ def _mean(name: str, sums: Sequence[tuple[float, float]]) -> float:
     total = fsum(mass for mass, _ in sums)
     if not total > 0:
         raise InputError(
-            f"Column {name!r} has no value in any row, so it has no mean; leave it out.",
+            f"Column {name!r} has no values, so it has no mean; leave it out.",
             column=name,
         )
     return fsum(value for _, value in sums) / total

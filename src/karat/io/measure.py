@@ -40,23 +40,22 @@ ROUNDS = 3
 
 
 class SumMoments(Consumer):
-    """Sums the moments of all rows, by group, in coordinates of the kept rows: if these are exact,
-    nothing fits better.
+    """Sums the moments of all rows by group, in coordinates of the kept rows, which fit best if the
+    coreset is exact.
 
     Parameters
     ----------
     kept : Table
         The rows of the coreset.
     rows : int
-        Summed at a time.
+        Rows summed at a time.
     apart : array of bool
-        Kept rows that are left out on both sides, because they are rows of the data with their own
+        Kept rows to leave out on both sides, because they are rows of the data with their original
         weights.
     together : bool
         All groups as one.
     coordinates : dict of Kernel, optional
-        Given for each group, they stay as they are; by default they are fitted, in a further pass
-        if need be.
+        Fixed coordinates for each group; by default they are fitted, in a further pass if needed.
     """
 
     def __init__(
@@ -87,9 +86,9 @@ class SumMoments(Consumer):
         )
 
     def _begin(self, coordinates: dict[Any, Kernel]) -> None:
-        """Sums of nothing, in some coordinates for each group."""
+        """Start empty sums in the coordinates of each group."""
         self.coordinates = coordinates
-        self.strange: set[Any] = set()  # groups of the data that the coreset has not
+        self.strange: set[Any] = set()  # groups of the data that the coreset does not have
         self.running = {
             label: Running.within(fitted, *dense_with_weights(self.kept.rows(label))).emptied()
             for label, fitted in coordinates.items()
@@ -103,7 +102,7 @@ class SumMoments(Consumer):
             batch = batch.take(batch.weights > 0)
         if not len(batch):
             return
-        # compared about one origin
+        # Both sides subtract the same offsets, so that their moments can be compared.
         offsets = find_offsets(batch.parts, kept.names, kept.problem, kept.offsets)
         if kept.groups is not None and batch.groups is not None:
             same_kind(kept.groups, batch.groups)
@@ -249,7 +248,7 @@ class SumSecondMoments(Consumer):
         total = sum(stream.total for stream in self.streams.values())
         total += float(self.core.weights[self.strata == VERBATIM].sum())
         if any(self.missing.values()):
-            refutations.append("Rows that are kept as they are, are not rows of this data.")
+            refutations.append("Some rows that were kept unchanged are not rows of this data.")
         return reductions, total, refutations
 
     def _measured_group(self, label: Any, passes: int) -> Reduction:
@@ -261,8 +260,8 @@ class SumSecondMoments(Consumer):
 
 
 class CheckKeptRows(Consumer):
-    """Looks whether the kept rows are rows of the data under their numbers; ``moved`` are the
-    numbers of those that are not.
+    """Checks whether each kept row is in the data under its number; ``moved`` has the numbers of
+    those that are not.
     """
 
     def __init__(self, kept: Table) -> None:
@@ -283,7 +282,7 @@ class CheckKeptRows(Consumer):
             *np.searchsorted(kept.numbers, [batch.numbers[0], batch.numbers[-1] + 1])
         )
         place = np.searchsorted(batch.numbers, kept.numbers[wanted])
-        there = batch.numbers[place] == kept.numbers[wanted]  # it may have been left out
+        there = batch.numbers[place] == kept.numbers[wanted]  # the row may have been dropped
         wanted, place = wanted[there], place[there]
         if len(wanted):
             data_rows = replace(batch.take(place), offsets=kept.offsets)
@@ -297,9 +296,7 @@ class CheckKeptRows(Consumer):
 
 
 class FindAnywhere(Consumer):
-    """Looks whether the kept rows are anywhere among the rows of the data; ``missing`` are those
-    that are not.
-    """
+    """Checks whether the kept rows are anywhere in the data; ``missing`` has those that are not."""
 
     def __init__(self, kept: Table) -> None:
         self.offsets = kept.offsets
@@ -308,7 +305,7 @@ class FindAnywhere(Consumer):
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
         rows = replace(batch, offsets=self.offsets).stored_rows()
-        # few rows share the first number of a kept one
+        # Few rows have the first number of a kept row, so few are compared in full.
         near = np.flatnonzero(np.isin(_first(rows), self.first))
         self.missing -= {row.tobytes() for row in dense_rows(rows, near)}
 

@@ -25,9 +25,8 @@ from karat.io.source import Chunk
 
 
 class AllRows(NamedTuple):
-    """All rows, as :func:`karat.coreset` takes them:
-
-    X is a tuple where there are views, y one-dimensional for one target.
+    """All rows, as :func:`karat.coreset` takes them: X is a tuple if there are views, and y is
+    one-dimensional for one target.
     """
 
     X: Any
@@ -77,7 +76,7 @@ def read_all(core: Coreset, source: Any) -> AllRows:
 
 
 def _lengths(names: list[Any]) -> np.ndarray:
-    """Lengths of the sequences, of which every row has the name of its own."""
+    """Lengths of the sequences, from the sequence name of every row."""
     labels = np.concatenate(names)
     starts = np.flatnonzero(np.append(True, labels[1:] != labels[:-1]))
     return np.diff(np.append(starts, len(labels)))
@@ -88,14 +87,14 @@ def file_layout(
     weight: str | None = None, groups: str | None = None, key: str | None = None,
     pipeline: Any = None, on_missing: str | None = None,
 ) -> Layout:  # fmt: skip
-    """How the data of a coreset is read: by what is named, else by what the coreset knows."""
+    """How to read the data of a coreset: by the arguments, and else by its provenance."""
     provenance = Provenance.read(core.provenance)
     stored = provenance.column_roles
     named = [target] if isinstance(target, str) else target or stored.targets or own_targets(core)
     if named is None and core.y is not None:
         raise InputError(
-            "The coreset does not say what its target is called in the data.",
-            "Name it in target=.",
+            "The coreset does not store the name of its target column.",
+            "Pass it as target=.",
             argument="target",
         )
     features = (
@@ -130,20 +129,20 @@ def file_layout(
 def _own_names(core: Coreset) -> list[str]:
     if not containers.is_frame(core.X):
         raise InputError(
-            "The coreset does not say what its columns are called in the data.",
-            "Name them in columns=.",
+            "The coreset does not store the names of its columns.",
+            "Pass them as columns=.",
             argument="columns",
         )
     return list(containers.columns_of(core.X))
 
 
 def layout_of(core: Coreset) -> Layout:
-    """Which columns of its files a coreset was made from; groups and keys are not read."""
+    """The layout of the columns that a coreset was made from, without groups and keys."""
     stored = core.provenance or _in_memory(core)
     provenance = Provenance.read(stored)
     if not provenance.columns or provenance.on_missing is None or provenance.pipeline is not None:
         raise InputError(
-            "The coreset does not say from which columns of files it was made, so it cannot be"
+            "The coreset does not store the columns of files that it was made from, so it cannot be"
             " compared with them; build it with karat.coreset_files or karat build."
         )
     roles = provenance.column_roles
@@ -156,9 +155,7 @@ def layout_of(core: Coreset) -> Layout:
 
 
 def stored_encoding(provenance: Provenance) -> Encoding | None:
-    """How the columns of a coreset were encoded; refused where coresets of several encodings were
-    merged.
-    """
+    """How the columns of a coreset were encoded; an error if its parts have other encodings."""
     if provenance.encoding is None and any(part.encoding is not None for part in provenance.parts):
         raise InputError(
             "The coreset was merged from parts that were encoded differently (other means or"
@@ -168,8 +165,8 @@ def stored_encoding(provenance: Provenance) -> Encoding | None:
 
 
 def _in_memory(core: Coreset) -> dict[str, Any]:
-    """What a coreset of frames says about its columns, as provenance; nothing where weights,
-    lengths or names are not known.
+    """The provenance of a coreset of frames, from its column names; empty if weights, lengths or
+    names are unknown.
     """
     targets = own_targets(core)
     weighted = core.maps is not None or not np.isclose(core.weights.sum(), core.n_rows)
@@ -180,6 +177,6 @@ def _in_memory(core: Coreset) -> dict[str, Any]:
 
 
 def own_targets(core: Coreset) -> list[str] | None:
-    """The names that the targets of a coreset have by themselves; None if there are none."""
+    """The names of the target columns of a coreset itself; None if they have none."""
     names = list(containers.columns_of(core.y)) if containers.is_frame(core.y) else []
     return names if names and not {"", "None"} & set(names) else None

@@ -35,7 +35,7 @@ def sample_rows(
     count : int
         How many rows; all, if there are fewer.
     seed : int
-        The sample depends on it and on the rows' numbers alone.
+        The sample depends on the seed and on the row numbers alone.
 
     Returns
     -------
@@ -72,8 +72,8 @@ def sample_rows(
 
 
 class BottomKSample:
-    """Which rows of a source of unknown length are in a uniform sample: every row draws a number,
-    and the smallest stay.
+    """Selects a uniform sample of a source of unknown length: every row draws a number, and the
+    rows with the smallest numbers stay.
     """
 
     def __init__(self, count: int, seed: int) -> None:
@@ -93,10 +93,7 @@ class BottomKSample:
 
 
 class SampleRows(Consumer):
-    """Draws rows at random, without replacement:
-
-    ``rows`` are at most ``count`` of them, as ``read`` sees a batch.
-    """
+    """A uniform sample of at most ``count`` rows, in ``rows``; ``read`` makes rows of a batch."""
 
     def __init__(self, count: int, seed: int, read: Callable[[Batch], Rows]) -> None:
         self.draws, self.read = BottomKSample(count, seed), read

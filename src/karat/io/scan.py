@@ -1,7 +1,7 @@
 """The scan: the rows of a source are read once, for everything that is done with them.
 
     for chunk in source:                 # Arrow rows as they are stored, without a copy
-        batch = layout.batch(chunk)      # the rows that count, as numbers
+        batch = layout.batch(chunk)      # the used rows, as numbers
         for each consumer: add rows      # a sketch, sums, hashes, ...
         pause, save                      # every so many rows: folds, then a checkpoint
         progress
@@ -42,7 +42,7 @@ from karat.storage.archive import Stored, flat, prefixed, unflat, without_prefix
 from karat.stream.samples import Samples
 from karat.stream.sketch import Sketch
 
-MOST_LEVELS = 10_000  # a category with more of them is an identifier
+MOST_LEVELS = 10_000  # a column with more distinct values is an identifier, not a category
 
 
 @dataclass
@@ -138,7 +138,8 @@ def scan(
                 step += count
                 if chunk.end is not None:
                     reached, more, step = chunk.end, step, 0
-                    if since + more > rows:  # with as many again, they would be too many
+                    # Pause now if another step of this size would exceed the limit.
+                    if since + more > rows:
                         position.point, since = chunk.end, 0
                         for consumer in consumers:
                             consumer.pause()
@@ -166,7 +167,7 @@ class BackgroundCalls:
         self.pending.append(self.worker.submit(work, *items))
 
     def wait(self) -> None:
-        """Until all is done; raises what went wrong."""
+        """Wait for all calls; errors are raised here."""
         for call in self.pending:
             call.result()
         self.pending.clear()
@@ -174,7 +175,7 @@ class BackgroundCalls:
 
 @contextmanager
 def background_calls() -> Iterator[BackgroundCalls]:
-    """A thread for work whose result is needed only later; it ends with the context."""
+    """A thread for calls whose results are needed later; it ends with the context."""
     with ThreadPoolExecutor(1) as worker:
         calls = BackgroundCalls(worker)
         yield calls
@@ -189,12 +190,12 @@ def changed_file(before: list[list[Any]], now: list[list[Any]]) -> str:
 
 
 def require_rows(source: Source, layout: Layout, position: Position) -> None:
-    """Refuse a source of which no row is left; a second look at the first of them says why."""
+    """Raise if no row of a source was used; the first rows are read again to find out why."""
     if not position.dropped + position.bad or position.dropped < position.rows:
         return
     problem = f"All {position.dropped + position.bad:,} rows were left out"
     if not source.identity() or not position.dropped:
-        raise InputError(f"{problem}, because each is broken or lacks a value.")
+        raise InputError(f"{problem}, because each is broken or has a missing value.")
     table = next(
         source.chunks(layout.columns, layout.numeric, FOLD, ResumePoint(), strict=False)
     ).table
@@ -210,31 +211,31 @@ def require_rows(source: Source, layout: Layout, position: Position) -> None:
 
 
 class Consumer:
-    """Something that is done with the rows of a scan."""
+    """Receives the rows of a scan."""
 
     background = False  # whether rows may be added by another thread, while the next are read
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
-        """Take the next rows: all of them as they were read, and those that count as numbers."""
+        """Take the next rows: the chunk has all of them as read, the batch the used ones as
+        numbers.
+        """
         raise NotImplementedError
 
     def pause(self) -> None:
-        """A place at which a run may be resumed: what follows must depend on :meth:`state` and
+        """Called where a run may be resumed: from here on, results must depend on :meth:`state` and
         later rows alone.
         """
 
     def another_pass(self) -> bool:
-        """Whether the rows are needed once more, from the first on; the consumer is ready for them
-        then.
-        """
+        """Whether the consumer needs all rows once more; if so, it is ready for them."""
         return False
 
     def state(self) -> Stored:
-        """A header for JSON and arrays from which :meth:`restore` goes on."""
+        """A JSON header and arrays from which :meth:`restore` continues."""
         return {}, {}
 
     def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
-        """Go on from a checkpoint, which also holds what others stored."""
+        """Continue from a checkpoint, which also holds the state of other consumers."""
 
     # On a cluster every partition has a consumer of its own (:mod:`karat.cluster.partitions`).
 
@@ -246,16 +247,16 @@ class Consumer:
         raise NotImplementedError
 
     def merge(self, other: Any) -> None:
-        """Add what the consumer of a partition that follows has found."""
+        """Add the result of the consumer of a later partition."""
         raise NotImplementedError
 
     def merge_all(self, others: Sequence[Any]) -> None:
-        """Add what several have found; by default one after the other."""
+        """Add the results of several consumers; by default one after the other."""
         for other in others:
             self.merge(other)
 
     def pack(self) -> bytes:
-        """What travels of a consumer that has taken all of its rows."""
+        """The message that a consumer sends when it has taken all of its rows."""
         return pickle.dumps(self)
 
     def unpack(self, message: bytes) -> Any:
@@ -264,7 +265,7 @@ class Consumer:
 
 
 class Hashes(Consumer):
-    """Hashes all rows, also those that do not count."""
+    """Hashes all rows, including dropped ones."""
 
     background = True
 
@@ -282,9 +283,7 @@ class Hashes(Consumer):
 
 
 class Reduce(Consumer):
-    """Keeps a few rows that carry the moments of all, in a sketch; without a layout, rows are plain
-    arrays.
-    """
+    """Keeps a few rows with the moments of all, in a sketch; without a layout, rows are arrays."""
 
     def __init__(self, sketch: Sketch, layout: Layout | None) -> None:
         self.sketch, self.layout = sketch, layout
@@ -308,8 +307,8 @@ class Reduce(Consumer):
         self.sketch.summary.n_rows += count
 
     def _like(self, batch: Batch) -> dict[str, Any]:
-        """The container in which rows are given back: windows and sparse samples have no names of
-        columns.
+        """The container in which rows are returned: windows and sparse samples have no column
+        names.
         """
         problem, dense = self.sketch.problem, not sparse.issparse(batch.parts[0])
         if self.layout is not None and (
@@ -331,7 +330,7 @@ class Reduce(Consumer):
 
 
 class LatentSums(Consumer):
-    """Sums what the maps of a latent-variable problem are made of.
+    """The sums from which the maps of a latent-variable problem are computed.
 
     Attributes
     ----------
@@ -360,16 +359,16 @@ class LatentSums(Consumer):
         size = 0 if pairs is None else pairs.data.nbytes
         if self.memory is not None and size > self.memory // 4:
             raise InputError(
-                f"Up to {chunk.where(0)} the words that occur together take {size:,} bytes, more"
-                f" than a quarter of the {self.memory:,} bytes of memory; allow more, or leave rare"
-                " words out."
+                f"Up to {chunk.where(0)}, pairs of words that occur together take {size:,} bytes,"
+                f" more than a quarter of memory={self.memory:,}; allow more memory, or leave out"
+                " rare words."
             )
 
     def add_batch(
         self, batch: Batch, count: int, where: Callable[[int], str], names: list[str] | None = None
     ) -> None:
-        """Add a batch that stands for ``count`` rows; ``where`` puts a row in words, as do the
-        ``names`` of the columns.
+        """Add a batch of ``count`` rows of the source; ``where`` and ``names`` are for error
+        messages.
         """
         samples, _ = next_samples(self.samples, batch, count, where)
         if not len(samples):
@@ -409,7 +408,7 @@ class LatentSums(Consumer):
 
 
 def next_samples(samples: Samples, batch: Batch, count: int, where: Callable[[int], str]) -> Any:
-    """``samples.take``, where an error says which rows it is about."""
+    """``samples.take``, with the place of the rows in error messages."""
     try:
         return samples.take(batch, count)
     except InputError as error:
@@ -433,8 +432,8 @@ class LearnLevels(Consumer):
             self.levels[name].update(pc.unique(column).to_pylist())
         except pa.ArrowNotImplementedError:
             raise InputError(
-                f"The {kind} {name!r} has values of type {column.type}, which are no levels; make"
-                " it text or numbers."
+                f"The {kind} {name!r} has values of type {column.type}, which cannot be levels;"
+                " convert it to text or numbers."
             ) from None
         if len(self.levels[name]) > MOST_LEVELS:
             raise InputError(

@@ -1,12 +1,12 @@
 """Sources: files of one kind, or a stream of record batches, read in order with the place of every
 batch.
 
-A *resume point* is what a resumed run needs to go on: the file, the rows of it that are done, and a
-cursor (the next byte of a CSV file).  From a resume point on, the same chunks follow whether or not
-the run was interrupted.
+A *resume point* is the place where a resumed run continues: the file, the number of its rows that
+are done, and a cursor (the next byte of a CSV file).  The same chunks follow a resume point whether
+or not the run was interrupted.
 
-What folders say (``year=2024/``) becomes columns: numbers, if that is how every value of the column
-is written, else text. Numbers of Arrow columns become the doubles nearest to what is written.
+Folder names (``year=2024/``) become columns: of numbers if every value is written as a number, else
+of text.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from karat.errors import InputError
 T = TypeVar("T")
 U = TypeVar("U")
 END = object()
-AHEAD = 6  # items more than there are threads, so that these go on while others are reduced
+AHEAD = 6  # more items than threads, so that threads stay busy while earlier items are reduced
 MISSING = "__HIVE_DEFAULT_PARTITION__"
 DROP_ROWS = "Correct it, leave the column out, or leave such rows out with on_missing='drop'."
-# metadata of a column that is text for one value's sake: where that is, in words
+# Metadata of a column of numbers with a value that is text: a sentence that says where it is.
 NOT_A_NUMBER = b"karat: not a number"
 
 
@@ -42,8 +42,8 @@ def decoded(column: Any) -> Any:
 
 
 def decimals_as_doubles(column: Any) -> Any:
-    """Decimals as an Arrow column of doubles; by way of their digits, because Arrow's own cast is
-    off by an ulp.
+    """Decimals as an Arrow column of doubles; cast through text, because Arrow's direct cast is off
+    by an ulp.
     """
     return column.cast(pa.string()).cast(pa.float64())
 
@@ -104,11 +104,11 @@ class Source(ABC):
     notes : list of str
         What the certificate should say about how the source was read.
     once : bool
-        Its rows come only once.
+        Whether its rows can be read only once.
     all_doubles : bool
-        Integers come as doubles; the schema says what they are.
+        Whether integers are read as doubles; the schema has the original types.
     query : dict or None
-        The query of a database that gives the rows (:mod:`karat.io.find`).
+        The database query that returns the rows (:mod:`karat.io.find`).
     """
 
     names: Sequence[str]
@@ -140,17 +140,17 @@ class Source(ABC):
     ) -> Iterator[Chunk]:
         """Chunks of at most ``rows`` rows from a resume point on.
 
-        The same chunks follow from every resume point.  Columns in ``numeric`` come as numbers of a
-        type that holds their values exactly (those of text as doubles, or as 64-bit integers where
-        doubles would round), and true and false as booleans; others as they are.  A column has one
-        type throughout, if ``numeric`` is not None.  Columns that folder names give are among them
+        The same chunks follow every resume point.  Columns in ``numeric`` are numbers of a type
+        that holds their values exactly (from text files doubles, or 64-bit integers if doubles
+        would round), or booleans; other columns are not converted.  If ``numeric`` is not None, a
+        column has the same type in all chunks.  Columns from folder names are included
         (:func:`with_folders`).  A broken row is an error if ``strict``; else it is counted once, in
-        ``bad`` of a chunk, which may be empty.  ``end`` is None but for chunks after which a run
-        can resume.
+        ``bad`` of a chunk, which may be empty.  ``end`` is None unless a run can resume after the
+        chunk.
         """
 
     def identity(self) -> list[list[Any]]:
-        """Names, sizes and times of the files, to notice changes."""
+        """Names, sizes and times of the files, to detect changes."""
         return []
 
     def described(self, files: Sequence[Sequence[Any]], rows: Mapping[int, int]) -> dict[str, Any]:
@@ -177,13 +177,13 @@ class Source(ABC):
         return 0, 0
 
     def row_count(self) -> tuple[int, bool]:
-        """How many rows there are, told from footers or first bytes, and whether that is exact."""
-        raise InputError("A stream does not say how many rows are coming; give their number.")
+        """The number of rows, from footers or first bytes, and whether it is exact."""
+        raise InputError("The number of rows of a stream is unknown; pass it as an argument.")
 
 
 @dataclass(frozen=True)
 class File:
-    """A file, and what its folders say (``year=2024/``)."""
+    """A file, and the columns in its folder names (``year=2024/``)."""
 
     path: str
     size: int
@@ -196,11 +196,11 @@ class Files(Source):
     def __init__(self, filesystem: Any, files: Sequence[File], given: Sequence[str]) -> None:
         self.filesystem, self.files, self.given = filesystem, files, given
         self.names = [f.path for f in files]
-        # of each file: the columns that its folders give, with their values
+        # of each file: the columns from its folder names, with their values
         self.folders = folder_columns(files)
 
     def identity(self) -> list[list[Any]]:
-        """Read anew, since files may change while we look at them."""
+        """Read again every time, since files may change during a run."""
         infos = self.filesystem.get_file_info(list(self.names))
         return [[f.path, f.size, f.mtime_ns] for f in infos]
 
@@ -247,7 +247,7 @@ class Batches(Source):
 
 
 class Stream(Batches):
-    """Record batches of a reader, a DuckDB relation or a table, which ``open`` gives for every
+    """Record batches of a reader, a DuckDB relation or a table; ``open`` returns a reader for every
     pass.
     """
 
@@ -273,10 +273,9 @@ def brief(error: BaseException) -> str:
 
 
 def folder_columns(files: Sequence[File]) -> list[dict[str, int | float | str | None]]:
-    """What the folders of each file say.
+    """The columns in the folder names of each file.
 
-    The values of a column are integers, or numbers, if each is written as Python writes it:
-    007 and 7 are two texts.
+    A column is numeric if each value is written as Python would write it; so 007 and 7 are text.
     """
     texts: dict[str, set[str]] = {}
     for file in files:
@@ -312,7 +311,7 @@ def short_names(paths: Sequence[str]) -> list[str]:
 
 
 def with_folders(batch: Any, folders: Mapping[str, Any], columns: Sequence[str]) -> Any:
-    """The batch with the wanted columns that its folders give; None is a missing value."""
+    """The batch with the wanted columns from its folder names; None is a missing value."""
     for name, value in folders.items():
         if name in columns and name not in batch.schema.names:
             constant = (
@@ -341,8 +340,8 @@ class Expected:
                     else f"; it has {', '.join(schema.names)}"
                 )
                 raise InputError(
-                    f"{name} has no column {column!r}{other}. Add the column or leave it, or the"
-                    " file, out."
+                    f"{name} has no column {column!r}{other}. Add the column, or leave out the"
+                    " column or the file."
                 )
             types[column] = schema.field(column).type
         if self.first is None:
@@ -356,7 +355,7 @@ class Expected:
 
 
 def check_unique_columns(name: str, columns: Sequence[str]) -> None:
-    """Two columns of one name cannot be told apart."""
+    """Raise if two columns have the same name."""
     twin = next((c for i, c in enumerate(columns) if c in columns[:i]), None)
     if twin is not None:
         raise InputError(
@@ -366,9 +365,7 @@ def check_unique_columns(name: str, columns: Sequence[str]) -> None:
 
 
 def is_number(field: pa.Field) -> bool:
-    """Whether a column holds numbers, apart from some values of a CSV file that are none (see
-    NOT_A_NUMBER).
-    """
+    """Whether a column holds numbers, apart from a few values of a CSV file (see NOT_A_NUMBER)."""
     return sort_of(field.type) in ("number", "null") or NOT_A_NUMBER in (field.metadata or {})
 
 
@@ -378,7 +375,7 @@ def text_columns(schema: pa.Schema) -> list[str]:
 
 
 def sort_of(kind: pa.DataType) -> str:
-    """Types that mix: numbers of any width with each other, and nothing else."""
+    """The sort of a type; columns of several files may be combined if their sorts are equal."""
     numeric = (
         pa.types.is_integer(kind)
         or pa.types.is_floating(kind)
@@ -394,9 +391,9 @@ def sort_of(kind: pa.DataType) -> str:
 
 
 def ahead(items: Iterator[T]) -> Iterator[T]:
-    """The same items; each is made while the one before it is in use.
+    """The same items; each is computed while the one before it is in use.
 
-    Errors appear where their item would.
+    An error is raised in place of its item.
     """
     with ThreadPoolExecutor(1) as worker:
         coming = worker.submit(next, items, END)
@@ -411,9 +408,9 @@ def ahead(items: Iterator[T]) -> Iterator[T]:
 def worked_in_order(
     work: Callable[[T], U], items: Iterator[T], threads: int
 ) -> Iterator[tuple[T, U]]:
-    """Each item with what ``work`` makes of it, in their order; threads work ahead.
+    """Each item with the result of ``work``, in order; threads work ahead.
 
-    Errors appear where their item would.
+    An error is raised in place of its item.
     """
     with ThreadPoolExecutor(threads) as workers:
 

@@ -1,7 +1,6 @@
-"""The verdict on data that was read again: the moments, and the rows themselves against the hashes
-that were stored.
+"""The result of a verification: the certificate, and how the rows compare with the stored hashes.
 
-What changed rows hold now is read once more where it is asked for (:func:`read_changed`).
+The values of changed rows are read on request (:func:`read_changed`).
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ Data = Literal["identical", "reordered", "changed", "unknown"]
 
 @dataclass(frozen=True)
 class Changed:
-    """A block of rows whose content is not what it was: rows ``start`` up to ``stop`` of the
-    source.
+    """A block of rows that has changed: rows ``start`` up to ``stop`` of the source.
 
     Attributes
     ----------
@@ -32,11 +30,11 @@ class Changed:
     files : tuple of (name, start, stop)
         The same rows by file, and rows in it.
     row : int or None
-        The row that has changed, if it is a single one and the hashes tell which.
+        The row that has changed, if it is a single one and the hashes identify it.
     place : (name, row) or None
         Its file, and row in it.
     values : dict or None
-        What the row holds now, if it was asked for (``locate``).
+        The values of the row now, on request (``locate``).
     """
 
     start: int
@@ -71,17 +69,17 @@ class FileVerification:
     Attributes
     ----------
     certificate : Certificate
-        The coreset measured afresh against all rows.
+        The coreset measured again on all rows.
     data : {"identical", "reordered", "changed", "unknown"}
-        The rows against the hashes that were stored; "unknown" if there are none, or if they are of
+        How the rows compare with the stored hashes; "unknown" if there are none, or if they are of
         other columns.
     changed : tuple of Changed
         The blocks of 32,768 rows that differ, if the data has changed, and the row, where a single
         row of a block has.
     moved : tuple of int
-        Those of ``core.indices`` at which the data has another row than the coreset.
+        The ``core.indices`` at which the data has another row than the coreset.
     columns : tuple of str
-        The columns that were read; nothing is said of others.
+        The columns that were read; others are not verified.
     """
 
     certificate: Certificate
@@ -92,7 +90,7 @@ class FileVerification:
 
     @property
     def ok(self) -> bool:
-        """Whether the coreset is exact for this data, and the data is what it was made from (in any
+        """Whether the coreset is exact for this data, and the data has not changed (except for its
         order).
         """
         return self.certificate.ok and self.data != "changed"
@@ -163,7 +161,7 @@ def read_changed(
         return changed
     if source.once:
         raise InputError(
-            "A stream comes only once, so changed rows cannot be read again; leave locate out, or"
+            "A stream can be read only once, so changed rows cannot be located; omit locate=, or"
             " use files."
         )
     values: dict[int, dict[str, Any]] = {}

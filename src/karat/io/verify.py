@@ -1,12 +1,12 @@
-"""verify_files: the data read again, and a coreset of it proven or refuted.
+"""verify_files: read the data again, and prove or refute a coreset of it.
 
-    SumMoments     summed afresh in coordinates of the kept rows, which are measured against them
-    CheckKeptRows  whether they still are the rows of the data at their indices
-    Hashes         the hashes of all rows against those that were stored: identical, reordered, or
+    SumMoments     the moments of all rows, against which the kept rows are measured
+    CheckKeptRows  whether the kept rows are still the rows of the data at their indices
+    Hashes         the hashes of all rows, compared with the stored ones: identical, reordered, or
                    changed, and where
 
-in one scan and bounded memory.  The problem is lowered first: the maps of a latent-variable problem
-take a scan of their own.
+in one scan and bounded memory.  The maps of a latent-variable problem take a scan of their own
+before that.
 """
 
 from __future__ import annotations
@@ -75,20 +75,20 @@ def verify_files(
     Parameters
     ----------
     core : Coreset or path
-        Or the file that it was saved to.
+        A coreset, or the file that it was saved to.
     source : path, list of paths, or stream, optional
-        As in :func:`karat.coreset_files`; by default what the coreset was made from.
+        As in :func:`karat.coreset_files`; by default the source that the coreset was made from.
     target, columns, sample_weight, groups, key, on_missing
-        As in :func:`karat.coreset_files`; by default what the coreset's provenance says.
+        As in :func:`karat.coreset_files`; by default taken from the coreset's provenance.
     pipeline : fitted transformer
-        Needed if the coreset was made with one, which is not saved.
+        Needed if the coreset was made with a pipeline, which is not saved.
     memory : int
-        Bytes beside the interpreter that the run may use.
+        Bytes that the run may use, in addition to the interpreter.
     progress : True or callable, optional
-        True shows a bar by tqdm (extra ``progress``).  A callable is called with (bytes done, bytes
-        in all) after every batch.
+        True shows a tqdm bar (extra ``progress``).  A callable is called with (bytes read, total
+        bytes) after every batch.
     locate : bool
-        Read the changed rows again, and say what they hold now (``Changed.values``).
+        Read the changed rows again, to report their values (``Changed.values``).
 
     Returns
     -------
@@ -99,7 +99,7 @@ def verify_files(
     core = core if isinstance(core, Coreset) else load(core)
     provenance = Provenance.read(core.provenance)
     source = source if source is not None else provenance.given
-    # a file must not run queries by itself
+    # A stored query never runs by itself: the file may come from somebody else.
     if isinstance(source, list) and not source and provenance.query is not None:
         call = (
             f"karat.io.query({provenance.query.get('sql')!r}, {provenance.query.get('database')!r})"
@@ -108,7 +108,7 @@ def verify_files(
             "The coreset was made from a query.", f"Pass it as the source: {call}.", argument="sql"
         )
     if isinstance(source, list) and not source:
-        raise InputError("The coreset does not say what it was made from; pass the source.")
+        raise InputError("The coreset does not store its source; pass the source.")
     layout = file_layout(core, target, columns, sample_weight, groups, key, pipeline, on_missing)
     with progress_bar(progress, "B") as advance:
         opened = open_source(source)
@@ -132,8 +132,7 @@ class FileCheck:
     memory : int
     progress : callable or None
     beside : callable or None
-        Called with the check before its last pass; gives consumers for which rows are read at the
-        same time.
+        Called with the check before its last pass; returns further consumers of the same rows.
     kept, sums, rows
         The kept rows, what sums up the data, and rows that are read at a time; known to ``beside``.
     """
@@ -173,10 +172,10 @@ class FileCheck:
             return self._made(provenance, files, start)
         stored, hashes, digests = self._fingerprints(provenance)
         kept_rows = CheckKeptRows(kept)
-        # else the rows of a sketch have to stand for those read
+        # Otherwise the rows of a sketch stand for all rows.
         again = not source.once and not core.absorbed
         apart = np.zeros(len(core), dtype=bool)
-        # kept as they are, they cancel identically
+        # Rows that were kept unchanged cancel exactly, so they are left out on both sides.
         if again and core.certificate.peeled and layout.roles.weight is None:
             apart = core.weights == 1.0
         self.sums = SumMoments(kept, self.rows, apart) if again else Reduce(self._sketch(), layout)
@@ -204,7 +203,7 @@ class FileCheck:
     def _made(
         self, provenance: Provenance, files: list[list[Any]], start: float
     ) -> FileVerification:
-        """The same for synthetic rows, which are at no place of the data."""
+        """The same for synthetic rows, which are not rows of the data."""
         core, source = self.core, self.source
         stored, hashes, digests = self._fingerprints(provenance)
         self.sums = sums = SumSecondMoments(core, self.kept, self.rows)
@@ -227,9 +226,7 @@ class FileCheck:
     def _fingerprints(
         self, provenance: Provenance
     ) -> tuple[dict[str, Any] | None, Hashes, list[Digest]]:
-        """The hashes that were stored, if they are of these columns, and consumers for those of the
-        data.
-        """
+        """The stored hashes, if they are of these columns, and consumers that hash the data."""
         layout = self.layout
         stored = joined_hashes([part.content for part in provenance.parts])
         if stored is not None and stored["columns"] != sorted(layout.columns):
@@ -247,17 +244,17 @@ class FileCheck:
     def _digested(
         self, data: Data, digests: list[Digest], provenance: Provenance, refutations: list[str]
     ) -> tuple[Data, list[str]]:  # fmt: skip
-        """What the digest of the rows adds to the verdict of their hashes."""
+        """The verdict of the hashes, corrected by the digest of the rows."""
         if data == "identical" and digests and digests[0].to_dict() != provenance.parts[0].digest:
-            # changed by somebody who made the hashes agree
+            # Somebody has changed the data such that the hashes agree.
             return "changed", [
                 *refutations,
-                "The SHA-256 digest of the rows is not the one that was stored.",
+                "The SHA-256 digest of the rows differs from the stored one.",
             ]
         return data, refutations
 
     def _require_same_rows(self, files: list[list[Any]], hashes: Hashes) -> None:
-        """Refuse a source that changed from one pass to the next."""
+        """Raise if the source changed between passes."""
         if self.source.identity() != files:
             raise InputError(
                 f"{changed_file(files, self.source.identity())} changed while it was read; run"
@@ -265,14 +262,11 @@ class FileCheck:
             )
         if self.first_hashes is not None and self.first_hashes.sums != hashes.rows.sums:
             raise InputError(
-                "The source gave other rows in the second pass than in the first; write it to files"
-                " first."
+                "The second pass read other rows than the first; write the source to files first."
             )
 
     def _lowered(self) -> tuple[Problem, Sequence[str], Sequence[str]]:
-        """The problem with the maps by which the coreset was made, notes, and how the maps of this
-        data differ.
-        """
+        """The problem with the maps of the coreset, notes, and how the maps of this data differ."""
         core = self.core
         if not isinstance(core.problem, Latent):
             return core.problem, (), ()
@@ -296,14 +290,14 @@ class FileCheck:
         )
 
     def _sketch(self) -> Sketch:
-        """An empty one; a key that comes twice is a change, not an error."""
+        """An empty sketch, for which a repeated key is a change of the data, not an error."""
         sketch = Sketch(self.kept.problem, self.layout.roles.key, buffer_rows=self.rows)
         sketch.checks_keys = False
         sketch.summary.offsets = self.kept.offsets  # moments are compared about one origin
         return sketch
 
     def _scans(self, consumers: list[Consumer]) -> tuple[Position, int]:
-        """Read the rows until nobody asks for another pass; the position, and the number of
+        """Read the rows until no consumer needs another pass; the position, and the number of
         passes.
         """
         passes, position, problem = 0, Position(), self.core.problem
@@ -333,9 +327,7 @@ class FileCheck:
     def _measured(
         self, sums: SumMoments | Reduce, passes: int
     ) -> tuple[list[Reduction], float, list[str]]:
-        """The coreset against the moments of every group, the total weight, and what is to be said
-        of the groups.
-        """
+        """The coreset against the moments of every group, the total weight, and notes on groups."""
         if isinstance(sums, Reduce):
             sums.sketch.fold()
         running = sums.running if isinstance(sums, SumMoments) else sums.sketch.summary.running
@@ -355,7 +347,7 @@ class FileCheck:
     def _about_means(
         self, sums: SumMoments, labels: list[Any], reductions: list[Reduction], passes: int
     ) -> list[Reduction]:
-        """What could not be proven, measured once more about the means, in one more pass."""
+        """Groups that were not proven, measured about their means in one more pass."""
         kernels = {
             label: kernel
             for label, reduction in zip(labels, reductions, strict=True)
@@ -380,8 +372,8 @@ class FileCheck:
         """One group, against the moments of all of its rows."""
         if sums.running[label].fitted_moments().needs_pass:
             raise NotExactError(
-                "The moments of this data cannot be summed accurately; it is nothing like the kept"
-                " rows, or needs scaling."
+                "The moments of this data cannot be summed accurately; the data differs greatly"
+                " from the kept rows, or needs scaling."
             )
         return self._against(sums, label, passes)
 
@@ -393,9 +385,7 @@ class FileCheck:
         )
 
     def _by_sketch(self, sums: Any, label: Any, passes: int) -> Reduction:
-        """One group, where the rows that a sketch holds stand for the others, and are off by what
-        they claim.
-        """
+        """One group, against the rows of a sketch, whose claimed error is inherited."""
         core, summary, kept = self.core, sums.sketch.summary, self.kept.rows(label)
         running, reduction = summary.running[label], summary.reduction(label)
         fitted = running.fitted_moments()
@@ -408,9 +398,7 @@ class FileCheck:
         return replace(measured, inherited=running.inherited)
 
     def _unweighted(self, kept: Rows) -> Rows | None:
-        """The kept rows as witnesses, which count once each; None where they had weights of their
-        own.
-        """
+        """The kept rows with weight one each, as witnesses; None if the data has weights."""
         if self.layout.roles.weight is not None:
             return None
         return Rows(kept.parts, np.ones(len(kept)) if kept.index is None else None, kept.index)
