@@ -157,7 +157,7 @@ OPTIONS = {
     ),
     "an unknown option": (["--aplha", "1"], "No such option"),
     "not a number": (["--alpha", "many"], "--alpha", "valid"),
-    "too little memory": (["--target", "y", "--memory", "3kB"], "too little"),
+    "too little memory": (["--target", "y", "--memory", "3kB"], "too small"),
     "not an amount of memory": (["--memory", "lots"], "500MB"),
 }
 

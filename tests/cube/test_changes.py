@@ -113,7 +113,7 @@ def test_drop_and_merge(cube, frame):
         cube.drop(day=slice("2030-01-01", None))
     with pytest.raises(InputError, match="Say which"):
         cube.drop()
-    with pytest.raises(InputError, match="same call"):
+    with pytest.raises(InputError, match="same arguments"):
         cube.merge(karat.cube(frame, target="y", by="region", columns=FEATURES))
     with pytest.raises(InputError, match="no cell would be left"):
         cube.drop(region=["EU", "US", "AP"])

@@ -139,9 +139,9 @@ def test_any_object_with_an_arrow_stream(rows):
 
 
 def test_what_is_no_query_is_refused(shop, tmp_path):
-    with pytest.raises(InputError, match="The database .* does not exist"):
+    with pytest.raises(InputError, match=r"The database .* does not exist"):
         karat.io.query(SELECT, tmp_path / "none.duckdb")
-    with pytest.raises(InputError, match=r"DuckDB refuses the query: Catalog Error.*prices"):
+    with pytest.raises(InputError, match=r"DuckDB cannot run the query: Catalog Error.*prices"):
         karat.io.query("SELECT * FROM prices", shop)
     with pytest.raises(InputError, match="must be one SELECT"):
         karat.io.query("DROP TABLE sales", shop)

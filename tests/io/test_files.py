@@ -269,7 +269,7 @@ def test_other_refusals(folder, tmp_path):
         (lambda: build(3), "source must be"),
         (lambda: build(folder, on_missing="ignore"), "on_missing"),
         (lambda: build(folder, batch_rows=0), "batch_rows"),
-        (lambda: build(folder, memory=10_000), "too little"),
+        (lambda: build(folder, memory=10_000), "too small"),
         (lambda: build(folder, memory=10**7, batch_rows=10**6), "do not fit"),
         (lambda: karat.coreset_files(folder, problem=P.LeastSquares()), "needs a target"),
         (lambda: build(folder, pipeline=3), "pipeline"),

@@ -232,7 +232,7 @@ def test_compressed_neighbours(tmp_path):
     (tmp_path / "p1.csv.bz2").write_bytes(bz2.compress("\n".join([rows[0], *rows[301:]]).encode()))
     exact(karat.coreset_files(tmp_path, "y"), FRAME)
     (tmp_path / "p2.csv.xz").write_bytes(b"")
-    with pytest.raises(InputError, match=r"p2\.csv\.xz is compressed in a way"):
+    with pytest.raises(InputError, match=r"compression of .*p2\.csv\.xz"):
         karat.coreset_files(tmp_path, "y")
 
 
