@@ -1,4 +1,4 @@
-"""Dask: partitions become sketches where they lie, and are merged in a tree of tasks."""
+"""Dask: workers make sketches of their partitions, which are merged in a tree of tasks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ try:
 except ImportError:
     raise MissingExtraError("karat.dask", "dask") from None
 
-from karat.cluster.arrays import VIEW
+from karat.cluster.latent import VIEW
 from karat.cluster.partitions import PartitionPass, labels_as_text, positions, tree
 from karat.cluster.sketches import finish, last_pass, two_passes
 from karat.core.coreset import Coreset
@@ -58,7 +58,7 @@ def coreset(
     sequence: Any = None,
     compute: bool = True,
 ) -> Coreset | Delayed:
-    """The coreset of a Dask data frame or array; only O(m) rows per partition travel.
+    """The coreset of a Dask data frame or array; only O(m) rows per partition are sent.
 
     Parameters
     ----------
@@ -76,16 +76,16 @@ def coreset(
         A column of a data frame that identifies rows.  Without one the keys are
         ``partition:offset``.
     on_missing : {"error", "drop"}
-        What to do with rows of a data frame that lack a value.
+        What to do with rows of a data frame that have missing values.
     rows, verbatim : str
         As in :func:`karat.coreset`: "real" or "synthetic" rows, and what to do about rows that
         would be kept as they are.
     random_state : int
     sequence
-        For HiddenMarkov: a column (for an array, a Dask array) that names the sequence of every
-        row.  A sequence must lie in one partition, its rows one after the other.
+        For HiddenMarkov: a column (for an array, a Dask array) with the sequence of every row.  The
+        rows of a sequence must be in one partition, one after the other.
     compute : bool
-        False: nothing is computed, a :class:`dask.delayed.Delayed` is returned.
+        If False, return a :class:`dask.delayed.Delayed` without computing anything.
 
     Returns
     -------
@@ -134,7 +134,7 @@ def frame_schema(data: Any) -> pa.Schema:
 
 
 def messages(data: Any, work: PartitionPass) -> list[bytes]:
-    """What the partitions of a data frame have to say, joined until few messages are left."""
+    """The messages of the partitions of a data frame, joined until few are left."""
     return _computed(*_frame_messages(data, work))
 
 
@@ -143,7 +143,7 @@ def _computed(task: Delayed, parts: list[Any]) -> list[bytes]:
 
 
 def _frame_messages(data: Any, work: PartitionPass) -> tuple[Delayed, list[Any]]:
-    """The pass, sent once, and the messages of the partitions of a data frame."""
+    """The pass, which is sent once, and the messages of the partitions of a data frame."""
     assert work.layout is not None
     task = delayed(work, pure=False, traverse=False)
     parts = enumerate(partitions(data, work.layout.columns))
@@ -193,15 +193,13 @@ def _refuse_names(columns: Any, key: Any, on_missing: str) -> None:
     }
     for name, value in given.items():
         if value is not None:
-            raise InputError(f"{name} is for data frames; an array has no column names.")
+            raise InputError(f"{name} is for data frames only; an array has no column names.")
 
 
 def _frame_layout(data: Any, problem: Problem, named: Sequence[Any], on_missing: str) -> Layout:
-    """How the rows of a data frame are read; ``named`` are the columns that :func:`column_roles`
-    takes.
-    """
+    """How to read the rows of a data frame; ``named`` has the arguments of :func:`column_roles`."""
     labels = list(data.columns)
-    roles = column_roles(problem, *(labels_as_text(one, labels) for one in named)).among(
+    roles = column_roles(problem, *(labels_as_text(name, labels) for name in named)).among(
         [str(label) for label in labels]
     )
     return Layout.of(problem, roles, None, on_missing)
@@ -228,9 +226,7 @@ def part_of_frame(work: PartitionPass, number: int, frame: Any) -> bytes:
 
 
 def _aligned(tables: dict[str, Any], others: dict[str, Any]) -> list[dict[str, Any]]:
-    """The chunks of rows of some arrays, the first of which decides where rows are cut; None stands
-    for no array.
-    """
+    """The chunks of some arrays, cut at the same rows as the first; None stands for no array."""
     (name, X), *more = tables.items()
     if X.ndim not in (1, 2):
         raise InputError(
@@ -243,20 +239,20 @@ def _aligned(tables: dict[str, Any], others: dict[str, Any]) -> list[dict[str, A
         if other is None:
             columns[name] = [None] * len(X.chunks[0])
             continue
-        said = ARGUMENTS[name]
+        argument = ARGUMENTS[name]
         if not isinstance(other, Array):
             raise InputError(
-                f"{said} must be a Dask array with as many rows as the data, not a"
+                f"{argument} must be a Dask array with as many rows as the data, not a"
                 f" {type(other).__name__}."
             )
         if np.isnan(X.shape[0]) or np.isnan(other.shape[0]):
             raise InputError(
-                f"The rows of the data or of {said} are not counted; call compute_chunk_sizes() on"
-                " both first."
+                f"The number of rows of the data or of {argument} is not known; call"
+                " compute_chunk_sizes() on both first."
             )
         if other.ndim not in (1, 2) or other.shape[0] != X.shape[0]:
             raise InputError(
-                f"{said} must be a Dask array with as many rows as the data, {X.shape[0]}."
+                f"{argument} must be a Dask array with as many rows as the data, {X.shape[0]}."
             )
         chunks = (X.chunks[0],) if other.ndim == 1 else (X.chunks[0], -1)
         columns[name] = list(np.ravel(other.rechunk(chunks).to_delayed()))
@@ -269,8 +265,8 @@ def _of_latent(
 ) -> Coreset | Delayed:  # fmt: skip
     """The coreset of a latent-variable problem.
 
-    One pass is computed after the other: in one graph partitions would wait for the second pass in
-    memory.  Where the passes are to be computed later, they are a task that starts tasks.
+    The passes are computed one after the other: in a single graph, partitions would wait in memory
+    for the second pass.  If the passes are delayed, they are a task that starts tasks.
     """
     views = data if isinstance(data, tuple | list) else (data,)
     layout = None

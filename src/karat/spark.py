@@ -1,4 +1,4 @@
-"""Spark: partitions become sketches where they lie, by Arrow batches, in one job per pass; the
+"""Spark: workers make sketches of their partitions from Arrow batches, in one job per pass; the
 driver merges their messages.
 """
 
@@ -49,7 +49,7 @@ def coreset(
     random_state: int = 0,
     sequence: str | None = None,
 ) -> Coreset:
-    """The coreset of a Spark data frame; only O(m) rows per partition travel.
+    """The coreset of a Spark data frame; only O(m) rows per partition are sent.
 
     Parameters
     ----------
@@ -62,17 +62,17 @@ def coreset(
         The features; by default all columns that have no other role.  For MultiView, three lists.
     sample_weight, groups, key : str, optional
         Columns with weights, with group labels, and with keys that identify rows.  Without a key
-        column the keys are ``partition:offset``, which point at rows as long as the plan of ``df``
-        gives the same partitions again.
+        column the keys are ``partition:offset``, which identify rows as long as the plan of ``df``
+        yields the same partitions again.
     on_missing : {"error", "drop"}
-        What to do with rows that lack a value.
+        What to do with rows that have missing values.
     rows, verbatim : str
         As in :func:`karat.coreset`: "real" or "synthetic" rows, and what to do about rows that
         would be kept as they are.
     random_state : int
     sequence : str, optional
-        For HiddenMarkov, a column that names the sequence of every row.  A sequence must lie in one
-        partition, its rows one after the other:
+        For HiddenMarkov, a column with the sequence of every row.  The rows of a sequence must be
+        in one partition, one after the other:
         ``df.repartition("sequence").sortWithinPartitions("sequence", "time")``.
 
     Returns
@@ -121,10 +121,11 @@ def _holds_numbers(kind: DataType) -> bool:
 
 
 def messages(df: Any, work: PartitionPass) -> list[bytes]:
-    """What the partitions have to say, by one job; joined here until few messages are left.
+    """The messages of the partitions, computed by one job and joined on the driver until few are
+    left.
 
-    The number of partitions is known when the job has run: to ask for it before would compute the
-    data another time.
+    The number of partitions is known after the job: to ask for it before would compute the data
+    twice.
     """
     assert work.layout is not None
     names, kinds = work.layout.columns, [field.dataType for field in df.schema]
@@ -148,8 +149,8 @@ def messages(df: Any, work: PartitionPass) -> list[bytes]:
 def _worker(
     work: PartitionPass, names: list[str]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What a worker does; an error of karat's is sent as a value, because Spark tells the driver no
-    more than its text.
+    """The function that workers run; errors of karat are sent as values, because Spark passes only
+    their text to the driver.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

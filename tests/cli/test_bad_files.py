@@ -25,7 +25,7 @@ def huge_line(path, data):
 
 
 SOURCES = {
-    "missing.parquet": (lambda path, data: None, "There is no file or folder"),
+    "missing.parquet": (lambda path, data: None, "The file or folder"),
     "empty.csv": (lambda path, data: path.touch(), "empty.csv"),
     "header.csv": (lambda path, data: path.write_text("a,b,c,y\n"), "no rows"),
     "empty.parquet": (lambda path, data: path.touch(), "cannot be read as Parquet"),
@@ -157,7 +157,7 @@ OPTIONS = {
     ),
     "an unknown option": (["--aplha", "1"], "No such option"),
     "not a number": (["--alpha", "many"], "--alpha", "valid"),
-    "too little memory": (["--target", "y", "--memory", "3kB"], "too little"),
+    "too little memory": (["--target", "y", "--memory", "3kB"], "too small"),
     "not an amount of memory": (["--memory", "lots"], "500MB"),
 }
 

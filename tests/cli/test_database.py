@@ -32,5 +32,5 @@ def test_build_verify_and_report(table, inside, tmp_path):
     refused(inside("build", "-t", "y", "-o", output), "DATA")
     refused(
         inside("build", "--sql", "SELECT", "--database", shop, "-t", "y", "-o", output),
-        "DuckDB refuses",
+        "DuckDB cannot run the query",
     )

@@ -85,7 +85,7 @@ def test_a_coreset_from_memory_needs_the_names_of_the_columns(inside, data, numb
     assert found.json["data"] == "unknown"
     refused(
         inside("verify", tmp_path / "memory.npz", data / "rows.parquet"),
-        "what its target is called",
+        "does not store the name of its target column",
         "add --target",
     )
 
@@ -103,7 +103,7 @@ def test_a_coreset_of_frames_knows_its_names(suffix, inside, data, numbers, tmp_
     )
     refused(
         inside("train", tmp_path / f"weighted{suffix}", "--check", data / "rows.csv"),
-        "does not say from which columns",
+        "does not store the columns of files",
     )
 
 

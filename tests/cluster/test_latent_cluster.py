@@ -156,7 +156,7 @@ class TestDask:
             (
                 da.from_array(np.array([[0.0], [0.5], [1.0]])),
                 {},
-                "Counting from Partition 0, row 0: Symbols must be whole",
+                "Counting from Partition 0, row 0: Symbols must be integers",
             ),
         ]:
             with pytest.raises(karat.InputError, match=words):

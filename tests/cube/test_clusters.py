@@ -81,7 +81,7 @@ def test_a_partition_of_which_no_row_is_left_counts(gaps):
             cube.update(again)
     assert cube.verify(gaps).ok
     assert cube.verify(in_partitions(gaps)).n_rows == 4000
-    with pytest.raises(InputError, match="no rows that could be used"):
+    with pytest.raises(InputError, match="no rows that can be used"):
         karat.cube(in_partitions(gaps.iloc[1000:2000]), **options)
 
 

@@ -100,7 +100,7 @@ def test_text_that_is_not_unicode():
 
 def test_columns_of_one_name():
     frame = rows([1, 2])
-    with pytest.raises(InputError, match="several columns 'a'"):
+    with pytest.raises(InputError, match="several columns named 'a'"):
         karat.cube(pd.concat([frame, frame[["a"]]], axis=1), target="y", by="k")
 
 

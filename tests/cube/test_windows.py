@@ -47,7 +47,7 @@ def test_windows_for_each_label(cube, frame):
     )
     with pytest.raises(InputError, match="fewer than a window"):
         cube.rolling("day", 21)
-    with pytest.raises(InputError, match="cannot be in by"):
+    with pytest.raises(InputError, match="remove it from by"):
         cube.rolling("day", 2, by="day")
     with pytest.raises(InputError, match="no label 'week'"):
         cube.rolling("week", 2)

@@ -197,7 +197,7 @@ def test_columns_that_are_not_read_may_hold_anything(frame):
         ols("y ~ a", mixed, cov_type="cluster", cluster="o")
     twice = pd.concat([frame, frame[["a"]]], axis=1)
     np.testing.assert_allclose(ols("y ~ b", twice).params, ols("y ~ b", frame).params)
-    with pytest.raises(InputError, match="several columns 'a'"):
+    with pytest.raises(InputError, match="several columns named 'a'"):
         ols("y ~ a", twice)
 
 

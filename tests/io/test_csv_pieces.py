@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import karat
 from karat import InputError
-from karat.io.csv_blocks import CsvBytes, Header
+from karat.io.csv_text import CsvBytes, Header
 from karat.io.find import open_source
 from karat.io.source import ResumePoint, worked_in_order
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tables import COLUMNS, arrays, make
 
 import karat
-from karat.io.csv_blocks import line_ends
+from karat.io.csv_text import line_ends
 from karat.io.find import open_source
 
 LABELS = np.array(["plain", "two\nlines", 'a "quoted"\r\nword, and a comma', '\n"'])

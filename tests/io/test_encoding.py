@@ -253,7 +253,7 @@ def test_a_checkpoint_of_another_encoding_is_refused(files, tmp_path):
         ({"one_hot": "carrier"}, r"did you mean one_hot=\['carrier'\]"),
         ({"one_hot": ["carrier"]}, "no value"),
         ({"on_missing": "median"}, "on_missing must be"),
-        ({"one_hot": ["carrier"], "pipeline": SimpleImputer()}, "do not go with a pipeline"),
+        ({"one_hot": ["carrier"], "pipeline": SimpleImputer()}, "be combined with a pipeline"),
         ({}, "'carrier' has type .*one_hot="),
     ],
 )  # fmt: skip
@@ -282,12 +282,12 @@ def test_names_that_meet_and_columns_without_a_value(tmp_path):
     frame.to_parquet(tmp_path / "data.parquet")
     with pytest.raises(InputError, match="Two encoded columns would be called 'a=x'"):
         karat.coreset_files(tmp_path / "data.parquet", "y", columns=["a", "a=x"], one_hot=["a"])
-    with pytest.raises(InputError, match="'none' has no value in any row"):
+    with pytest.raises(InputError, match="'none' has no values, so it has no mean"):
         karat.coreset_files(
             tmp_path / "data.parquet", "y", columns=["a=x", "none"], on_missing="mean"
         )
     reader = pa.Table.from_pandas(frame).to_reader()
-    with pytest.raises(InputError, match="A stream comes only once"):
+    with pytest.raises(InputError, match="a stream can be read only once"):
         karat.coreset_files(reader, "y", columns=["a"], one_hot=["a"])
 
 

@@ -265,11 +265,11 @@ def test_a_cut_gz_file(table, tmp_path):
 
 def test_other_refusals(folder, tmp_path):
     for call, words in [
-        (lambda: build(tmp_path / "nowhere"), "no file or folder"),
+        (lambda: build(tmp_path / "nowhere"), "nowhere does not exist"),
         (lambda: build(3), "source must be"),
         (lambda: build(folder, on_missing="ignore"), "on_missing"),
         (lambda: build(folder, batch_rows=0), "batch_rows"),
-        (lambda: build(folder, memory=10_000), "too little"),
+        (lambda: build(folder, memory=10_000), "too small"),
         (lambda: build(folder, memory=10**7, batch_rows=10**6), "do not fit"),
         (lambda: karat.coreset_files(folder, problem=P.LeastSquares()), "needs a target"),
         (lambda: build(folder, pipeline=3), "pipeline"),

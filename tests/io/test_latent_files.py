@@ -184,9 +184,7 @@ def test_sources_that_can_be_read_twice(tmp_path):
         f"SELECT * FROM read_parquet('{case.write(tmp_path / 'data')}/*.parquet') ORDER BY id"
     )
     check(karat.coreset_files(relation, **options), case)
-    with pytest.raises(
-        karat.InputError, match=r"comes only once, and GaussianMixture.* takes two passes"
-    ):
+    with pytest.raises(karat.InputError, match=r"GaussianMixture.* reads the data twice"):
         karat.coreset_files(case.table.to_reader(), **options)
 
 
@@ -266,7 +264,7 @@ def test_what_is_wrong_with_the_rows_is_said_with_its_place(tmp_path):
         (
             P.MultiView(1),
             {"columns": [["a"], ["b"], ["c"]], "pipeline": CountVectorizer()},
-            "does not take a pipeline",
+            "does not support a pipeline",
         ),
         (P.GaussianMixture(2), {"columns": [["a"], ["b"]]}, "one list of names"),
         (P.GaussianMixture(2), {"sequence": "a"}, "sequence is for HiddenMarkov only"),
@@ -276,7 +274,7 @@ def test_what_is_wrong_with_the_rows_is_said_with_its_place(tmp_path):
         (P.HiddenMarkov(2), {"columns": ["a"], "on_missing": "drop"}, "not neighbours"),
         (P.HiddenMarkov(2), {"columns": ["a"], "sequence": "nowhere"}, "no column 'nowhere'"),
         (P.GaussianMixture(2), {"columns": ["a", "text"]}, "not numeric"),
-        (P.GaussianMixture(2), {"columns": ["a", "b"], "memory": 1000}, "too little"),
+        (P.GaussianMixture(2), {"columns": ["a", "b"], "memory": 1000}, "too small"),
     ],
 )
 def test_refusals(problem, options, words):

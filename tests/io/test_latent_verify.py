@@ -64,7 +64,7 @@ def test_tables_are_read_twice_and_streams_are_refused():
     core = karat.coreset_files(case.table, problem=case.problem(), columns=case.columns)
     assert karat.verify_files(core, case.table).data == "identical"
     assert karat.verify_files(core, case.table).ok
-    with pytest.raises(karat.InputError, match="A stream comes only once"):
+    with pytest.raises(karat.InputError, match="a stream can be read only once"):
         karat.verify_files(core, case.table.to_reader())
 
 

@@ -98,7 +98,7 @@ def test_files_and_what_the_row_holds_now(columns, tmp_path):
         "y": columns["y"][BLOCK + 25],
     }
     assert str(block).startswith("row 32,793 (1.parquet row 15), which now is a = ")
-    with pytest.raises(karat.InputError, match="A stream comes only once"):
+    with pytest.raises(karat.InputError, match="A stream can be read only once"):
         karat.verify_files(core, pa.table(touched).to_reader(), locate=True)
 
 

@@ -232,7 +232,7 @@ def test_compressed_neighbours(tmp_path):
     (tmp_path / "p1.csv.bz2").write_bytes(bz2.compress("\n".join([rows[0], *rows[301:]]).encode()))
     exact(karat.coreset_files(tmp_path, "y"), FRAME)
     (tmp_path / "p2.csv.xz").write_bytes(b"")
-    with pytest.raises(InputError, match=r"p2\.csv\.xz is compressed in a way"):
+    with pytest.raises(InputError, match=r"compression of .*p2\.csv\.xz"):
         karat.coreset_files(tmp_path, "y")
 
 
@@ -435,7 +435,7 @@ def test_a_source_that_changes_between_passes():
             return tables[self.calls > 1].__arrow_c_stream__(schema)
 
     for content in (True, False):
-        with pytest.raises(InputError, match="other rows in the second pass"):
+        with pytest.raises(InputError, match="second pass read other rows"):
             karat.coreset_files(
                 Fickle(), columns=["a", "b"], problem=P.GaussianMixture(2), content=content
             )

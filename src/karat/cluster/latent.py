@@ -1,43 +1,104 @@
 """Latent-variable problems on a cluster: sums where the rows lie, added in a tree; and sequences,
-which must stay whole.
+which must not be split.
 
 first pass     message = the sums of a partition               # a few matrices
 lowered        where the last sums meet; sent to every worker
 second pass    as for every other problem (:mod:`karat.cluster.sketches`)
 
-Each sequence of a hidden Markov model must lie in one partition, its rows one after the other: a
-window of three steps that two partitions share would be lost without a word.  So every partition
-sends the names of its sequences, and where the same name comes twice the rows are refused.  Two
-passes may find the sequences in other partitions; what must agree are the rows and their places in
-their sequences.
+Each sequence of a hidden Markov model must lie in one partition, with its rows in order: a window
+of three steps across two partitions would be lost silently.  So every partition sends the names of
+its sequences, and a repeated name is an error.  Two passes may find the sequences in different
+partitions; only the rows and their places in the sequences must agree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from scipy import sparse
 
-from karat.cluster.arrays import place, views_batch
-from karat.data.batch import Batch
+from karat.data import containers
+from karat.data.batch import Batch, check_weights, read_input
+from karat.data.labels import check_groups
+from karat.engine.linalg import Array
 from karat.errors import InputError
-from karat.io.consumers import Consumer, LatentSums
 from karat.io.layout import Layout
 from karat.io.row_hashes import RowHashes
+from karat.io.scan import Consumer, LatentSums
 from karat.io.source import Chunk, decoded
+from karat.problems import Problem
 from karat.problems.latent import HiddenMarkov, Latent
 
 COUNTS = ("rows", "inputs", "dropped")
+
+
+VIEW = "view"  # the prefix of the names of the tables of latent-variable problems
+
+
 # the one sequence of rows that name none; names are written as Python would, so none is empty
 UNNAMED = ""
 
 
+def place(number: int) -> Callable[[int], str]:
+    """Rows of a partition, for error messages."""
+    return lambda row: f"Partition {number}, row {row:,}"
+
+
+def views_batch(number: int, problem: Problem, arrays: dict[str, Any]) -> Batch:
+    """The checked rows of a partition of a latent-variable problem."""
+    views = [array for name, array in arrays.items() if name.startswith(VIEW)]
+    weights, sequence = arrays["weight"], arrays["sequence"]
+    count = containers.row_count(views[0])
+    if not count:
+        return Batch([], np.zeros(0, dtype=np.int64))
+    try:
+        parts = [read_input(view, None, problem, None, None).parts[0] for view in views]
+        others = [part.shape[0] for part in parts if part.shape[0] != count]
+        if others:
+            raise InputError(
+                f"The views have {count} and {others[0]} rows; the numbers must be equal."
+            )
+        checked_weights = None if weights is None else _weights(weights, count)
+        labels = None if sequence is None else check_groups(sequence, count)
+    except InputError as error:
+        raise InputError(
+            f"Partition {number}: {str(error).replace('groups', 'sequence')}"
+        ) from error
+    for part in parts:
+        _refuse_non_finite(part, place(number))
+    return Batch(parts, np.arange(count), checked_weights, labels)
+
+
+def _weights(weights: Any, count: int) -> Array | None:
+    """Checked weights; unlike those of all rows, those of a partition may all be zero."""
+    table = containers.as_table(weights, "sample_weight")
+    return (
+        np.zeros(count)
+        if table.shape == (count, 1) and not table.any()
+        else check_weights(weights, count)
+    )
+
+
+def _refuse_non_finite(part: Any, where: Callable[[int], str]) -> None:
+    values = part.data if sparse.issparse(part) else part
+    if values.dtype.kind != "f" or np.isfinite(values).all():
+        return
+    if sparse.issparse(part):
+        entry = int(np.flatnonzero(~np.isfinite(values))[0])
+        row, column = (
+            int(np.searchsorted(part.indptr, entry, side="right")) - 1,
+            int(part.indices[entry]),
+        )
+    else:
+        row, column = map(int, np.argwhere(~np.isfinite(values))[0])
+    raise InputError(f"{where(row)}: column {column} is not finite; drop or fix the row.")
+
+
 class PartitionSums(LatentSums):
-    """The sums of a partition, and the names of its sequences where the places of rows in these
-    count.
-    """
+    """The sums of a partition, and the names of its sequences if the order of rows matters."""
 
     def __init__(
         self, problem: Latent, layout: Layout | None, widths: tuple[int, ...] | None
@@ -60,9 +121,7 @@ class PartitionSums(LatentSums):
             self.add_batch(batch, len(batch), place(self.partition))
 
     def _note_sequences(self, batch: Batch) -> None:
-        """Go on with the names; each comes once while the rows of its sequence follow each
-        other.
-        """
+        """Add the names of sequences, one for each run of rows."""
         if isinstance(self.problem, HiddenMarkov) and len(batch):
             names = (
                 [UNNAMED]
@@ -140,16 +199,16 @@ def steps_of(labels: Any, count: int) -> np.ndarray:
 
 
 def _repeated(names: Sequence[str]) -> str | None:
-    """The first in order of the names that come several times; None if all differ."""
-    found, counts = np.unique(np.array(names, dtype=str), return_counts=True)
-    return str(found[counts > 1][0]) if (counts > 1).any() else None
+    """The first repeated name, in sorted order; None if all names differ."""
+    distinct, counts = np.unique(np.array(names, dtype=str), return_counts=True)
+    return str(distinct[counts > 1][0]) if (counts > 1).any() else None
 
 
 def _runs(labels: np.ndarray) -> np.ndarray:
-    """The labels, once wherever they change."""
+    """The label of each run of equal labels."""
     return np.asarray(labels[np.concatenate([[True], labels[1:] != labels[:-1]])])
 
 
 def _written(name: Any) -> str:
-    """A name in words; 1 and 1.0 are the same, whatever type a partition has read."""
+    """A name as text; 1 and 1.0 are the same, because partitions may read different types."""
     return repr(int(name)) if isinstance(name, float) and name.is_integer() else repr(name)

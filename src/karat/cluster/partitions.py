@@ -1,5 +1,5 @@
-"""One pass over the partitions of a Dask or Spark frame: a consumer where each of them lies, and
-all of these merged.
+"""One pass over the partitions of a Dask or Spark frame: a consumer for each, on its worker, and
+all consumers merged.
 
     part    a worker scans a partition as it would a file (:mod:`karat.io.scan`), and packs its
             consumer into a message
@@ -16,21 +16,27 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from scipy import sparse
 
-from karat.cluster.arrays import array_hashes, local
 from karat.cluster.latent import StepHashes, steps_of
 from karat.core.plan import FAN
 from karat.data import containers
+from karat.data.labels import as_text
 from karat.errors import InputError
-from karat.io.consumers import Consumer, Hashes
 from karat.io.layout import Layout
 from karat.io.row_hashes import RowHashes, joined_hashes
-from karat.io.scan import scan
+from karat.io.scan import Consumer, Hashes, scan
 from karat.io.source import Chunk, ResumePoint, Source
 
 WHOLE = 2**62  # rows between pauses of a scan: a partition has none
-# the module of karat that knows each
+
+
+MIXED = np.uint64(0x9E3779B97F4A7C15)  # odd, with bits that look random
+
+
+# the module of karat for each library
 LIBRARIES = {"dask": "dask", "dask_expr": "dask", "pyspark": "spark"}
 
 
@@ -52,8 +58,8 @@ def cluster_of(data: Any) -> Any:
 def scan_partitions(
     data: Any, layout: Layout, make: Callable[[], Consumer], hashed: Sequence[str] = ()
 ) -> tuple[Any, Facts]:
-    """Read a frame of Dask or Spark once: the merged consumers of its partitions, and what is known
-    of the rows.
+    """Read a Dask or Spark frame once: the merged consumers of its partitions, and facts about the
+    rows.
 
     Parameters
     ----------
@@ -70,7 +76,7 @@ def scan_partitions(
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of the rows of some partitions, whatever a consumer made of them.
+    """Facts about the rows of some partitions, whatever the consumer is.
 
     Attributes
     ----------
@@ -95,7 +101,7 @@ class Facts:
 
     @staticmethod
     def joined(several: Sequence[Facts], sent: int) -> Facts:
-        """Those of several messages of ``sent`` bytes."""
+        """The facts of several messages of ``sent`` bytes in total."""
         rows, missing, partitions, before = (
             sum(getattr(facts, name) for facts in several)
             for name in ("rows", "missing", "partitions", "sent")
@@ -120,7 +126,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class PartitionPass:
-    """What a worker must know.
+    """A pass over partitions, as it is sent to the workers.
 
     Attributes
     ----------
@@ -145,15 +151,15 @@ class PartitionPass:
         hashes = [Hashes(RowHashes(self.hashed, self.layout.gaps))] if self.hashed else []
         steps = [StepHashes(self.hashed, self.layout.roles.sequence)] if self.ordered else []
         position = scan(Partition(number, tables), self.layout, [*hashes, *steps, consumer], WHOLE)
-        content, places = (some[0].rows.to_dict() if some else None for some in (hashes, steps))
+        content, places = (
+            hashing[0].rows.to_dict() if hashing else None for hashing in (hashes, steps)
+        )
         return pickle.dumps(
             (Facts(position.rows, position.dropped, content, places), consumer.pack())
         )
 
     def part_of_arrays(self, number: int, arrays: dict[str, Any]) -> bytes:
-        """The message of one partition, given as arrays by what they are; None where there is
-        none.
-        """
+        """The message of one partition, given as arrays by role; None for a role without array."""
         consumer = self.make()
         consumer.begin(number)
         arrays = {name: local(array) for name, array in arrays.items()}
@@ -172,7 +178,7 @@ class PartitionPass:
         return pickle.dumps((facts, consumer.pack()))
 
     def merged(self, messages: Sequence[bytes]) -> tuple[Any, Facts]:
-        """The consumer of the rows of several messages, and what is known of these rows."""
+        """The consumer of the rows of several messages, and facts about these rows."""
         empty = self.make()
         received = [pickle.loads(message) for message in messages] or [
             (Facts(partitions=0), empty.pack())
@@ -183,10 +189,46 @@ class PartitionPass:
 
 
 def tree(work: Any, messages: list[Any]) -> list[Any]:
-    """Messages of partitions, joined until few are left; work and messages may be delayed."""
+    """Join messages of partitions until few are left; work and messages may be delayed."""
     while len(messages) > FAN:
         messages = [work.join(messages[i : i + FAN]) for i in range(0, len(messages), FAN)]
     return messages
+
+
+def local(array: Any) -> Any:
+    """A chunk as it is; a chunk of the library ``sparse`` as a SciPy matrix."""
+    return array.to_scipy_sparse() if hasattr(array, "to_scipy_sparse") else array
+
+
+def array_hashes(arrays: dict[str, Any]) -> dict[str, Any]:
+    """The row hashes of some arrays, with numbered columns; a sparse array counts as one column."""
+    columns: dict[str, Any] = {}
+    for name, array in arrays.items():
+        if sparse.issparse(array):
+            columns[name] = _sparse_words(sparse.csr_array(array))
+        elif array is not None:
+            values = np.asarray(array)
+            values = values if values.dtype.kind in "biufU" else as_text(values)
+            columns |= {
+                f"{name}{i}": column for i, column in enumerate(values.reshape(len(values), -1).T)
+            }
+    hashes = RowHashes(list(columns))
+    hashes.add(pa.table({name: np.ascontiguousarray(column) for name, column in columns.items()}))
+    return hashes.to_dict()
+
+
+def _sparse_words(table: Any) -> np.ndarray:
+    """An integer per row of a CSR matrix, from the places and values of its nonzero entries."""
+    table = table.copy()
+    table.sum_duplicates()
+    table.eliminate_zeros()
+    entries = table.data.astype(np.float64).view(np.uint64) * MIXED + table.indices.astype(
+        np.uint64
+    )
+    for _ in range(2):
+        entries = (entries ^ (entries >> np.uint64(32))) * MIXED
+    sums = np.concatenate([[np.uint64(0)], np.cumsum(entries, dtype=np.uint64)])
+    return np.asarray(np.diff(sums[table.indptr])).view(np.int64)
 
 
 class Partition(Source):
@@ -196,7 +238,7 @@ class Partition(Source):
         self.tables, self.names = tables, [f"Partition {number}"]
 
     def read_schema(self) -> pa.Schema:
-        raise NotImplementedError  # columns are checked before they are sent
+        raise NotImplementedError  # columns are checked before partitions are sent
 
     def chunks(
         self,
@@ -213,33 +255,33 @@ class Partition(Source):
             done += table.num_rows
 
 
-# Any name may stand for a column, but only for one.  Dask has labels that are no text (0, 1, ... of
-# a frame without names), and Spark reads dots, backticks and stars in a name as something else.  So
-# columns are chosen by label or by position, and workers call them by the text that the roles use.
+# Column names must be unique but are otherwise free.  Dask has labels that are not text (0, 1, ...
+# of a frame without names), and Spark gives dots, backticks and stars in a name a meaning.  So
+# columns are selected by label or by position, and workers use the text of the labels as names.
 
 
 def labels_as_text(value: Any, labels: Sequence[Any]) -> Any:
-    """An argument that names columns, with labels of the data as text; lists of them too."""
+    """An argument that names columns, with labels of the data converted to text."""
     if isinstance(value, list | tuple) and value not in labels:
-        return [labels_as_text(one, labels) for one in value]
+        return [labels_as_text(item, labels) for item in value]
     if isinstance(value, str) or value is None:
         return value
     try:
-        known = value in labels
+        is_label = value in labels
     except (TypeError, ValueError):  # it cannot be compared
-        known = False
-    return str(value) if known else value
+        is_label = False
+    return str(value) if is_label else value
 
 
 def positions(wanted: Sequence[str], labels: Sequence[Any]) -> list[int]:
-    """Where the columns of these names are; refused if a name stands for several."""
+    """The positions of the named columns; an error if a name is ambiguous."""
     names = [str(label) for label in labels]
     for name in wanted:
         same = [labels[i] for i, other in enumerate(names) if other == name]
         if len(same) > 1:
-            said = "are called" if len(set(map(type, same))) == 1 else "would be called"
+            verb = "are called" if len(set(map(type, same))) == 1 else "would be called"
             raise InputError(
-                f"{len(same)} columns of the data {said} {name!r}; rename them, or leave them out"
+                f"{len(same)} columns of the data {verb} {name!r}; rename them, or leave them out"
                 " by columns=."
             )
     return [names.index(name) for name in wanted]

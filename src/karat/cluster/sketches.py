@@ -1,12 +1,11 @@
-"""Coresets of partitions: a sketch of each, where it lies, and few rows that travel.
+"""Coresets of partitions: each worker makes a sketch, and only a few rows are sent.
 
-    message  a sketch: at most rank rows per group, and peeled ones; the rows of small groups as
-    they are
+    message  a sketch: at most rank rows per group, and peeled rows; all rows of small groups
     merge    rows of groups that have grown are folded into the merged sketch
-    coreset  all that wait are folded
+    coreset  all waiting rows are folded
 
 A group with no more rows than features is reduced once, at the end, instead of in every partition
-and at every join; a message has no more rows for it.  Unless a key column identifies rows, their
+and at every join; that does not make messages longer.  Unless a key column identifies rows, their
 keys are ``partition:offset``.
 """
 
@@ -22,8 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from karat.cluster.arrays import SHIFT, offsets, place, views_batch
-from karat.cluster.latent import PartitionSums
+from karat.cluster.latent import PartitionSums, place, views_batch
 from karat.cluster.partitions import Facts, PartitionPass
 from karat.core.coreset import Coreset
 from karat.core.synthetic import REAL, RowChoice, check_rows_argument
@@ -32,8 +30,8 @@ from karat.data.arguments import ColumnRoles
 from karat.data.batch import Batch, joined
 from karat.engine.linalg import Flags
 from karat.errors import InputError
-from karat.io.consumers import Reduce, next_samples
 from karat.io.layout import Layout
+from karat.io.scan import Reduce, next_samples
 from karat.io.source import Chunk
 from karat.problems import Problem
 from karat.problems.latent import HiddenMarkov, KnownMaps, Latent
@@ -44,8 +42,11 @@ from karat.stream.sketch import Sketch
 REAL_ROWS = RowChoice()
 
 
+SHIFT = 40  # a partition and an offset in one number, while they travel
+
+
 class PartitionSketch(Reduce):
-    """A sketch of the rows of partitions, of which those of small groups wait.
+    """A sketch of the rows of partitions; rows of small groups wait.
 
     Parameters
     ----------
@@ -70,9 +71,7 @@ class PartitionSketch(Reduce):
         super().__init__(self._empty(), layout)
 
     def _empty(self) -> Sketch:
-        """An empty sketch, with keys in any case; offsets cannot come twice, so they need no
-        fingerprint.
-        """
+        """An empty sketch, always with keys; offsets are unique, so these need no check."""
         sketch = Sketch(self.problem, "key", **self.choice._asdict(), random_state=self.seed)
         sketch.checks_keys = self.has_keys
         return sketch
@@ -96,7 +95,7 @@ class PartitionSketch(Reduce):
             raise InputError(f"Partition {self.partition}: {error}") from error
 
     def _add(self, batch: Batch, count: int, where: Callable[[int], str]) -> None:
-        """Add a batch that stands for ``count`` rows; ``where`` puts a row in words."""
+        """Add a batch of ``count`` rows of the source; ``where`` is for error messages."""
         if self.samples is not None and count:
             batch = next_samples(self.samples, batch, count, where)[1]
         if not self.has_keys:
@@ -141,8 +140,8 @@ class PartitionSketch(Reduce):
 
 
 class FirstPass(NamedTuple):
-    """What the first of two passes found: the problem lowered, what the certificate says of the
-    samples, and the rows.
+    """The result of the first of two passes: the problem with maps, notes on the samples, and facts
+    about the rows.
     """
 
     problem: Problem
@@ -165,8 +164,8 @@ def two_passes(
     sums, facts = work.merged(run(work))
     if facts.content is None:
         raise InputError(
-            "Some chunks are sparse and others are not, or their columns differ; give all of them"
-            " one kind."
+            "Some chunks are sparse and others are not, or their columns differ; convert all chunks"
+            " to the same kind."
         )
     first = FirstPass(problem.with_maps(sums.total(), widths), sums.notes, facts)
     work = last_pass(first.problem, layout, seed)
@@ -193,8 +192,8 @@ def finish(
     if first is not None and not facts.same_rows(first.facts):
         raise InputError(
             "The second pass read other rows than the first, or read them in another order:"
-            f" {first.facts.rows:,} rows in the first pass. The source must give the same rows both"
-            " times; write it to files, or persist it, first."
+            f" {first.facts.rows:,} rows in the first pass. Write the source to files, or persist"
+            " it, so that both passes read the same rows."
         )
     core: Coreset = sketch.coreset()
     sent = facts.sent + (0 if first is None else first.facts.sent)
@@ -214,11 +213,16 @@ def finish(
     )
 
 
+def offsets(number: int, rows: np.ndarray) -> np.ndarray:
+    """The keys of rows of a partition, by their numbers in it."""
+    return (number << SHIFT) + rows
+
+
 def _set_aside(sketch: Sketch, empty: Callable[[], Sketch]) -> tuple[Sketch, list[Batch]]:
     """A sketch of the rows of large groups, and the rows of small ones; ``empty`` makes a new
     sketch.
 
-    A sketch that has folded rows already stays as it is.
+    A sketch that has already folded rows is returned unchanged.
     """
     summary = sketch.summary
     if summary.held is not None or not sketch.buffer.batches:
@@ -237,9 +241,7 @@ def _set_aside(sketch: Sketch, empty: Callable[[], Sketch]) -> tuple[Sketch, lis
 
 
 def _take_large(sketch: Sketch, waiting: Sequence[Batch]) -> list[Batch]:
-    """Let a sketch take the rows of groups that have grown, or that it holds; the others are
-    returned.
-    """
+    """Add rows of large groups, or of groups that the sketch holds, to it; return the others."""
     if not waiting:
         return []
     small, large = _divided(waiting, sketch.summary.kernel.width, list(sketch.summary.running))

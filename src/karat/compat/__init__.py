@@ -1,5 +1,5 @@
-"""What karat needs of other libraries beyond their public names, one file a library.
+"""Private names of other libraries that karat uses, one file per library.
 
-Nothing here is promised by those libraries, so a release may change it.  ``tests/compat`` says what
-broke, and ``tests/structure`` allows such names nowhere else.
+Any release of these libraries may change them.  ``tests/compat`` says what broke, and
+``tests/structure`` allows such names nowhere else.
 """

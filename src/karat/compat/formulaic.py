@@ -1,4 +1,4 @@
-"""formulaic, asked so that its tables are those of statsmodels.
+"""formulaic, configured so that its tables are those of statsmodels.
 
 Powers come in the order of patsy, booleans are categories, and ``C(g, Treatment)`` may be written
 without parentheses.  Not public are two methods of a materializer, the argument by which a
@@ -33,8 +33,8 @@ MOST_TERMS = 10_000  # of a power
 
 
 def parse_formula(text: str, names: Sequence[str]) -> Any:
-    """formulaic's formula of a text, its terms in the order in which they are written; ``.`` stands
-    for ``names``.
+    """Parse a formula, with terms in the order in which they are written; ``.`` stands for
+    ``names``.
     """
     return Formula.from_spec(
         text, ordering="none", parser=_parser(), context={AVAILABLE: list(names)}
@@ -51,7 +51,10 @@ class PowersInOrder(DefaultOperatorResolver):
 
     @property
     def operators(self) -> list[Any]:
-        return [_by_degree(one) if one.symbol in ("**", "^") else one for one in super().operators]
+        return [
+            _by_degree(operator) if operator.symbol in ("**", "^") else operator
+            for operator in super().operators
+        ]
 
 
 def _by_degree(operator: Any) -> Any:
@@ -70,7 +73,7 @@ def _by_degree(operator: Any) -> Any:
                 " lower it."
             )
         return type(terms)(
-            reduce(mul, some) for size in sizes for some in combinations(terms, size)
+            reduce(mul, factors) for size in sizes for factors in combinations(terms, size)
         )
 
     return Operator(
@@ -87,7 +90,7 @@ class Treatment(TreatmentContrasts):
 
 
 class BooleanLevels(PandasMaterializer):
-    """formulaic's own materializer, for which booleans are categories, as in statsmodels."""
+    """formulaic's materializer for pandas, with booleans as categories, as in statsmodels."""
 
     REGISTER_NAME = "karat"
     REGISTER_INPUTS = ()
@@ -111,14 +114,12 @@ def apply_transform(
     name: str, arguments: Sequence[Any], keywords: dict[str, Any], state: dict[str, Any]
 ) -> np.ndarray:
     """The values of a transform with a state that was learned."""
-    found = TRANSFORMS[name](*arguments, **keywords, **{STATE: state})
-    if isinstance(found, dict):
-        return np.column_stack([np.asarray(column, dtype=float) for column in found.values()])
-    return np.asarray(getattr(found, "__wrapped__", found), dtype=float)
+    values = TRANSFORMS[name](*arguments, **keywords, **{STATE: state})
+    if isinstance(values, dict):
+        return np.column_stack([np.asarray(column, dtype=float) for column in values.values()])
+    return np.asarray(getattr(values, "__wrapped__", values), dtype=float)
 
 
 def first_line(error: Exception) -> str:
-    """What an error of formulaic says first, without the colours of a terminal; nothing if it says
-    nothing.
-    """
+    """The first line of an error of formulaic, without terminal colours; empty if there is none."""
     return next(iter(COLOURS.sub("", str(error)).strip().splitlines()), "")

@@ -1,13 +1,11 @@
-"""pyarrow: what the messages of its CSV reader say, and the columns that its scanner keeps for
-itself.
-"""
+"""pyarrow: the error messages of its CSV reader, and the column names that its scanner reserves."""
 
 from __future__ import annotations
 
 import re
 from typing import NamedTuple
 
-# names that the scanner takes for its own
+# column names that the scanner reserves
 RESERVED = {"__filename", "__fragment_index", "__batch_index", "__last_in_fragment"}
 INVALID = re.compile(
     r"column #(\d+): (?:Row #(\d+): )?.*?to (\w+).*invalid value '(.*)'", re.DOTALL
@@ -26,8 +24,6 @@ class InvalidValue(NamedTuple):
 
 
 def invalid_value(message: str) -> InvalidValue | None:
-    """The value that pyarrow's CSV reader could not convert, if that is what its error message is
-    about.
-    """
-    found = INVALID.search(message)
-    return InvalidValue(int(found[1]), int(found[2] or 1), found[3], found[4]) if found else None
+    """The value that pyarrow's CSV reader could not convert; None for other errors."""
+    match = INVALID.search(message)
+    return InvalidValue(int(match[1]), int(match[2] or 1), match[3], match[4]) if match else None

@@ -19,9 +19,7 @@ Routine = Callable[..., None]  # takes the addresses of its arguments
 
 @lru_cache
 def blas_routine(name: str, arguments: int) -> Routine | None:
-    """A routine of BLAS; None if this SciPy does not publish it, or with another number of
-    arguments.
-    """
+    """A BLAS routine; None if SciPy does not export it with this number of arguments."""
     capsule = getattr(cython_blas, "__pyx_capi__", {}).get(name)
     if capsule is None:
         return None

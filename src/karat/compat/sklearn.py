@@ -1,5 +1,5 @@
-"""scikit-learn's names that are not public: what a scorer computes, checks of parameters, requests,
-and fitted state.
+"""Private names of scikit-learn: the function of a scorer, parameter checks, metadata requests, and
+fitted state.
 """
 
 from __future__ import annotations
@@ -50,28 +50,25 @@ def check_parameters(estimator: Any) -> None:
 
 
 def weight_request(thing: Any, method: str = "fit") -> Any:
-    """What ``set_fit_request`` or ``set_score_request`` was told about sample_weight:
+    """The request of sample_weight made by ``set_fit_request`` or ``set_score_request``: True,
+    False, an alias, or None.
 
-    True, False, an alias, or None.
-
-    The public way fails for some meta-estimators.
+    The public method fails for some meta-estimators.
     """
     request = getattr(getattr(thing, "_metadata_request", None), method, None)
     return None if request is None else request.requests.get("sample_weight")
 
 
 def copy_fitted(model: Any, other: Any) -> None:
-    """Give another ridge model the coefficients, and what was noted of the columns and classes, of
-    a fitted one.
-    """
+    """Copy the coefficients, feature names and classes of a fitted ridge model to another."""
     for name in FITTED:
         if hasattr(model, name) and not isinstance(getattr(type(other), name, None), property):
             setattr(other, name, getattr(model, name))
 
 
 def set_means_of_pls(model: Any, x_mean: Any, y_mean: Any) -> None:
-    """Give a PLSRegression of centred rows the means of the columns; scores of made rows are left
-    out.
+    """Set the column means of a PLSRegression of centred rows, and remove scores of synthetic
+    rows.
     """
     model._x_mean, model._y_mean = x_mean, y_mean.reshape(-1)
     model.intercept_ = model._y_mean
@@ -80,7 +77,7 @@ def set_means_of_pls(model: Any, x_mean: Any, y_mean: Any) -> None:
 
 
 def set_classes(ridge: Any, binarizer: Any) -> None:
-    """Give a ridge classifier the classes of a fitted LabelBinarizer."""
+    """Set the classes of a ridge classifier to those of a fitted LabelBinarizer."""
     ridge._label_binarizer = binarizer
     if not isinstance(getattr(type(ridge), "classes_", None), property):  # one until 1.8 or so
         ridge.classes_ = binarizer.classes_

@@ -1,4 +1,4 @@
-"""karat.cube and its Cube: an exact coreset for every cell, and from these any slice, window or
+"""karat.cube and its Cube: an exact coreset for every cell, which add up to any slice, window or
 refit.
 """
 
@@ -8,18 +8,25 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from karat import __version__
 from karat.core.certify import Certificate
 from karat.core.coreset import Coreset
 from karat.core.export import distinct
-from karat.cubes.build import gather_cells, new_reducer
-from karat.cubes.cells import Cells, Reducer, joined_cells
+from karat.cubes.build import gather_cells, stamped
+from karat.cubes.cells import CellLayout, Cells, Reducer
+from karat.cubes.changes import (
+    Change,
+    History,
+    unlabelled,
+    with_cells,
+    with_rows,
+    without_cells,
+)
 from karat.cubes.compare import Comparison, chow
 from karat.cubes.file import (
     cube_path,
@@ -30,14 +37,13 @@ from karat.cubes.file import (
     unpack_cube,
     write_cube,
 )
-from karat.cubes.fits import Fits, check_estimator, fit_cells
-from karat.cubes.history import contents_of, live_changes, refuse_again, unlabelled
-from karat.cubes.layout import CellLayout
+from karat.cubes.fits import Fits, cells_coreset, check_estimator, fit_cells
+from karat.cubes.merge import merge_cells
 from karat.cubes.rolling import Rolling
 from karat.cubes.select import check_name, label_names, matching, merge_selections
 from karat.cubes.verify import CubeVerification, verify_cube
 from karat.data.arguments import check_mergeable, column_problem
-from karat.data.containers import frame_of, native_frame
+from karat.data.containers import native_frame
 from karat.engine.linalg import Indices
 from karat.engine.rows import Progress
 from karat.errors import InputError, StorageError, check_integer, check_memory
@@ -45,7 +51,6 @@ from karat.io.build import MEMORY
 from karat.problems import Problem
 from karat.storage.archive import read_bytes
 
-UNION = "The union of {} cells; reduce=True keeps the fewest rows."
 Selection = Mapping[str, Any]
 
 
@@ -53,13 +58,13 @@ class Cube:
     """One exact coreset per cell: any slice, window or refit is a union of a few rows.
 
     Made by :func:`karat.cube`, or read by :meth:`load`.  A cube that has a ``path`` writes every
-    change to its file, in one step, before the change shows here; a process that is killed leaves
-    the old file or the new one.
+    change to its file, in one step, before the object changes.  A process that is killed leaves the
+    old file or the new one.
 
     Attributes
     ----------
     problem : Problem
-        What is kept of every cell.
+        The problem for which every cell is exact.
     by : tuple of str
         The columns that label cells.
     columns, targets : tuple of str
@@ -67,7 +72,7 @@ class Cube:
     path : Path or None
         The file.
     history : tuple of dict
-        What the rows came by: for every change its kind, time, source and number of rows.
+        Every change, with its kind, time, source and number of rows.
     """
 
     def __init__(
@@ -101,9 +106,9 @@ class Cube:
     @property
     def reducer(self) -> Reducer:
         """Merges cells."""
-        return new_reducer(self.problem, self.layout, self.seed)
+        return Reducer.of(self.problem, self.layout, self.seed)
 
-    # What the cells are
+    # The cells
 
     def labels(self, name: str) -> np.ndarray:
         """The distinct labels of a column, in order."""
@@ -112,39 +117,34 @@ class Cube:
 
     def certificate(self, selection: Selection | None = None, **labels: Any) -> Certificate:
         """The certificate of a cell, or of several together."""
-        which = matching(self.cells, self.by, merge_selections(selection, labels))
-        return Certificate.union([self.cells.certificates[i] for i in which])
+        selected = matching(self.cells, self.by, merge_selections(selection, labels))
+        return Certificate.union([self.cells.certificates[i] for i in selected])
 
     def to_frame(self) -> Any:
-        """One line per cell: labels, rows, kept rows, total weight, error, and the changes that it
-        came by.
+        """One line per cell: labels, rows, kept rows, total weight, error, and the changes that
+        added its rows.
         """
         return native_frame(self.table())
 
     def table(self) -> dict[str, np.ndarray]:
         """The columns of :meth:`to_frame`."""
         facts = self.facts()
-        return dict(
-            zip(
-                (*self.by, *distinct(list(facts), self.by)),
-                (*self.cells.labels, *facts.values()),
-                strict=True,
-            )
-        )
+        names = (*self.by, *distinct(list(facts), self.by))
+        return dict(zip(names, (*self.cells.labels, *facts.values()), strict=True))
 
     def facts(self) -> dict[str, np.ndarray]:
-        """Of every cell what :meth:`to_frame` says beside its labels."""
+        """The columns of :meth:`to_frame` except the labels."""
         cells = self.cells
         return {
             "rows": cells.counts,
             "kept": cells.sizes,
             "weight": cells.totals,
-            "loss_error": np.array([one.loss_error for one in cells.certificates]),
-            "ok": np.array([one.ok for one in cells.certificates]),
+            "loss_error": np.array([certificate.loss_error for certificate in cells.certificates]),
+            "ok": np.array([certificate.ok for certificate in cells.certificates]),
             "changes": np.array([",".join(map(str, origin)) for origin in cells.origins]),
         }
 
-    # What they are good for
+    # Slices and fits
 
     def select(
         self, selection: Selection | None = None, /, *, reduce: bool = False, **labels: Any
@@ -161,54 +161,19 @@ class Cube:
             For each name a label, a list of labels, or a slice (both ends included; dates may be
             text, and "2026-03" means every day of that month).
         """
-        which = matching(self.cells, self.by, merge_selections(selection, labels))
+        selected = matching(self.cells, self.by, merge_selections(selection, labels))
         core = (
-            self.coreset_of(self._coarser(which, ()), np.arange(1))
+            self.coreset_of(self._coarser(selected, ()), np.arange(1))
             if reduce
-            else self.coreset_of(self.cells, which)
+            else self.coreset_of(self.cells, selected)
         )
         return replace(
-            core, provenance=(core.provenance or {}) | {"cells": self.cells.identifiers(which)}
+            core, provenance=(core.provenance or {}) | {"cells": self.cells.identifiers(selected)}
         )
 
     def coreset_of(self, cells: Cells, which: Indices) -> Coreset:
         """The rows of some cells as a coreset, numbered one cell after the other."""
-        rows, counts = cells.rows_of(which), cells.counts[which]
-        numbers = cells.numbers[rows] + np.repeat(np.cumsum(counts) - counts, cells.sizes[which])
-        certificate = Certificate.union([cells.certificates[i] for i in which])
-        if len(which) > 1:
-            certificate = replace(
-                certificate, notes=(*certificate.notes, UNION.format(f"{len(which):,}"))
-            )
-        columns, d = [column[rows] for column in cells.columns], len(self.columns)
-        X = frame_of("pyarrow", dict(zip(self.columns, columns[:d], strict=True)), False, None)
-        y = None
-        if self.targets:
-            y = frame_of(
-                "pyarrow",
-                dict(zip(self.targets, columns[d:], strict=True)),
-                len(self.targets) == 1,
-                None,
-            )
-        return Coreset(
-            indices=numbers,
-            weights=cells.weights[rows],
-            X=X,
-            y=y,
-            groups=None,
-            n_rows=int(counts.sum()),
-            problem=self.problem,
-            certificate=certificate,
-            keys=None if cells.keys is None else cells.keys[rows],
-            provenance=self._provenance(cells, which),
-        )
-
-    def _provenance(self, cells: Cells, which: Indices) -> dict[str, Any]:
-        changes = sorted({origin for i in which for origin in cells.origins[i]})
-        known = self.layout.provenance(
-            self.problem, self.seed, {"given": [], "files": []}, {}, None
-        )
-        return known | {"changes": [self.history[i] for i in changes]}
+        return cells_coreset(self, cells, which)
 
     def rollup(self, by: str | Sequence[str] = ()) -> Cube:
         """A cube of fewer labels: cells that agree in ``by`` become one."""
@@ -219,12 +184,11 @@ class Cube:
         )
         return Cube(cells, self.problem, replace(self.layout, by=names), history, seed=self.seed)
 
-    def _coarser(self, which: Indices, by: tuple[str, ...]) -> Cells:
+    def _coarser(self, selected: Indices, by: tuple[str, ...]) -> Cells:
         """Some cells, made one where they agree in ``by``."""
-        cells = self.cells if len(which) == len(self.cells) else self.cells.chosen(which)
-        return self.reducer.merged(
-            replace(cells, labels=tuple(cells.labels[self.by.index(name)] for name in by))
-        )
+        cells = self.cells if len(selected) == len(self.cells) else self.cells.chosen(selected)
+        labels = tuple(cells.labels[self.by.index(name)] for name in by)
+        return merge_cells(self.reducer, replace(cells, labels=labels))
 
     def fit(
         self,
@@ -233,15 +197,14 @@ class Cube:
         selection: Selection | None = None,
         **labels: Any,
     ) -> Fits:
-        """Fit a scikit-learn estimator on the rows of every label; each is the model of all rows of
-        that label.
+        """Fit a scikit-learn estimator for every label; each is the model of all rows of its label.
 
         Parameters
         ----------
         estimator : scikit-learn estimator
-            It is copied for every label.
+            It is cloned for every label.
         by : str or list of str
-            One model for each of these labels; by default one for all rows.
+            One model for each label of these columns; by default one model for all rows.
         selection, **labels
             Cells to use, as in :meth:`select`.
 
@@ -252,31 +215,34 @@ class Cube:
             and term.
         """
         check_estimator(estimator)
-        which = matching(self.cells, self.by, merge_selections(selection, labels))
+        selected = matching(self.cells, self.by, merge_selections(selection, labels))
         names = label_names(by, self.by)
-        return fit_cells(self, self._coarser(which, names), names, estimator)
+        return fit_cells(self, self._coarser(selected, names), names, estimator)
 
     def rolling(self, name: str, window: int, by: str | Sequence[str] = ()) -> Rolling:
         """Windows of ``window`` consecutive labels of a column, for each label of ``by``."""
         return Rolling(self, name, window, label_names(by, self.by))
 
     def compare(self, first: Selection, second: Selection) -> Comparison:
-        """Whether two slices follow the same linear model: the Chow test, from the few rows."""
-        one, two = (
-            matching(self.cells, self.by, merge_selections(which, {})) for which in (first, second)
+        """Test whether two slices follow the same linear model (Chow test)."""
+        first_cells, second_cells = (
+            matching(self.cells, self.by, merge_selections(selection, {}))
+            for selection in (first, second)
         )
-        both = np.intersect1d(one, two)
-        if len(both):
+        shared = np.intersect1d(first_cells, second_cells)
+        if len(shared):
             raise InputError(
-                f"The slices share {len(both):,} cells; compare slices that have no rows in common,"
-                " such as one region against the others."
+                f"The slices share {len(shared):,} cells; compare slices that have no rows in"
+                " common, such as one region against the others."
             )
-        return chow(self.coreset_of(self.cells, one), self.coreset_of(self.cells, two))
+        return chow(
+            self.coreset_of(self.cells, first_cells), self.coreset_of(self.cells, second_cells)
+        )
 
     def verify(
         self, data: Any, *, memory: int = MEMORY, progress: Progress | None = None
     ) -> CubeVerification:
-        """Measure every cell against the data that the cube was made of, which is read once.
+        """Measure every cell against the data that the cube was made from, which is read once.
 
         Parameters
         ----------
@@ -291,12 +257,12 @@ class Cube:
         -------
         CubeVerification
             Not ``ok`` if the loss of a cell differs, if kept rows are not in the data, or if rows
-            or cells are missing; its ``cube`` has the fresh certificates.
+            or cells are missing; its ``cube`` has the new certificates.
         """
         check_memory(memory)
         return verify_cube(self, data, memory, progress)
 
-    # How they change
+    # Changes
 
     def update(self, rows: Any, *, memory: int = MEMORY, content: bool = True) -> Cube:
         """Add rows to their cells; new cells appear.
@@ -310,36 +276,27 @@ class Cube:
         content : bool
             Hash the rows, so that the same rows are not added twice.
         """
-        return self._with_rows("update", rows, memory, content, self.reducer.added)
+        return self._with_rows("update", rows, memory, content)
 
     def replace(self, rows: Any, *, memory: int = MEMORY, content: bool = True) -> Cube:
-        """Rebuild the cells that occur in ``rows``, which has all their rows; other cells stay as
-        they are.
+        """Rebuild only the cells that occur in ``rows``, which must have all of their rows.
 
-        For late or corrected data, for deleted, relabelled and re-weighted rows.
+        For late or corrected data, and for deleted, relabelled and re-weighted rows.
         """
+        return self._with_rows("replace", rows, memory, content)
 
-        return self._with_rows("replace", rows, memory, content, self.reducer.replaced)
+    def _with_rows(self, kind: str, rows: Any, memory: int, content: bool) -> Cube:
+        check_memory(memory)
+        return self._change(
+            partial(with_rows, kind, rows, self.layout, self.reducer, memory, content)
+        )
 
     def drop(self, selection: Selection | None = None, /, **labels: Any) -> Cube:
         """Remove cells, chosen as in :meth:`select`."""
         wanted = merge_selections(selection, labels)
         if not wanted:
             raise InputError("Say which cells to remove: cube.drop(day='2024-01-01').")
-
-        def dropped(
-            cells: Cells, history: tuple[dict[str, Any], ...]
-        ) -> tuple[Cells, dict[str, Any]]:
-            which = matching(cells, self.by, wanted)
-            rows = int(cells.counts[which].sum())
-            rest = np.setdiff1d(np.arange(len(cells)), which)
-            if not len(rest):
-                raise InputError(
-                    "These are all cells, so no cell would be left; delete the cube instead."
-                )
-            return cells.chosen(rest), {"change": "drop", "cells": len(which), "rows": rows}
-
-        return self._change(dropped)
+        return self._change(partial(without_cells, self.by, wanted))
 
     def merge(self, other: Cube) -> Cube:
         """Add the cells of another cube."""
@@ -347,53 +304,16 @@ class Cube:
             raise InputError(f"merge takes another Cube, not {type(other).__name__}.")
         if (other.problem, other.layout) != (self.problem, self.layout):
             raise InputError(
-                "The cubes keep different things, or of other columns; build both by the same call."
+                "The cubes have different problems or columns; build both with the same arguments."
             )
+        return self._change(partial(with_cells, self.reducer, other.cells, other.history))
 
-        def merged(
-            cells: Cells, history: tuple[dict[str, Any], ...]
-        ) -> tuple[Cells, dict[str, Any]]:
-            first = len(history)
-            living = live_changes(other.cells)
-            refuse_again(
-                cells, history, [one for i in living for one in contents_of(other.history[i])]
-            )
-            moved = tuple((first,) for _ in other.cells.origins)
-            both = self.reducer.merged(joined_cells([cells, replace(other.cells, origins=moved)]))
-            record = {
-                "change": "merge",
-                "rows": int(other.cells.counts.sum()),
-                "history": list(other.history),
-            }
-            return both, record | {"alive": living}
-
-        return self._change(merged)
-
-    def _with_rows(
-        self, kind: str, rows: Any, memory: int, content: bool, put: Callable[[Cells, Cells], Cells]
-    ) -> Cube:
-        check_memory(memory)
-
-        def changed(
-            cells: Cells, history: tuple[dict[str, Any], ...]
-        ) -> tuple[Cells, dict[str, Any]]:
-            new, found, _ = gather_cells(
-                rows, self.layout, self.problem, self.seed, len(history), memory, content
-            )
-            if kind == "update" and found["content"]:
-                refuse_again(cells, history, [found["content"]])
-            return put(cells, new), {"change": kind} | found
-
-        return self._change(changed)
-
-    def _change(
-        self, change: Callable[[Cells, tuple[dict[str, Any], ...]], tuple[Cells, dict[str, Any]]]
-    ) -> Cube:
-        """Make a change: of the file first, in one step, then here."""
+    def _change(self, change: Callable[[Cells, History], tuple[Cells, Change]]) -> Cube:
+        """Make a change: first in the file, in one step, then in this object."""
         with self._lock, nullcontext() if self.path is None else locked(self.path):
             if self.path is not None and identity(self.path) != self._identity:
                 raise StorageError(
-                    f"{self.path} was changed by another process since it was read; load it again,"
+                    f"Another process has changed {self.path} since it was read; load it again,"
                     " then make the change."
                 )
             cells, record = change(self.cells, self.history)
@@ -407,7 +327,7 @@ class Cube:
     # Files
 
     def save(self, path: str | Path) -> None:
-        """Write to a Parquet file, atomically; from then on changes are written to it, too."""
+        """Write to a Parquet file, atomically; later changes are written to it, too."""
         path = output_path(path)
         with self._lock, locked(path):
             write_cube(path, self.cells, self.problem, self.layout, self.history)
@@ -421,12 +341,12 @@ class Cube:
         ----------
         path : path
         problem : Problem, optional
-            Needed where the problem holds a user's function, which is not saved.
+            Needed if the problem holds a function of the user, which is not saved.
         """
         path = cube_path(path)
-        known = identity(path)
+        file_identity = identity(path)
         cube = Cube(*unpack_cube(read_bytes(path), str(path), problem), path=path)
-        cube._identity = known
+        cube._identity = file_identity
         return cube
 
     def to_bytes(self) -> bytes:
@@ -435,13 +355,8 @@ class Cube:
 
     @staticmethod
     def from_bytes(data: bytes, problem: Problem | None = None) -> Cube:
-        """What :meth:`to_bytes` gave."""
+        """Read the result of :meth:`to_bytes`."""
         return Cube(*unpack_cube(data, "The message", problem))
-
-
-def stamped(record: dict[str, Any]) -> dict[str, Any]:
-    """A record of a change, with the time and the version."""
-    return {"karat": __version__, "time": datetime.now(UTC).isoformat(timespec="seconds")} | record
 
 
 def cube(
@@ -478,13 +393,13 @@ def cube(
     sample_weight, key : str, optional
         Columns with weights, and with keys that identify rows.
     on_missing : {"error", "drop"}
-        What to do with rows that lack a value.
+        What to do with rows that have missing values.
     path : path, optional
         A Parquet file to write the cube, and later changes of it, to.
     memory : int
-        Bytes beside the interpreter that the run may use (on a cluster, for each partition).
+        Bytes that the run may use, in addition to the interpreter (on a cluster, per partition).
     random_state : int
-        The choice of rows depends on it, the exactness does not.
+        Seed for the choice of rows; the coresets are exact for any seed.
     content : bool
         Hash the rows, so that the same rows are not added twice later.
     progress : callable, optional
@@ -511,7 +426,7 @@ def cube(
     check_integer("random_state", random_state, 0)
     if problem.absorb is not None:
         raise InputError(
-            "absorb and cells do not go together: an absorbed coreset serves one fit of one alpha."
+            "A cube does not support absorb: an absorbed coreset is exact for one fit of one alpha."
         )
     check_memory(memory)
     if progress is not None and not callable(progress):

@@ -1,85 +1,101 @@
-"""The cells of anything that holds rows: frames, files, queries and streams, and frames of Dask and
-Spark.
+"""The cells of any data: frames, files, queries, streams, and Dask and Spark frames.
 
-    rows of a batch  -> the number of the cell of each, and its number within the cell
-    wait             -> until they fill the memory that they may take
+    rows of a batch  -> the cell of each row, and its number within the cell
+    wait             -> until the rows fill their share of the memory
     fold             -> every cell that has many rows keeps a few
                      (:class:`karat.cubes.cells.Reducer`)
 
-in one pass and bounded memory.  Cells of which all rows come together are reduced once.  Others are
-reduced again when more rows have come, together with the rows that they hold.  On a cluster the
-cells of a partition are made where it lies, and merged in a tree; only kept rows travel.
+in one pass and bounded memory.  A cell whose rows arrive together is reduced once.  Other cells are
+reduced again when more rows have arrived, together with the rows that they hold.  On a cluster,
+workers make the cells of their partitions, which are merged in a tree; only kept rows are sent.
+
+A label is text, a number, a boolean, a date or a time; all labels of a column are of one kind.
+Labels of different kinds are never converted silently: in double precision 2**53 and 2**53 + 1
+would be one label.  Arrow's dictionary encoding finds the labels of a batch, so that Python handles
+each of them once per batch.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
+from karat import __version__
 from karat.cluster.partitions import cluster_of, scan_partitions
 from karat.core.certify import Certificate
 from karat.cubes.cells import (
+    KINDS,
+    CellLayout,
     Cells,
     Reducer,
+    as_integers,
+    check_type,
     in_order,
-    joined_cells,
+    label_keys,
     label_list,
-    no_cells,
-    no_weight,
     starts_of,
 )
-from karat.cubes.layout import CellLayout, Labels
-from karat.cubes.present import Present
+from karat.cubes.merge import joined_cells, merge_cells
 from karat.data.batch import Batch, joined
 from karat.data.containers import collected
+from karat.data.labels import encode_sorted
 from karat.engine.linalg import Indices
 from karat.engine.rows import Progress
 from karat.errors import InputError
-from karat.io.consumers import Consumer, Hashes
 from karat.io.find import open_source
+from karat.io.layout import require_values
 from karat.io.row_hashes import RowHashes
-from karat.io.scan import require_rows, scan
+from karat.io.scan import Consumer, Hashes, require_rows, scan
 from karat.io.source import Chunk
 from karat.problems import Problem
 
+if TYPE_CHECKING:
+    from karat.cubes.verify import Present
+
 BATCH = 2**19  # rows that are read at a time
-SHARE = 4  # parts of the memory: rows wait in one, and are sorted and reduced in others
+SHARE = 4  # rows wait in a quarter of the memory; the rest is for sorting and reducing
 MANY = 4  # rows per feature above which a cell is reduced before the end
+
+
+DAY = 86_400 * 10**6  # microseconds
 
 
 def gather_cells(
     data: Any, layout: CellLayout, problem: Problem, seed: int, origin: int, memory: int,
     content: bool, progress: Progress | None = None, present: Present | None = None,
 ) -> tuple[Cells, dict[str, Any], CellLayout]:  # fmt: skip
-    """The cells of some rows, what is to be remembered of them, and the layout of their columns.
+    """The cells of some rows, the record of the change, and the layout of the columns.
 
-    ``origin`` is the number of the change that they are part of; ``present`` looks for kept rows
-    among them.
+    ``origin`` is the number of the change; ``present`` looks for kept rows among the rows.
     """
     cluster = cluster_of(data)
     if cluster is not None:
-        known = layout.named(cluster.frame_schema(data).names)
-        make = partial(CollectCells, problem, known, seed, memory, present)
+        cell_layout = layout.named(cluster.frame_schema(data).names)
+        make = partial(CollectCells, problem, cell_layout, seed, memory, present)
         collector, facts = scan_partitions(
-            data, known, make, known.roles.columns if content else ()
+            data, cell_layout, make, cell_layout.roles.columns if content else ()
         )
         source: dict[str, Any] = {"given": [], "files": []}
         rows, dropped, hashes = facts.rows, {"missing": facts.missing, "broken": 0}, facts.content
     else:
         opened = open_source(collected(data))
-        known = layout.among(opened.schema())
-        collector = CollectCells(problem, known, seed, memory, present)
-        hashing = [Hashes(RowHashes(known.roles.columns, known.gaps))] if content else []
+        cell_layout = layout.among(opened.schema())
+        collector = CollectCells(problem, cell_layout, seed, memory, present)
+        hashing = (
+            [Hashes(RowHashes(cell_layout.roles.columns, cell_layout.gaps))] if content else []
+        )
         files = opened.identity()
-        position = scan(opened, known, [*hashing, collector], BATCH, progress=progress)
-        require_rows(opened, known, position)
+        position = scan(opened, cell_layout, [*hashing, collector], BATCH, progress=progress)
+        require_rows(opened, cell_layout, position)
         source = opened.described(files, position.counts)
         rows, dropped = position.rows, {"missing": position.dropped, "broken": position.bad}
         hashes = hashing[0].rows.to_dict() if hashing else None
@@ -87,7 +103,7 @@ def gather_cells(
         present.found |= collector.present.found
     cells = collector.cells()
     if not len(cells):
-        raise InputError("The data has no rows that could be used; a cube needs at least one.")
+        raise InputError("The data has no rows that can be used; a cube needs at least one.")
     if not cells.sizes.all():
         labels = zip(
             layout.by, (values[int(np.argmin(cells.sizes))] for values in cells.labels), strict=True
@@ -97,20 +113,123 @@ def gather_cells(
             f"Cell {name} has no row of positive weight; leave its rows out or correct their"
             " weights."
         )
-    # Labels are not hashed with the rows: a digest of them can be left out where a rollup changes
-    # them.
+    # Labels have a digest of their own, which a rollup can drop when it changes the labels.
     sums = None if hashes is None else [*hashes["sums"], _label_digest(cells)]
     record = {"source": source, "rows": rows, "dropped": dropped, "content": sums}
-    return replace(cells, origins=((origin,),) * len(cells)), record, known
+    return replace(cells, origins=((origin,),) * len(cells)), record, cell_layout
+
+
+def stamped(record: dict[str, Any]) -> dict[str, Any]:
+    """A record of a change, with the time and the version."""
+    return {"karat": __version__, "time": datetime.now(UTC).isoformat(timespec="seconds")} | record
 
 
 def _label_digest(cells: Cells) -> str:
-    """A digest of the labels and of how many rows each has: rows of other labels are other rows."""
+    """A digest of the labels and their numbers of rows, to tell relabelled rows apart."""
     counted = sorted(
         (repr(label), count)
         for label, count in zip(label_list(cells), cells.counts.tolist(), strict=True)
     )
     return sha256(repr(counted).encode()).hexdigest()[:16]
+
+
+class Labels:
+    """The labels of cells in order of appearance, numbered from 0 on.
+
+    Attributes
+    ----------
+    numbers : dict
+        The number of each label, a tuple of plain values.
+    """
+
+    def __init__(self, layout: CellLayout) -> None:
+        self.layout = layout
+        self.numbers: dict[tuple[Any, ...], int] = {}
+        self.kinds: dict[str, np.dtype[Any]] = {}  # of each column
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def codes(self, table: Any, where: Callable[[int], str]) -> Indices:
+        """The number of the cell of every row."""
+        # of every row, its place among the labels so far
+        places, labels = np.zeros(table.num_rows, dtype=np.int64), [()]
+        for name in self.layout.by:
+            column = table.column(name)
+            column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+            check_type(column.type, name)
+            require_values(column, name, where)
+            encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+            values, count = self._plain(name, encoded.dictionary, where), len(labels)
+            pairs = (
+                np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int64) * count
+                + places
+            )
+            present, places = encode_sorted(pairs)
+            labels = [(*labels[pair % count], values[pair // count]) for pair in present.tolist()]
+        numbers = [self.numbers.setdefault(label, len(self.numbers)) for label in labels]
+        return np.array(numbers, dtype=np.intp)[places]
+
+    def _plain(self, name: str, dictionary: Any, where: Callable[[int], str]) -> list[Any]:
+        """The values of a dictionary as numbers and strings; times in microseconds."""
+        values = self.layout.labels(pa.table({name: dictionary}), name, where)
+        if values.dtype.kind == "f" and np.isnan(values).any():
+            raise InputError(
+                f"Column {name!r} has NaN among its labels; every row needs a label.",
+                column=name,
+            )
+        if values.dtype.kind == "M":
+            fine = values.astype("datetime64[us]")
+            if (fine.astype(values.dtype) != values).any():
+                raise InputError(
+                    f"Column {name!r} holds times finer than a microsecond; round them before they"
+                    " label cells.",
+                    column=name,
+                )
+            values = fine
+        elif values.dtype.kind not in "biufU":
+            raise InputError(
+                f"Column {name!r} has type {dictionary.type}, which cannot label cells.",
+                column=name,
+            )
+        self._one_kind(name, values.dtype)
+        return label_keys(values)
+
+    def _one_kind(self, name: str, kind: np.dtype[Any]) -> None:
+        """Raise if labels are of another kind than those before."""
+        before = self.kinds.setdefault(name, kind)
+        if KINDS[before.kind] != KINDS[kind.kind] or (before.kind == "f" and before != kind):
+            first, second = (
+                f"{KINDS[dtype.kind]} ({dtype})" if dtype.kind == "f" else KINDS[dtype.kind]
+                for dtype in (before, kind)
+            )
+            raise InputError(
+                f"Column {name!r} holds {first} in some rows and {second} in others; convert one of"
+                " them.",
+                column=name,
+            )
+
+    def arrays(self, cells: Indices) -> tuple[np.ndarray, ...]:
+        """The labels of some cells, an array for each column."""
+        labels, columns = list(self.numbers), []
+        for i, name in enumerate(self.layout.by):
+            values = [labels[place][i] for place in cells.tolist()]
+            kind = self.kinds[name]
+            if kind.kind in "bfU":
+                columns.append(np.array(values, dtype=None if kind.kind == "U" else kind))
+            else:
+                columns.append(
+                    as_times(np.array(values, np.int64))
+                    if kind.kind == "M"
+                    else as_integers(values, name)
+                )
+        return tuple(columns)
+
+
+def as_times(microseconds: np.ndarray) -> np.ndarray:
+    """Dates, if all are midnight; else times."""
+    times = microseconds.astype("datetime64[us]")
+    return times.astype("datetime64[D]") if not (microseconds % DAY).any() else times
 
 
 class CollectCells(Consumer):
@@ -125,7 +244,7 @@ class CollectCells(Consumer):
     memory : int
         Bytes that may be used.
     present : Present, optional
-        Looks for kept rows among those that come; this one stays as it is.
+        Looks for kept rows among the new rows; the argument itself is not changed.
     """
 
     def __init__(
@@ -136,7 +255,7 @@ class CollectCells(Consumer):
         memory: int,
         present: Present | None = None,
     ) -> None:
-        self.reducer, self.layout = new_reducer(problem, layout, seed), layout
+        self.reducer, self.layout = Reducer.of(problem, layout, seed), layout
         # rows that may wait
         self.most = max(10**5, memory // (SHARE * 8 * (len(layout.columns) + 3)))
         self.present = None if present is None else present.emptied()
@@ -191,7 +310,7 @@ class CollectCells(Consumer):
             codes if positive is None else codes[positive], minlength=len(self.labels)
         )
         many = counts > least
-        # nothing has come since
+        # Cells without new rows since their last reduction stay unchanged.
         many[[c for c, claim in self.claims.items() if claim.n_rows == self.counts[c]]] = False
         order = _sorted(codes, len(counts))
         chosen = many[codes[order]]
@@ -211,26 +330,28 @@ class CollectCells(Consumer):
             lambda g: self._name(int(cells[g])),
         )
         held = np.concatenate(
-            [start + one.positions for start, one in zip(starts[:-1], kept, strict=True)]
+            [start + result.positions for start, result in zip(starts[:-1], kept, strict=True)]
             or [order[:0]]
         )
         reduced = sorted_rows.take(
-            held, np.concatenate([one.weights for one in kept] or [np.zeros(0)])
+            held, np.concatenate([result.weights for result in kept] or [np.zeros(0)])
         )
-        self.claims |= {c: one.certificate for c, one in zip(cells.tolist(), kept, strict=True)}
+        self.claims |= {
+            c: result.certificate for c, result in zip(cells.tolist(), kept, strict=True)
+        }
         self.pieces = [reduced] if not len(rest) else [reduced, piece.take(rest)]
         self.waiting = sum(map(len, self.pieces))
-        # many cells: what they hold must not be folded again and again
+        # With many cells, the held rows alone may reach the limit; do not fold them repeatedly.
         self.most = max(self.most, 2 * self.waiting)
 
     def cells(self) -> Cells:
-        """All cells.  A label all of whose rows lack values is none; one whose rows all have weight
-        zero keeps no row.
+        """All cells.  A label whose rows were all dropped has no cell; a cell whose rows all have
+        weight zero keeps no row.
         """
         if self.merged is not None:
             return self.merged
         if not self.pieces:
-            return no_cells(len(self.layout.by), len(self.reducer.names))
+            return _no_cells(len(self.layout.by), len(self.reducer.names))
         self.fold()
         there = np.flatnonzero(self.counts)
         rows, codes = self._waiting()
@@ -241,14 +362,14 @@ class CollectCells(Consumer):
         sizes = np.bincount(codes[order], minlength=len(self.labels))[there]
         problem = self.reducer.problem
         claims = [
-            self.claims.get(cell) or no_weight(problem, int(self.counts[cell]))
+            self.claims.get(cell) or _no_weight(problem, int(self.counts[cell]))
             for cell in there.tolist()
         ]
-        found = Cells(
+        unordered = Cells(
             labels, starts_of(sizes), tuple(rows.parts), np.asarray(rows.weights), rows.numbers,
             rows.keys, tuple(claims), ((0,),) * len(there),
         )  # fmt: skip
-        return found.chosen(in_order(labels, len(there))[0])
+        return unordered.chosen(in_order(labels, len(there))[0])
 
     def _waiting(self) -> tuple[Batch, Indices]:
         """All rows that wait or are held, and the cell of each."""
@@ -260,25 +381,40 @@ class CollectCells(Consumer):
 
     def unpack(self, message: bytes) -> CollectCells:
         other = copy(self)
-        other.merged, found = pickle.loads(message)
+        other.merged, present_rows = pickle.loads(message)
         if self.present is not None:
             other.present = self.present.emptied()
-            other.present.found = found
+            other.present.found = present_rows
         return other
 
     def merge_all(self, others: Sequence[Any]) -> None:
-        self.merged = self.reducer.merged(joined_cells([part.cells() for part in (self, *others)]))
+        self.merged = merge_cells(
+            self.reducer, joined_cells([part.cells() for part in (self, *others)])
+        )
         for other in others:
             if self.present is not None:
                 self.present.found |= other.present.found
 
 
-def new_reducer(problem: Problem, layout: CellLayout, seed: int) -> Reducer:
-    """For the rows of a layout that knows its columns."""
-    features, targets = layout.roles.features, layout.roles.targets
-    return Reducer(problem, features + targets, len(targets), seed)
-
-
 def _sorted(codes: Indices, most: int) -> Indices:
-    """The order of codes; few codes are sorted by counting."""
+    """The stable order of codes; 16-bit codes are sorted by radix sort, which is faster."""
     return np.argsort(codes.astype(np.uint16) if most <= 2**16 else codes, kind="stable")
+
+
+def _no_cells(labels: int, columns: int) -> Cells:
+    """Zero cells, with the given numbers of label columns and of data columns."""
+    none, whole = np.zeros(0), np.zeros(0, dtype=np.int64)
+    return Cells((none,) * labels, starts_of(whole), (none,) * columns, none, whole, None, (), ())
+
+
+def _no_weight(problem: Problem, count: int) -> Certificate:
+    """The certificate of a cell of ``count`` rows of weight zero: no row is kept, and the error is
+    zero.
+
+    Rows of the same label may have weights in other partitions of the data.
+    """
+    return Certificate(
+        loss_error=0.0, rounding=0.0, remainder=0.0, moment_error=0.0, total_error=0.0, rank=0,
+        size=0, bound=0, condition=1.0, excluded_directions=(), method="no row", passes=1,
+        seconds=0.0, keeps=problem.keeps, excludes=problem.excludes, n_rows=count, spent=0.0,
+    )  # fmt: skip

@@ -1,35 +1,31 @@
 """Cells: for every label of a cube a few weighted rows, and the certificate that they are exact.
 
-Cells lie one after the other in the order of their labels; the rows of cell g are
-``starts[g]:starts[g + 1]`` of every column. Rows of a cell are numbered from 0 on in the order in
-which they came; rows of several cells are numbered one cell after the other.  Nothing here changes:
-every operation gives new cells.
+Cells are stored one after the other in the order of their labels; the rows of cell g are
+``starts[g]:starts[g + 1]`` of every column.  Rows of a cell are numbered from 0 on in order of
+arrival; rows of several cells are numbered one cell after the other.  Cells are immutable: every
+operation returns new ones.
 
-The :class:`Reducer` has the one operation, many groups of rows reduced at once, each with a
-certificate of its own; so cells of equal labels become one.  Moments add up, so the coreset of the
-kept rows of some cells is a coreset of all their rows.  Its certificate inherits what the kept rows
-were off by (:mod:`karat.engine.claim`).  Nothing is ever subtracted.
+The :class:`Reducer` reduces many groups of rows at once, each with its own certificate.
 
-Some rows cannot be reduced with a proof: tails so heavy that hardly a row can be spared, or kept
-rows whose inherited error is all that their tolerance allows.  Such rows stay as they are.  Rows of
-the data with their own weights are off by nothing, and kept rows by what their own certificates say
-(``Certificate.union``).
+Some rows cannot be reduced with a proof: those with very heavy tails, or kept rows whose inherited
+error already reaches the tolerance.  Such rows are all kept.  Rows of the data with their original
+weights have no error; kept rows have the error of their certificates (``Certificate.union``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from karat.core.certify import Certificate, certify, require_proven
-from karat.cubes.layout import joined_labels, label_keys
+from karat.data.arguments import column_roles
 from karat.data.batch import RESCALE, find_offsets
-from karat.data.containers import stack_rows
 from karat.data.non_finite import explain_non_finite
 from karat.engine.claim import Claim
 from karat.engine.groups import reduce_many
@@ -38,12 +34,140 @@ from karat.engine.linalg import Array, Indices
 from karat.engine.reduce import NonFiniteError, Reduction, keep_all_rows
 from karat.engine.rows import Rows
 from karat.errors import InputError, NotExactError
+from karat.io.layout import Layout, pandas_index
 from karat.problems import Problem
 
-HUGE = 1e220  # weights of rows up to this size, and down to its inverse, are added as they are
-WHOLE = 10_000  # rows up to which those of a cell stay as they are, if they cannot be reduced
+HUGE = 1e220  # weights between 1 / HUGE and HUGE can be summed without scaling
+WHOLE = 10_000  # a cell of up to so many rows keeps all of them if no reduction is proven
 STAY = "No reduction of these {} rows could be proven, so all of them are kept."
-LOOSE = 4  # kept rows per feature up to which a union is left as it is, where that is asked for
+
+
+KINDS = {
+    "b": "booleans",
+    "i": "integers",
+    "u": "integers",
+    "f": "numbers with a fraction",
+    "M": "dates",
+    "U": "text",
+}
+
+
+UTC_NAMES = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
+
+
+LARGEST = np.iinfo(np.int64).max
+
+
+def check_type(kind: Any, name: str) -> None:
+    """Raise if the Arrow type of a column cannot label cells."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_timestamp(kind) and kind.tz is not None and kind.tz not in UTC_NAMES:
+        raise InputError(
+            f"Column {name!r} has times in the time zone {kind.tz}, whose days differ from those of"
+            " UTC. Convert it to dates of that zone (in pandas"
+            f" frame[{name!r}].dt.tz_localize(None)), or to UTC, before it labels cells.",
+            column=name,
+        )
+    if (
+        pa.types.is_nested(kind)
+        or isinstance(kind, pa.BaseExtensionType)
+        or pa.types.is_duration(kind)
+    ):
+        raise InputError(
+            f"Column {name!r} has type {kind}, which cannot label cells; convert it to text,"
+            " numbers or dates.",
+            column=name,
+        )
+
+
+def label_keys(values: np.ndarray) -> list[Any]:
+    """Labels as dict keys: dates are integers of their unit."""
+    return values.astype(np.int64).tolist() if values.dtype.kind == "M" else values.tolist()  # type: ignore[no-any-return]
+
+
+def as_integers(values: Sequence[int], name: str) -> np.ndarray:
+    """Integers, exactly."""
+    if not values or max(values) <= LARGEST:
+        return np.array(values, dtype=np.int64)
+    if min(values) < 0:
+        raise InputError(
+            f"Column {name!r} has labels below 0 and above 2**63 - 1, which have no common type;"
+            " use text."
+        )
+    return np.array(values, dtype=np.uint64)
+
+
+@dataclass(frozen=True)
+class CellLayout(Layout):
+    """A layout with columns that label cells.
+
+    Attributes
+    ----------
+    by : tuple of str
+    """
+
+    by: tuple[str, ...] = ()
+
+    @staticmethod
+    def for_cells(
+        problem: Problem,
+        target: Any,
+        by: Any,
+        columns: Any,
+        weight: str | None,
+        key: str | None,
+        on_missing: str,
+    ) -> CellLayout:
+        """From the arguments of :func:`karat.cube`."""
+        names = (by,) if isinstance(by, str) else tuple(by) if isinstance(by, Iterable) else ()
+        if (
+            not names
+            or not all(isinstance(name, str) for name in names)
+            or len(set(names)) < len(names)
+        ):
+            raise InputError(
+                f"by must name one column or several that label the cells, each once, not {by!r}.",
+                argument="by",
+            )
+        layout = Layout.of(
+            problem,
+            column_roles(problem, target, columns, weight, None, key, None),
+            None,
+            on_missing,
+        )
+        taken = {*layout.roles.targets, *(name for name in (weight, key) if name is not None)}
+        if taken & set(names):
+            raise InputError(
+                f"Column {min(taken & set(names))!r} labels cells, so it cannot be the target, a"
+                " weight or a key."
+            )
+        return CellLayout(layout.roles, drop=layout.drop, by=names)
+
+    @property
+    def columns(self) -> list[str]:
+        """All columns to read, each once."""
+        return list(dict.fromkeys([*self.roles.columns, *self.by]))
+
+    def named(self, names: Sequence[str], apart: Sequence[str] = ()) -> CellLayout:
+        """The layout with its columns found among ``names``; label columns, and those in ``apart``,
+        are features only if listed.
+        """
+        for name in self.by:
+            if name not in names:
+                raise InputError(
+                    f"The data has no column {name!r} to label cells by; it has {', '.join(names)}."
+                )
+        others = [name for name in names if name not in (*self.by, *apart)]
+        return replace(self, roles=self.roles.among(names if self.roles.features else others))
+
+    def among(self, schema: pa.Schema) -> CellLayout:
+        """The layout with its columns found in a schema; an error if a type does not fit."""
+        layout = self.named(schema.names, pandas_index(schema))
+        for name in self.by:
+            check_type(schema.field(name).type, name)
+        layout.check_numbers(schema)
+        return layout
 
 
 @dataclass(frozen=True)
@@ -65,7 +189,7 @@ class Cells:
     certificates : tuple of Certificate
         One for each cell; ``n_rows`` says how many rows the cell has.
     origins : tuple of tuple of int
-        For each cell, the changes of the cube that its rows came by.
+        For each cell, the changes of the cube that added its rows.
     """
 
     labels: tuple[np.ndarray, ...]
@@ -87,7 +211,7 @@ class Cells:
 
     @property
     def counts(self) -> np.ndarray:
-        """Rows that each cell stands for."""
+        """The number of rows of the data in each cell."""
         return np.array([certificate.n_rows for certificate in self.certificates], dtype=np.int64)
 
     @property
@@ -99,70 +223,27 @@ class Cells:
         """The places of the kept rows of some cells, one cell after the other."""
         return ranges(self.starts[:-1][chosen], self.sizes[chosen])
 
-    def identifiers(self, which: Indices) -> list[str]:
-        """What tells cells from others, by their kept rows and weights: the same cell must not be
-        merged twice.
-        """
-        rows, ends = self.rows_of(which), np.cumsum([0, *self.sizes[which]]).tolist()
+    def identifiers(self, places: Indices) -> list[str]:
+        """Identifiers of cells, from kept rows and weights, so that no cell is merged twice."""
+        rows, ends = self.rows_of(places), np.cumsum([0, *self.sizes[places]]).tolist()
         data = np.column_stack(
             [self.weights[rows], self.numbers[rows], self.columns[0][rows]]
         ).astype(float)
         return [sha256(data[a:b].tobytes()).hexdigest()[:32] for a, b in pairwise(ends)]
 
-    def chosen(self, which: Indices) -> Cells:
+    def chosen(self, places: Indices) -> Cells:
         """Some of the cells, in a given order."""
-        rows = self.rows_of(which)
+        rows = self.rows_of(places)
         return Cells(
-            tuple(values[which] for values in self.labels),
-            starts_of(self.sizes[which]),
+            tuple(values[places] for values in self.labels),
+            starts_of(self.sizes[places]),
             tuple(column[rows] for column in self.columns),
             self.weights[rows],
             self.numbers[rows],
             None if self.keys is None else self.keys[rows],
-            tuple(self.certificates[i] for i in which),
-            tuple(self.origins[i] for i in which),
+            tuple(self.certificates[i] for i in places),
+            tuple(self.origins[i] for i in places),
         )
-
-
-def joined_cells(parts: Sequence[Cells]) -> Cells:
-    """The cells of several parts, one part after the other; labels may occur several times."""
-    parts = [part for part in parts if len(part)] or list(parts[:1])
-    first = parts[0]
-    if len(parts) == 1:
-        return first
-    return Cells(
-        tuple(
-            joined_labels(values) for values in zip(*(part.labels for part in parts), strict=True)
-        ),
-        starts_of(np.concatenate([part.sizes for part in parts])),
-        tuple(
-            stack_rows(*values) for values in zip(*(part.columns for part in parts), strict=True)
-        ),
-        np.concatenate([part.weights for part in parts]),
-        np.concatenate([part.numbers for part in parts]),
-        None if first.keys is None else np.concatenate([np.asarray(part.keys) for part in parts]),
-        tuple(certificate for part in parts for certificate in part.certificates),
-        tuple(origin for part in parts for origin in part.origins),
-    )
-
-
-def no_cells(labels: int, columns: int) -> Cells:
-    """Those of rows of which none is left, with so many columns of labels and of numbers."""
-    none, whole = np.zeros(0), np.zeros(0, dtype=np.int64)
-    return Cells((none,) * labels, starts_of(whole), (none,) * columns, none, whole, None, (), ())
-
-
-def no_weight(problem: Problem, count: int) -> Certificate:
-    """That of a cell of ``count`` rows, of which none has a weight: nothing is kept, and nothing is
-    off.
-
-    Rows of the same label may have weights in other partitions of the data.
-    """
-    return Certificate(
-        loss_error=0.0, rounding=0.0, remainder=0.0, moment_error=0.0, total_error=0.0, rank=0,
-        size=0, bound=0, condition=1.0, excluded_directions=(), method="no row", passes=1,
-        seconds=0.0, keeps=problem.keeps, excludes=problem.excludes, n_rows=count, spent=0.0,
-    )  # fmt: skip
 
 
 def starts_of(sizes: Indices) -> Indices:
@@ -193,7 +274,7 @@ def in_order(labels: Sequence[np.ndarray], count: int) -> tuple[Indices, Indices
 
 
 def label_list(cells: Cells) -> list[tuple[Any, ...]]:
-    """The label of every cell; dates as they are in NumPy, in microseconds."""
+    """The label of every cell; dates are integers of microseconds."""
     if not cells.labels:
         return [()] * len(cells)
     values = (v.astype("datetime64[us]") if v.dtype.kind == "M" else v for v in cells.labels)
@@ -226,6 +307,12 @@ class Reducer:
     targets: int
     seed: int = 0
 
+    @staticmethod
+    def of(problem: Problem, layout: CellLayout, seed: int) -> Reducer:
+        """For the rows of a layout that knows its columns."""
+        features, targets = layout.roles.features, layout.roles.targets
+        return Reducer(problem, features + targets, len(targets), seed)
+
     @property
     def kernel(self) -> Kernel:
         """Its ``width`` is the number of rows that are kept of a group, apart from peeled ones."""
@@ -246,9 +333,10 @@ class Reducer:
         counts : array of shape (groups,)
             Rows of the data that each group stands for.
         claims : sequence of sequences of Certificate
-            For each group, those of the kept rows in it; none, if all rows are rows of the data.
+            For each group, the certificates of its kept rows; empty if all rows are rows of the
+            data.
         name : function, optional
-            What a group is called in an error message.
+            The name of a group in error messages.
         """
         shown = [repr(name) for name in self.names]
         parts = [column[:, None] for column in columns]
@@ -268,14 +356,16 @@ class Reducer:
         )
         try:
             kernel = self.kernel.sharper() if any(claims) else self.kernel
-            found = reduce_many(rows, starts, kernel, "auto", self.seed)
+            reductions = reduce_many(rows, starts, kernel, "auto", self.seed)
         except NonFiniteError:
             raise explain_non_finite(parts, shown) from None
         kept = []
-        for g, reduction in enumerate(found):
-            some = rows.run(int(starts[g]), int(starts[g + 1]))
+        for g, reduction in enumerate(reductions):
+            group_rows = rows.run(int(starts[g]), int(starts[g + 1]))
             try:
-                kept.append(self._certified(some, reduction, claims[g], int(counts[g]), shown))
+                kept.append(
+                    self._certified(group_rows, reduction, claims[g], int(counts[g]), shown)
+                )
             except NotExactError as error:
                 raise NotExactError(
                     f"{name(g)}: {error}" if name is not None else str(error)
@@ -285,136 +375,58 @@ class Reducer:
     def _certified(
         self,
         rows: Rows,
-        found: Reduction,
+        reduction: Reduction,
         claims: Sequence[Certificate],
         count: int,
         names: list[str],
     ) -> ReducedCell:
-        certificate = self.certificate(found, claims, rows.total, count)
-        if not (certificate.proven and found.proof.ok):
+        certificate = self.certificate(reduction, claims, rows.total, count)
+        if not (certificate.proven and reduction.proof.ok):
             fresh = count > sum(claim.n_rows for claim in claims)  # some are rows of the data
             if not fresh or len(rows) <= WHOLE:
-                return self._stay(rows, found, claims, count, fresh)
-        require_proven(certificate, [found], names, found.dominating_rows.tolist())
-        return ReducedCell(found.positions, found.weights, certificate)
+                return self._stay(rows, reduction, claims, count, fresh)
+        require_proven(certificate, [reduction], names, reduction.dominating_rows.tolist())
+        return ReducedCell(reduction.positions, reduction.weights, certificate)
 
     def certificate(
         self,
-        found: Reduction,
+        reduction: Reduction,
         claims: Sequence[Certificate],
         total: float,
         count: int,
         notes: Sequence[str] = (),
     ) -> Certificate:
-        """That of kept rows which are off by ``found`` from rows of certificates ``claims``, or
-        else from rows of the data.
+        """The certificate of a reduction of kept rows with certificates ``claims``, or of rows of
+        the data.
         """
         if not claims:
-            return certify(self.problem, [found], total, count, 0.0, notes)
-        found = replace(found, inherited=Claim.union(claims))
-        return certify(self.problem, [found], total, count, 0.0, notes).of_coresets()
+            return certify(self.problem, [reduction], total, count, 0.0, notes)
+        reduction = replace(reduction, inherited=Claim.union(claims))
+        return certify(self.problem, [reduction], total, count, 0.0, notes).of_coresets()
 
     def _stay(
-        self, rows: Rows, found: Reduction, claims: Sequence[Certificate], count: int, fresh: bool
+        self,
+        rows: Rows,
+        reduction: Reduction,
+        claims: Sequence[Certificate],
+        count: int,
+        fresh: bool,
     ) -> ReducedCell:
-        """All rows as they are; ``claims`` are those of the kept rows, and ``fresh`` says whether
-        there are others.
+        """Keep all rows; ``claims`` are the certificates of kept rows among them, and ``fresh``
+        says whether there are rows of the data, too.
         """
-        everything = keep_all_rows(rows, found)
-        own = [certify(self.problem, [everything], rows.total, count, 0.0)] if fresh else []
-        united = Certificate.union([*claims, *own])
-        bound = found.fitted.kernel.width
+        everything = keep_all_rows(rows, reduction)
+        fresh_claim = [certify(self.problem, [everything], rows.total, count, 0.0)] if fresh else []
+        united = Certificate.union([*claims, *fresh_claim])
+        bound = reduction.fitted.kernel.width
         certificate = replace(
             united,
             n_rows=count,
             size=len(rows),
-            rank=found.rank,
+            rank=reduction.rank,
             bound=bound,
             peeled=max(0, len(rows) - bound),
             standard_errors=None,
             notes=(STAY.format(f"{len(rows):,}"),),
         )
         return ReducedCell(everything.positions, everything.weights, certificate)
-
-    def added(self, cells: Cells, new: Cells) -> Cells:
-        """Cells with the rows of new ones."""
-        return self.merged(joined_cells([cells, new]))
-
-    def replaced(self, cells: Cells, new: Cells) -> Cells:
-        """Cells with those of the same labels replaced by new ones."""
-        both = joined_cells([cells, new])  # whose labels are of one type
-        labels = label_list(both)
-        known, count = set(labels[len(cells) :]), len(cells)
-        kept = [i for i, label in enumerate(labels) if i >= count or label not in known]
-        return self.merged(both.chosen(np.array(kept, dtype=np.intp)))
-
-    def merged(self, cells: Cells, loose: bool = False) -> Cells:
-        """Cells of equal labels made one, in the order of their labels; a cell that has its label
-        alone stays as it is.
-
-        With ``loose``, rows are only put together where there are few of them.
-        """
-        order, edges = in_order(cells.labels, len(cells))
-        if len(edges) - 1 == len(cells):
-            return cells if np.array_equal(order, np.arange(len(cells))) else cells.chosen(order)
-        firsts, several = order[edges[:-1]], np.diff(edges) > 1
-        members = [order[a:b] for a, b in zip(edges[:-1][several], edges[1:][several], strict=True)]
-        together = self._together(
-            cells, members, tuple(values[firsts[several]] for values in cells.labels), loose
-        )
-        alone = cells.chosen(firsts[~several])
-        both = joined_cells([alone, together])
-        return both.chosen(
-            np.argsort(np.concatenate([np.flatnonzero(~several), np.flatnonzero(several)]))
-        )
-
-    def _together(
-        self, cells: Cells, members: list[Indices], labels: tuple[np.ndarray, ...], loose: bool
-    ) -> Cells:
-        """One cell from each list of cells."""
-        which = np.concatenate(members)
-        counts, sizes = cells.counts, cells.sizes
-        before = np.concatenate([np.cumsum(counts[some]) - counts[some] for some in members])
-        rows = cells.rows_of(which)
-        numbers = cells.numbers[rows] + np.repeat(before, sizes[which])
-        lengths = np.array([int(sizes[some].sum()) for some in members])
-        united = Cells(
-            labels, starts_of(lengths), tuple(column[rows] for column in cells.columns),
-            cells.weights[rows], numbers, None if cells.keys is None else cells.keys[rows],
-            tuple(self._united(cells, some) for some in members),
-            tuple(tuple(sorted({o for i in some for o in cells.origins[i]})) for some in members),
-        )  # fmt: skip
-        much = np.flatnonzero(lengths > (LOOSE if loose else 1) * self.kernel.width)
-        if not len(much):
-            return united
-        claims = [[cells.certificates[i] for i in members[g]] for g in much]
-        reduced = self.reduced(united.chosen(much), claims)
-        rest = np.setdiff1d(np.arange(len(united)), much)
-        return joined_cells([united.chosen(rest), reduced]).chosen(
-            np.argsort(np.concatenate([rest, much]))
-        )
-
-    def _united(self, cells: Cells, some: Indices) -> Certificate:
-        """The certificate of several cells together; one without rows has nothing to say, but its
-        rows count.
-        """
-        claims = [cells.certificates[i] for i in some if cells.certificates[i].size] or [
-            cells.certificates[some[0]]
-        ]
-        return replace(
-            Certificate.union(claims), n_rows=sum(cells.certificates[i].n_rows for i in some)
-        )
-
-    def reduced(self, cells: Cells, claims: Sequence[Sequence[Certificate]]) -> Cells:
-        """Every cell reduced; ``claims`` are those of the rows in it."""
-        kept = self.reduce(cells.columns, cells.weights, cells.starts, cells.counts, claims)
-        sizes = np.array([len(one.positions) for one in kept])
-        rows = np.concatenate(
-            [start + one.positions for start, one in zip(cells.starts[:-1], kept, strict=True)]
-        )
-        return Cells(
-            cells.labels, starts_of(sizes), tuple(column[rows] for column in cells.columns),
-            np.concatenate([one.weights for one in kept]), cells.numbers[rows],
-            None if cells.keys is None else cells.keys[rows],
-            tuple(one.certificate for one in kept), cells.origins,
-        )  # fmt: skip

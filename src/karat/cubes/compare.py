@@ -72,25 +72,25 @@ class Comparison:
 def chow(first: Coreset, second: Coreset) -> Comparison:
     """Compare the linear models of two coresets."""
     names = _check(first)
-    one, two = _model(first, names), _model(second, names)
+    model_a, model_b = _model(first, names), _model(second, names)
     k, n = len(names), first.n_rows + second.n_rows
     if n <= 2 * k:
         raise InputError(f"{n:,} rows are too few to compare two models of {k} terms.")
-    difference = two.params - one.params
+    difference = model_b.params - model_a.params
     # A^-1 + B^-1 = U'U for U stacked of the roots of both, so that the form is |U^-T d|^2.
-    both = linalg.qr(np.vstack([one.root.T, two.root.T]), mode="economic")[1]
-    increase = float(np.square(linalg.solve_triangular(both, difference, trans="T")).sum())
-    variance = (one.rss + two.rss) / (n - 2 * k)
+    joint_root = linalg.qr(np.vstack([model_a.root.T, model_b.root.T]), mode="economic")[1]
+    increase = float(np.square(linalg.solve_triangular(joint_root, difference, trans="T")).sum())
+    variance = (model_a.rss + model_b.rss) / (n - 2 * k)
     statistic = increase / k / variance if variance > 0 else np.inf if increase > 0 else np.nan
-    errors = np.sqrt(variance * np.square(both).sum(axis=0))
+    errors = np.sqrt(variance * np.square(joint_root).sum(axis=0))
     pvalue = float(stats.f.sf(statistic, k, n - 2 * k))
     return Comparison(
         float(statistic),
         pvalue,
         (k, n - 2 * k),
         names,
-        one.params,
-        two.params,
+        model_a.params,
+        model_b.params,
         errors,
         (first.n_rows, second.n_rows),
     )

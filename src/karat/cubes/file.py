@@ -23,8 +23,7 @@ import numpy as np
 from karat.core.certify import Certificate
 from karat.core.files import problem_header, saved_problem
 from karat.core.stored import check_certificate
-from karat.cubes.cells import Cells, starts_of
-from karat.cubes.layout import CellLayout
+from karat.cubes.cells import CellLayout, Cells, starts_of
 from karat.data.arguments import ColumnRoles
 from karat.errors import InputError, StorageError, reading, require
 from karat.problems import Problem
@@ -35,7 +34,7 @@ from karat.storage.parquet import pack_table, unpack_table
 WHAT = "a cube"
 CELL = "cell:"
 NUMBERS = {"float": np.float64, "int": np.int64, "bool": np.bool_, "float | None": np.float64}
-KNOWN = ("keeps", "excludes")  # said by the problem, as a rule
+KNOWN = ("keeps", "excludes")  # usually those of the problem, so they are not stored
 
 
 def write_cube(
@@ -82,9 +81,9 @@ def pack_cube(
         "history": list(history),
         "notes": notes,
         "keeps": {
-            str(i): one.keeps
-            for i, one in enumerate(cells.certificates)
-            if one.keeps != problem.keeps
+            str(i): certificate.keeps
+            for i, certificate in enumerate(cells.certificates)
+            if certificate.keeps != problem.keeps
         },
     }
     return pack_table(header, arrays, shown)
@@ -93,9 +92,9 @@ def pack_cube(
 def unpack_cube(
     data: bytes, name: str, problem: Problem | None
 ) -> tuple[Cells, Problem, CellLayout, list[dict[str, Any]]]:
-    """What :func:`pack_cube` packed; ``name`` is for error messages."""
+    """Read the bytes of :func:`pack_cube`; ``name`` is for error messages."""
     header, arrays = unpack_table(data, name, WHAT, _admit)
-    found = saved_problem(header, name, problem)
+    stored_problem = saved_problem(header, name, problem)
     with reading(name, WHAT):
         roles = ColumnRoles(
             tuple(header["features"]),
@@ -123,7 +122,7 @@ def unpack_cube(
             weights,
             arrays["numbers"],
             arrays.get("keys"),
-            _certificates(arrays, header["notes"], header.get("keeps", {}), found),
+            _read_certificates(arrays, header["notes"], header.get("keeps", {}), stored_problem),
             _from_ragged("origins", arrays),
         )
         for certificate in cells.certificates:
@@ -132,7 +131,7 @@ def unpack_cube(
             len(cells.origins) == len(cells) == len(sizes),
             "cells without a certificate or a history",
         )
-    return cells, found, layout, header["history"]
+    return cells, stored_problem, layout, header["history"]
 
 
 def _admit(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
@@ -166,22 +165,26 @@ def _certificate_arrays(
     certificates: Sequence[Certificate],
 ) -> tuple[dict[str, np.ndarray], dict[str, list[str]]]:
     """Certificates as an array for each field; notes by the number of the cell."""
-    found: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
     for field in fields(Certificate):
         values = [getattr(certificate, field.name) for certificate in certificates]
         if field.name in ("notes", *KNOWN):
             continue
         if field.name == "excluded_directions":
-            found |= _ragged("excluded", values, np.float64)
+            arrays |= _ragged("excluded", values, np.float64)
         elif str(field.type) in NUMBERS:
             numbers = [np.nan if value is None else value for value in values]
-            found[f"{CELL}{field.name}"] = np.array(numbers, dtype=NUMBERS[str(field.type)])
+            arrays[f"{CELL}{field.name}"] = np.array(numbers, dtype=NUMBERS[str(field.type)])
         else:
-            found[f"{CELL}{field.name}"] = np.array(values)
-    return found, {str(i): list(one.notes) for i, one in enumerate(certificates) if one.notes}
+            arrays[f"{CELL}{field.name}"] = np.array(values)
+    return arrays, {
+        str(i): list(certificate.notes)
+        for i, certificate in enumerate(certificates)
+        if certificate.notes
+    }
 
 
-def _certificates(
+def _read_certificates(
     arrays: Mapping[str, np.ndarray],
     notes: dict[str, list[str]],
     keeps: dict[str, str],
@@ -195,19 +198,19 @@ def _certificates(
                 values = [None if np.isnan(value) else value for value in values]
             columns[field.name] = values
     excluded = _from_ragged("excluded", arrays)
-    found = []
+    certificates = []
     for i, directions in enumerate(excluded):
-        own: dict[str, Any] = {name: values[i] for name, values in columns.items()}
-        own |= {"keeps": keeps.get(str(i), problem.keeps), "excludes": problem.excludes}
-        own |= {"excluded_directions": directions, "notes": tuple(notes.get(str(i), ()))}
-        found.append(Certificate.from_dict(own))
-    return tuple(found)
+        values_of_cell: dict[str, Any] = {name: values[i] for name, values in columns.items()}
+        values_of_cell |= {"keeps": keeps.get(str(i), problem.keeps), "excludes": problem.excludes}
+        values_of_cell |= {"excluded_directions": directions, "notes": tuple(notes.get(str(i), ()))}
+        certificates.append(Certificate.from_dict(values_of_cell))
+    return tuple(certificates)
 
 
 def _ragged(name: str, values: Sequence[Sequence[Any]], kind: Any) -> dict[str, np.ndarray]:
-    ends = np.cumsum([0, *(len(one) for one in values)])
+    ends = np.cumsum([0, *(len(row) for row in values)])
     return {
-        f"{CELL}{name}": np.array([v for one in values for v in one], dtype=kind),
+        f"{CELL}{name}": np.array([v for row in values for v in row], dtype=kind),
         f"{CELL}{name}_ends": ends,
     }
 
@@ -229,20 +232,23 @@ def cube_path(path: Any) -> Path:
 
 
 def output_path(path: Any) -> Path:
-    """The path of a cube that is to be written; refused before anything is read for it."""
-    found = cube_path(path)
-    if found.suffix != ".parquet":
+    """The path of a cube to be written; checked before any data is read."""
+    checked = cube_path(path)
+    if checked.suffix != ".parquet":
         raise InputError(
-            f"A cube is saved as .parquet, not {found.suffix or 'without a suffix'!r}: {found}.",
+            f"A cube is saved as .parquet, not {checked.suffix or 'without a suffix'!r}:"
+            f" {checked}.",
             argument="path",
         )
-    if not found.parent.is_dir():
-        raise StorageError(f"{found} cannot be written: there is no folder {found.parent}.")
-    return found
+    if not checked.parent.is_dir():
+        raise StorageError(
+            f"{checked} cannot be written: the folder {checked.parent} does not exist."
+        )
+    return checked
 
 
 def identity(path: Path) -> tuple[int, ...] | None:
-    """What tells a file from another that has replaced it; None if there is none."""
+    """Identifies a version of a file; None if the file does not exist."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -252,8 +258,8 @@ def identity(path: Path) -> tuple[int, ...] | None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a file; it goes with the process, however it ends."""
-    if not LOCKS:  # writes are atomic in any case
+    """Hold the lock of a file; the system releases it when the process ends."""
+    if not LOCKS:  # Windows has no flock; writes are atomic in any case
         yield
         return
     import fcntl

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +12,16 @@ import numpy as np
 from karat.core.certify import Certificate
 from karat.core.coreset import Coreset
 from karat.core.export import distinct
-from karat.cubes.cells import Cells
-from karat.cubes.layout import label_keys
+from karat.cubes.cells import Cells, label_keys
 from karat.cubes.select import label_key
-from karat.data.containers import native_frame
+from karat.data.containers import frame_of, native_frame
+from karat.engine.linalg import Indices
 from karat.errors import InputError, MissingExtraError, UnknownLabelError
 
 if TYPE_CHECKING:
     from karat.cubes.base import Cube
 
+UNION = "The union of {} cells; reduce=True keeps the fewest rows."
 Place = tuple[Cells, int]  # a cell among others
 
 
@@ -62,7 +63,7 @@ class Fits(Mapping[Any, Any]):
             )
         given = zip(self.labels, self.by, several, strict=True)
         try:
-            key = tuple(label_key(values, name, one) for values, name, one in given)
+            key = tuple(label_key(values, name, value) for values, name, value in given)
         except InputError as error:
             raise UnknownLabelError(str(error), argument=error.argument) from None
         if key not in self._places:
@@ -104,12 +105,12 @@ class Fits(Mapping[Any, Any]):
 
     def table(self, term: str) -> Any:
         """The coefficients of one term as an array, in the order of the labels."""
-        found = [_terms(model, self.features) for model in self.models]
-        if not isinstance(term, str) or term not in found[0][0]:
+        models = [_terms(model, self.features) for model in self.models]
+        if not isinstance(term, str) or term not in models[0][0]:
             raise InputError(
-                f"The models have no term {term!r}; they have {', '.join(found[0][0])}."
+                f"The models have no term {term!r}; they have {', '.join(models[0][0])}."
             )
-        values = np.array([table[:, terms.index(term)] for terms, table in found])
+        values = np.array([table[:, terms.index(term)] for terms, table in models])
         return values[:, 0] if values.shape[1] == 1 else values
 
 
@@ -122,10 +123,36 @@ def fit_cells(cube: Cube, cells: Cells, by: tuple[str, ...], estimator: Any) -> 
     return Fits(by, cells.labels, tuple(models), cells.counts, cube.columns, cube.targets)
 
 
+def cells_coreset(cube: Cube, cells: Cells, places: Indices) -> Coreset:
+    """The rows of some cells as a coreset, numbered one cell after the other."""
+    rows, counts = cells.rows_of(places), cells.counts[places]
+    numbers = cells.numbers[rows] + np.repeat(np.cumsum(counts) - counts, cells.sizes[places])
+    certificate = Certificate.union([cells.certificates[i] for i in places])
+    if len(places) > 1:
+        notes = (*certificate.notes, UNION.format(f"{len(places):,}"))
+        certificate = replace(certificate, notes=notes)
+    columns, targets = [column[rows] for column in cells.columns], cube.targets
+    features = dict(zip(cube.columns, columns[: len(cube.columns)], strict=True))
+    responses = dict(zip(targets, columns[len(cube.columns) :], strict=True))
+    changes = sorted({origin for i in places for origin in cells.origins[i]})
+    source: dict[str, Any] = {"given": [], "files": []}
+    provenance = cube.layout.provenance(cube.problem, cube.seed, source, {}, None)
+    return Coreset(
+        indices=numbers,
+        weights=cells.weights[rows],
+        X=frame_of("pyarrow", features, False, None),
+        y=frame_of("pyarrow", responses, len(targets) == 1, None) if targets else None,
+        groups=None,
+        n_rows=int(counts.sum()),
+        problem=cube.problem,
+        certificate=certificate,
+        keys=None if cells.keys is None else cells.keys[rows],
+        provenance=provenance | {"changes": [cube.history[i] for i in changes]},
+    )
+
+
 def plain_coreset(cube: Cube, places: Sequence[Place]) -> Coreset:
-    """The rows of some cells as arrays, which estimators read faster than frames; without
-    provenance.
-    """
+    """The rows of some cells as arrays, which estimators read faster than frames."""
     spans = [(cells, slice(cells.starts[g], cells.starts[g + 1])) for cells, g in places]
     table = np.concatenate(
         [np.column_stack([column[rows] for column in cells.columns]) for cells, rows in spans],
@@ -148,7 +175,7 @@ def plain_coreset(cube: Cube, places: Sequence[Place]) -> Coreset:
 
 
 def check_estimator(estimator: Any) -> None:
-    """Refuse what is not an estimator before anything is merged for it."""
+    """Raise if the argument is not an estimator, before any cells are merged."""
     if isinstance(estimator, type) or not all(
         hasattr(estimator, name) for name in ("fit", "get_params")
     ):
@@ -162,7 +189,7 @@ def check_estimator(estimator: Any) -> None:
 
 
 def fit_one(core: Coreset, estimator: Any, names: Sequence[str]) -> Any:
-    """A copy of the estimator, fitted; it knows the names of the columns."""
+    """A fitted clone of the estimator, with the names of the columns."""
     try:
         from sklearn.base import clone
     except ImportError:
@@ -183,7 +210,7 @@ def _terms(model: Any, features: Sequence[str]) -> tuple[list[str], np.ndarray]:
             names = [str(name) for name in model[:-1].get_feature_names_out(names)]
     if not hasattr(last, "coef_"):
         raise InputError(
-            f"{type(last).__name__} has no coefficients; its attributes are those of fits[label]."
+            f"{type(last).__name__} has no coefficients; fits[label] has its fitted attributes."
         )
     coef = np.atleast_2d(np.asarray(last.coef_))
     intercept = np.broadcast_to(

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from karat.core.coreset import Coreset
-from karat.cubes.cells import Cells, Reducer, in_order, joined_cells
+from karat.cubes.cells import Cells, Reducer, in_order
 from karat.cubes.fits import Fits, Place, check_estimator, fit_one, plain_coreset
+from karat.cubes.merge import joined_cells, merge_cells
 from karat.cubes.select import check_name
 from karat.engine.linalg import Indices
 from karat.errors import InputError, check_integer
@@ -28,7 +29,7 @@ from karat.errors import InputError, check_integer
 if TYPE_CHECKING:
     from karat.cubes.base import Cube
 
-BLOCKS = 64  # that are merged at a time
+BLOCKS = 64  # blocks merged at a time
 
 
 class Rolling:
@@ -49,7 +50,7 @@ class Rolling:
         check_integer("window", window)
         check_name(name, cube.by, "name")
         if name in by:
-            raise InputError(f"Windows run over {name!r}, so it cannot be in by.", argument="by")
+            raise InputError(f"Windows run over {name!r}; remove it from by.", argument="by")
         self.cube, self.name, self.window, self.by = cube, name, int(window), by
         self.steps = cube.rollup((*by, name))
         lengths = [len(run) for run in self._runs()]
@@ -97,12 +98,12 @@ class Rolling:
     def _windows(self) -> Iterator[tuple[int, list[Place]]]:
         """The last step of every window, and the one or two cells that it is the union of."""
         steps, window, reducer = self.steps.cells, self.window, self.steps.reducer
-        for some in _pooled(self._runs(), window):
+        for runs in _pooled(self._runs(), window):
             suffixes = _scanned(
-                steps, [run[: BLOCKS * window] for run in some], window, reducer, backwards=True
+                steps, [run[: BLOCKS * window] for run in runs], window, reducer, backwards=True
             )
-            prefixes = _scanned(steps, some, window, reducer, backwards=False)
-            for run, ends, beginnings in zip(some, suffixes, prefixes, strict=True):
+            prefixes = _scanned(steps, runs, window, reducer, backwards=False)
+            for run, ends, beginnings in zip(runs, suffixes, prefixes, strict=True):
                 for start in range(min(BLOCKS * window, len(run) - window + 1)):
                     last = start + window - 1
                     yield (
@@ -112,8 +113,8 @@ class Rolling:
 
 
 def _pooled(runs: Iterable[Indices], window: int) -> Iterator[list[Indices]]:
-    """Runs in pieces of at most BLOCKS blocks, each with the steps that its last window needs;
-    short ones together.
+    """Runs in pieces of at most BLOCKS blocks, each with the steps of its last window; short runs
+    are combined.
     """
     pool: list[Indices] = []
     for run in runs:
@@ -129,16 +130,15 @@ def _pooled(runs: Iterable[Indices], window: int) -> Iterator[list[Indices]]:
 def _scanned(
     steps: Cells, runs: Sequence[Indices], window: int, reducer: Reducer, backwards: bool
 ) -> list[list[Place]]:
-    """Of every step, the cell of its block from there to its end; or from its beginning to there.
-
-    All blocks at once.
+    """For every step, the merged cell from the step to the end of its block, or from the beginning
+    of the block to the step.
     """
     blocks = [
         (r, first, run[first : first + window])
         for r, run in enumerate(runs)
         for first in range(0, len(run), window)
     ]
-    found: list[dict[int, Place]] = [{} for _ in runs]
+    places_by_run: list[dict[int, Place]] = [{} for _ in runs]
     held: Cells | None = None
     for place in range(window):
         alive = [b for b, (_, _, block) in enumerate(blocks) if place < len(block)]
@@ -151,11 +151,14 @@ def _scanned(
         step = replace(step, labels=(numbers,))
         if held is not None:
             before = held.chosen(np.flatnonzero(np.isin(held.labels[0], numbers)))
-            step = reducer.merged(
-                joined_cells([step, before] if backwards else [before, step]), loose=True
+            step = merge_cells(
+                reducer, joined_cells([step, before] if backwards else [before, step]), loose=True
             )
         held = step
         for i, b in enumerate(alive):
             run, first, block = blocks[b]
-            found[run][first + (len(block) - 1 - place if backwards else place)] = (step, i)
-    return [[places[i] for i in range(len(run))] for places, run in zip(found, runs, strict=True)]
+            places_by_run[run][first + (len(block) - 1 - place if backwards else place)] = (step, i)
+    return [
+        [places[i] for i in range(len(run))]
+        for places, run in zip(places_by_run, runs, strict=True)
+    ]

@@ -1,16 +1,16 @@
-"""A cube against the data that it was made of: every cell is proven or refuted by itself.
+"""A cube against the data that it was made from: each cell is proven or refuted separately.
 
-    fresh    the cells of the data, made anew in one pass (:mod:`karat.cubes.build`), each with its
-             proof
+    fresh    new cells of the data, made in one pass (:mod:`karat.cubes.build`), each with its proof
     present  which kept rows of the cube are rows of the data, found in the same pass
-    (:mod:`karat.cubes.present`) measure  the kept rows of a cell against those of the fresh one
+    measure  the kept rows of a cell against those of the fresh cell
 
-The fresh rows stand for those of the data, and are off by what their certificate claims; the cell
-inherits that (:mod:`karat.engine.claim`).
+The fresh rows stand for those of the data; the certificate of a cell inherits their error
+(:mod:`karat.engine.claim`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,12 +21,11 @@ import numpy as np
 from karat.core.certify import Certificate
 from karat.core.verify import kept_like, measured
 from karat.core.wording import readable, several, verdict
-from karat.cubes.build import gather_cells
+from karat.cubes.build import Labels, gather_cells
 from karat.cubes.cells import Cells, label_list
-from karat.cubes.layout import joined_labels
-from karat.cubes.present import Present
+from karat.cubes.merge import joined_labels
 from karat.data.batch import read_input
-from karat.engine.linalg import Indices
+from karat.engine.linalg import Flags, Indices
 from karat.engine.rows import Progress
 
 if TYPE_CHECKING:
@@ -45,14 +44,14 @@ class CubeVerification:
     Attributes
     ----------
     cube : Cube
-        The same cells with fresh certificates; those of cells that do not agree say why, and are
-        not ``ok``.  It has no file: ``found.cube.save(path)`` writes one.
+        The same cells with new certificates.  Those of cells that do not agree are not ``ok``, and
+        their notes say why.  It has no file: ``verification.cube.save(path)`` writes one.
     differ : tuple of dict
         Labels of the cells that do not agree with their rows in the data.
     extra : tuple of dict
-        Labels of cells of which the data has no rows.
+        Labels of cells without rows in the data.
     missing : tuple of dict
-        Labels of the data that the cube has no cells of.
+        Labels of the data without cells in the cube.
     n_rows : int
         Rows of the data.
     """
@@ -70,48 +69,48 @@ class CubeVerification:
 
     @property
     def certificate(self) -> Certificate:
-        """That of all cells together."""
+        """The certificate of all cells together."""
         return self.cube.certificate()
 
     def to_dict(self) -> dict[str, Any]:
         """All findings, for JSON; labels that are dates as text."""
         named = {
-            name: [_plain(label) for label in getattr(self, name)]
+            name: [_as_json(label) for label in getattr(self, name)]
             for name in ("differ", "extra", "missing")
         }
-        found = {"ok": self.ok, "cells": len(self.cube), "rows": self.n_rows}
-        return found | named | {"certificate": self.certificate.to_dict()}
+        facts = {"ok": self.ok, "cells": len(self.cube), "rows": self.n_rows}
+        return facts | named | {"certificate": self.certificate.to_dict()}
 
     def __str__(self) -> str:
-        found = [
+        sentences = [
             f"{several(len(self.cube), 'cell')} against {several(self.n_rows, 'row')}:"
             f" {verdict(self.ok)}."
         ]
         if self.ok:
-            found.append(
+            sentences.append(
                 f"The worst relative loss error of a cell is {self.certificate.loss_error:.1e}."
             )
-        return " ".join([*found, *self.reasons()])
+        return " ".join([*sentences, *self.reasons()])
 
     def reasons(self) -> list[str]:
         """What does not agree, in words; the first cells of each kind are named."""
-        said = []
+        reasons = []
         if self.differ:
-            some = "; ".join(
+            examples = "; ".join(
                 f"{_named(label)} ({self._why(label)})" for label in self.differ[:SAID]
             )
-            said.append(
+            reasons.append(
                 f"{several(len(self.differ), 'cell')} of the cube not as the data:"
-                f" {some}{_more(self.differ)}."
+                f" {examples}{_more(self.differ)}."
             )
-        for kind, what in KINDS.items():
+        for kind, description in KINDS.items():
             labels = getattr(self, kind)
             if labels:
-                said.append(
-                    f"{several(len(labels), 'cell')} {what}:"
+                reasons.append(
+                    f"{several(len(labels), 'cell')} {description}:"
                     f" {'; '.join(map(_named, labels[:SAID]))}{_more(labels)}."
                 )
-        return said
+        return reasons
 
     def _why(self, label: Label) -> str:
         certificate = self.cube.certificate(label)
@@ -130,20 +129,23 @@ def verify_cube(cube: Cube, data: Any, memory: int, progress: Progress | None) -
         data, cube.layout, cube.problem, cube.seed, 0, memory, False, progress, present
     )
     both, other = _shared(cells, fresh)
-    certificates = [replace(one, refuted=True, notes=(NO_ROWS,)) for one in cells.certificates]
+    certificates = [
+        replace(certificate, refuted=True, notes=(NO_ROWS,)) for certificate in cells.certificates
+    ]
     if len(both):
         lost = np.add.reduceat((~present.found).astype(int), cells.starts[:-1])[both]
-        for place, found in zip(
+        for place, certificate in zip(
             both, _certificates(cube, cells.chosen(both), fresh.chosen(other), lost), strict=True
         ):
-            certificates[place] = found
+            certificates[place] = certificate
     checked = copy(cube)
     checked.cells, checked.path = replace(cells, certificates=tuple(certificates)), None
     differ = [place for place in both if not certificates[place].ok]
     extra, missing = (
-        np.setdiff1d(np.arange(len(some)), known) for some, known in ((cells, both), (fresh, other))
+        np.setdiff1d(np.arange(len(side)), shared)
+        for side, shared in ((cells, both), (fresh, other))
     )
-    mine, theirs = (partial(_label, some, cube.by) for some in (cells, fresh))
+    mine, theirs = (partial(_label, side, cube.by) for side in (cells, fresh))
     return CubeVerification(
         checked,
         tuple(map(mine, differ)),
@@ -168,18 +170,18 @@ def _shared(cells: Cells, fresh: Cells) -> tuple[Indices, Indices]:
 
 
 def _certificates(cube: Cube, cells: Cells, fresh: Cells, lost: np.ndarray) -> list[Certificate]:
-    """Of cells that the data has, from the fresh cells of the same labels; ``lost`` kept rows are
-    not rows of the data.
+    """New certificates of cells, from the fresh cells of the same labels; ``lost`` counts kept rows
+    that are not in the data.
     """
     everything = np.arange(len(cells))
-    mine, theirs = (cube.coreset_of(some, everything) for some in (cells, fresh))
-    groups, fresh_groups = (np.repeat(everything, some.sizes) for some in (cells, fresh))
+    mine, theirs = (cube.coreset_of(side, everything) for side in (cells, fresh))
+    groups, fresh_groups = (np.repeat(everything, side.sizes) for side in (cells, fresh))
     core = replace(mine, groups=groups, indices=_verbatim(cells, fresh))
     data = read_input(theirs.X, theirs.y, cube.problem, theirs.weights, fresh_groups)
     totals = np.bincount(fresh_groups, data.weights)
-    found = []
+    certificates = []
     for place, reduction in enumerate(measured(core, data, kept_like(data, core), data.labels)):
-        own, now, count = (
+        before, now, count = (
             cells.certificates[place],
             fresh.certificates[place],
             cells.certificates[place].n_rows,
@@ -194,21 +196,21 @@ def _certificates(cube: Cube, cells: Cells, fresh: Cells, lost: np.ndarray) -> l
                 f"{several(int(lost[place]), 'kept row')} not among the rows of the data."
             )
         certificate = cube.reducer.certificate(reduction, [now], totals[place], count, refutations)
-        found.append(
+        certificates.append(
             replace(
                 certificate,
-                rank=own.rank,
-                peeled=own.peeled,
-                size=own.size,
+                rank=before.rank,
+                peeled=before.peeled,
+                size=before.size,
                 refuted=bool(refutations),
             )
         )
-    return found
+    return certificates
 
 
 def _verbatim(cells: Cells, fresh: Cells) -> Indices:
-    """For each kept row of the cells, the place of the same row with the same weight in the fresh
-    ones; beyond all, if none.
+    """For each kept row of the cells, the place of the same row with the same weight among the
+    fresh rows, or the number of fresh rows if there is none.
     """
     places: dict[tuple[Any, ...], list[int]] = {}
     for place, row in enumerate(_rows(fresh)):
@@ -231,14 +233,14 @@ def _rows(cells: Cells) -> Any:
 
 
 def _label(cells: Cells, by: tuple[str, ...], place: Any) -> Label:
-    values = (one[place] for one in cells.labels)
+    values = (column[place] for column in cells.labels)
     return {
         name: value if value.dtype.kind == "M" else value.item()
         for name, value in zip(by, values, strict=True)
     }
 
 
-def _plain(label: Label) -> Label:
+def _as_json(label: Label) -> Label:
     return {
         name: str(value) if isinstance(value, np.datetime64) else value
         for name, value in label.items()
@@ -251,3 +253,53 @@ def _named(label: Label) -> str:
 
 def _more(labels: tuple[Label, ...]) -> str:
     return f" and {len(labels) - SAID:,} more" if len(labels) > SAID else ""
+
+
+class Present:
+    """Looks for the kept rows of some cells: equal numbers (and key) under the same label.
+
+    Attributes
+    ----------
+    found : array of bool
+        For each kept row, whether it has come.
+    """
+
+    def __init__(self, cells: Cells) -> None:
+        self.columns = cells.columns
+        self.found: Flags = np.zeros(len(cells.weights), dtype=bool)
+        self._places: dict[tuple[Any, ...], list[int]] = {}
+        labels, cell_of = label_list(cells), np.repeat(np.arange(len(cells)), cells.sizes).tolist()
+        for place, (cell, *row) in enumerate(
+            zip(cell_of, *_value_lists(cells.columns, cells.keys), strict=True)
+        ):
+            self._places.setdefault((labels[cell], *row), []).append(place)
+
+    def look(
+        self, labels: Labels, codes: Indices, columns: Sequence[np.ndarray], keys: Any
+    ) -> None:
+        """Look among some rows; ``codes`` are the numbers of their labels."""
+        left = np.flatnonzero(~self.found)
+        if not len(left):
+            return
+        near = np.arange(len(codes))
+        # Few rows share every number with a kept row, so few are looked up in Python.
+        for mine, theirs in zip(self.columns, columns, strict=True):
+            near = near[np.isin(theirs[near], mine[left])]
+        label_of = list(labels.numbers)
+        rows = _value_lists(
+            [codes[near], *(column[near] for column in columns)],
+            None if keys is None else np.asarray(keys)[near],
+        )
+        for code, *row in zip(*rows, strict=True):
+            self.found[self._places.get((label_of[code], *row), [])] = True
+
+    def emptied(self) -> Present:
+        """The same before anything has come."""
+        other = copy(self)
+        other.found = np.zeros_like(self.found)
+        return other
+
+
+def _value_lists(columns: Sequence[np.ndarray], keys: np.ndarray | None) -> list[list[Any]]:
+    """Columns as lists of Python numbers, which compare exactly across types."""
+    return [column.tolist() for column in (*columns, *(() if keys is None else (keys,)))]

@@ -32,11 +32,10 @@ from karat.errors import InputError
 from karat.inference.design import Design
 from karat.inference.formula import Factor, Formula, parse
 from karat.io.columnar import ColumnarFiles
-from karat.io.consumers import Consumer, Reduce
 from karat.io.find import open_source
-from karat.io.layout import Layout, places
-from karat.io.scan import Position, require_rows, scan
-from karat.io.source import Source, is_number, text_columns
+from karat.io.layout import Layout
+from karat.io.scan import Consumer, Position, Reduce, require_rows, scan
+from karat.io.source import Source, is_number, places, text_columns
 from karat.problems import LeastSquares
 from karat.stream.sketch import Sketch
 

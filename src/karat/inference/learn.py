@@ -31,7 +31,7 @@ from karat.errors import InputError
 from karat.inference.design import Learned
 from karat.inference.formula import Expression, Factor
 from karat.inference.layout import FormulaLayout
-from karat.io.consumers import LearnLevels
+from karat.io.scan import LearnLevels
 from karat.io.source import Chunk
 from karat.problems import Moments
 from karat.stream.sketch import Sketch

@@ -25,7 +25,7 @@ from karat.data.batch import Batch
 from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.inference.scores import FullDataSolution
-from karat.io.consumers import Consumer
+from karat.io.scan import Consumer
 from karat.io.source import Chunk
 
 SHARES = {"min": 0.0, "1Q": 0.25, "median": 0.5, "3Q": 0.75, "max": 1.0}

@@ -31,7 +31,7 @@ from karat.data.labels import encode
 from karat.engine.least_squares import LeastSquaresSolution
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
-from karat.io.consumers import Consumer
+from karat.io.scan import Consumer
 from karat.io.source import Chunk
 
 SPAN = 2**20  # addresses that are taken without asking how many rows there are

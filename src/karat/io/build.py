@@ -1,4 +1,4 @@
-"""coreset_files: a scan in bounded memory that keeps a few rows, and that can be killed and
+"""coreset_files: a scan in bounded memory that keeps a few rows.  A run that was killed can be
 resumed.
 
 sums    = scan(source, [LatentSums])          # only if the problem depends on all rows
@@ -41,13 +41,12 @@ from karat.engine.rows import Progress
 from karat.engine.stream import FOLD
 from karat.errors import InputError, check_integer, reading
 from karat.io.checkpoint import Checkpoint, transform_digest
-from karat.io.consumers import Hashes, LatentSums, Reduce
 from karat.io.content_digest import ALGORITHM, Digest
 from karat.io.find import open_source
 from karat.io.layout import Layout
 from karat.io.learn import learned
 from karat.io.row_hashes import RowHashes
-from karat.io.scan import Position, changed_file, require_rows, scan
+from karat.io.scan import Hashes, LatentSums, Position, Reduce, changed_file, require_rows, scan
 from karat.io.source import Source
 from karat.problems import Kernel, Problem
 from karat.problems.latent import KnownMaps, Latent
@@ -105,21 +104,21 @@ def coreset_files(
     batch_rows : int, optional
         Rows between folds; by default a million, or what ``memory`` allows.
     on_missing : {"error", "drop", "mean"}
-        What to do with rows that lack a value or are broken.  "drop" leaves them out; the
-        certificate's notes say how many. "mean" fills features with the mean of all rows (weighted,
-        if there are weights), learned in a pass of its own.
+        What to do with rows that have missing values or are broken.  "drop" leaves them out, and
+        the certificate's notes say how many.  "mean" fills features with the mean of all rows
+        (weighted, if there are weights), which takes one more pass.
     one_hot : list of str
         Features that are categories.  Each becomes a column of 0 and 1 per level, named
-        ``carrier=AA``; the levels are those of all rows, learned in a pass of their own, and stored
+        ``carrier=AA``.  The levels are those of all rows, which takes one more pass, and are stored
         in ``provenance``.
     checkpoint : path, optional
-        An ``.npz`` file.  A run that was killed resumes from it; a run that had ended returns its
-        coreset.
+        An ``.npz`` file.  A run that was killed resumes from it.  A run that was complete returns
+        its coreset.
     memory : int
-        Bytes beside the interpreter that the run may use.
+        Bytes that the run may use, in addition to the interpreter.
     progress : True or callable, optional
-        True shows a bar by tqdm (extra ``progress``).  A callable is called with (bytes done, bytes
-        in all) after every batch; bytes in all is 0 for a stream.
+        True shows a tqdm bar (extra ``progress``).  A callable is called with (bytes read, total
+        bytes) after every batch; the total is 0 for a stream.
     sample_weight, groups, key : str, optional
         Columns with weights, with group labels, and with keys that identify rows.
     pipeline : fitted transformer, optional
@@ -129,7 +128,7 @@ def coreset_files(
         As in :func:`karat.coreset`: "real" or "synthetic" rows, and what to do about rows that
         would be kept as they are.
     random_state : int
-        The choice of rows depends on it, the exactness does not.
+        Seed for the choice of rows; the coreset is exact for any seed.
     sequence : str, optional
         For HiddenMarkov, a column that names the sequence of a row; neighbours of the same name are
         in one sequence, also from one file to the next.  Without it all rows are one sequence.
@@ -137,10 +136,10 @@ def coreset_files(
         Hash the rows while they are read, so that :func:`karat.verify_files` can tell the same data
         from changed data.
     digest : {"sha256"}, optional
-        Also make a cryptographic digest of the used columns, in order; the hashes notice accidents
-        only.
+        Also compute a cryptographic digest of the used columns, in order.  The hashes only detect
+        accidental changes.
     **unknown
-        Refused; the error names the argument that was probably meant.
+        Raises an error that names the argument that was probably meant.
 
     Returns
     -------
@@ -189,8 +188,8 @@ def require_rereadable(problem: Problem, source: Source) -> None:
     """Refuse a stream where a problem takes two passes."""
     if problem.needs_sums and source.once:
         raise InputError(
-            f"A stream comes only once, and {problem.describe()} takes two passes (maps, then"
-            " tensor); write it to files."
+            f"{problem.describe()} reads the data twice (maps, then tensor), and a stream can be"
+            " read only once; write it to files."
         )
 
 
@@ -216,22 +215,22 @@ def fold_rows(
         )
     if memory < fixed + each * LEAST_ROWS:
         raise InputError(
-            f"A memory of {memory!r} bytes is too little: this problem needs"
-            f" {fixed + each * LEAST_ROWS:,} bytes at least."
+            f"memory={memory!r} is too small: this problem needs at least"
+            f" {fixed + each * LEAST_ROWS:,} bytes."
         )
     most = (memory - fixed) // each
     if wanted is None:
         return int(min(FOLD, most))
     if wanted > most:
         raise InputError(
-            f"batch_rows={wanted:,} do not fit into {memory:,} bytes of memory; at most"
-            f" {most:,} do."
+            f"batch_rows={wanted:,} rows do not fit into {memory:,} bytes of memory; use at most"
+            f" {most:,}."
         )
     return int(wanted)
 
 
 class _Build:
-    """A run of :func:`coreset_files`, from wherever its checkpoint left off."""
+    """A run of :func:`coreset_files`, resumed from its checkpoint if there is one."""
 
     def __init__(
         self, source: Source, layout: Layout, problem: Problem, rows: int, seed: int, content: bool,
@@ -253,8 +252,8 @@ class _Build:
             if isinstance(problem, Latent)
             else None
         )
-        # The rows of both passes of a latent problem are compared by their hashes, also where these
-        # are not stored.
+        # Both passes of a latent problem must read the same rows, so these are hashed even if the
+        # hashes are not stored.
         self.hashes = (
             [Hashes(RowHashes(layout.columns, layout.gaps))]
             if content or self.first is not None
@@ -268,7 +267,7 @@ class _Build:
         self.files = source.identity()
         if checkpoint is not None and not self.files:
             raise InputError(
-                "Only a run over files can be resumed; leave checkpoint out, or write the stream to"
+                "Only a run over files can be resumed; omit checkpoint=, or write the stream to"
                 " files."
             )
         self.checkpoint = (
@@ -304,14 +303,14 @@ class _Build:
         )
 
     def _require_same_rows(self) -> None:
-        """Refuse a source that gave other rows in the second pass than in the first."""
+        """Raise if the second pass read other rows than the first."""
         if self.source.identity() != self.files:
             changed = changed_file(self.files, self.source.identity())
             raise InputError(f"{changed} changed between the two passes; run again.")
         if self.again is not None and not self.again.rows.same_rows(self.hashes[0].rows):
             raise InputError(
-                "The source gave other rows in the second pass than in the first; it must be the"
-                " same both times. Write it to files first."
+                "The second pass read other rows than the first. Write the source to files first,"
+                " so that both passes read the same rows."
             )
 
     def _begin(self, problem: Problem, sketch: Sketch | None = None) -> None:
@@ -396,13 +395,13 @@ class _Build:
             header = problem_header(self.problem) | {"pass": 1}
             extra |= numbers | {"seconds": self.seconds}
         if self.reduce is not None:
-            own, held = self.reduce.state()
-            header, arrays = header | own, arrays | held
-            known = self.reduce.sketch.problem
-            if self.samples is not None and isinstance(known, KnownMaps):
+            sketch_header, held = self.reduce.state()
+            header, arrays = header | sketch_header, arrays | held
+            lowered = self.reduce.sketch.problem
+            if self.samples is not None and isinstance(lowered, KnownMaps):
                 numbers, open_rows = self.samples.state()
                 extra |= {"second": numbers}
-                arrays |= prefixed("second", open_rows) | prefixed("maps", known.maps)
+                arrays |= prefixed("second", open_rows) | prefixed("maps", lowered.maps)
                 header["pass"] = 2
         self.checkpoint.save(header, extra, arrays)
 
@@ -419,9 +418,9 @@ class _Build:
         self.position = Position.restored(extra)
         for consumer in (*self.hashes, *self.digests):
             consumer.restore(extra, arrays)
-        own = {name: value for name, value in arrays.items() if ":" not in name}
+        sketch_arrays = {name: value for name, value in arrays.items() if ":" not in name}
         if self.first is None:
-            self._begin(self.problem, Sketch.restore(header, own, path, self.problem))
+            self._begin(self.problem, Sketch.restore(header, sketch_arrays, path, self.problem))
             return
         if self.again is not None:
             self.again.restore({"content": extra["content_again"]}, arrays)
@@ -429,9 +428,9 @@ class _Build:
         self.seconds = extra["seconds"]
         if header["pass"] == 2:
             assert isinstance(self.problem, Latent)
-            known = KnownMaps(
+            lowered = KnownMaps(
                 self.problem, without_prefix("maps", arrays), self.layout.roles.widths
             )
-            self._begin(known, Sketch.restore(header, own, path, known))
+            self._begin(lowered, Sketch.restore(header, sketch_arrays, path, lowered))
             assert self.samples is not None
             self.samples.restore(extra["second"], without_prefix("second", arrays))

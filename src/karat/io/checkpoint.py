@@ -1,9 +1,8 @@
-"""The checkpoint of a run over files: written by one process at a time, and read only by a run of
-the same call.
+"""The checkpoint of a run over files.  One process at a time writes it, and only a run of the same
+call reads it.
 
-A pipeline, or the function of a Kernel, cannot be stored, and a run that went on with another one
-would sum two kinds of features.  So the checkpoint holds a digest of what it does to the first
-rows.
+A pipeline, or the function of a Kernel, cannot be stored, and a run that continued with another one
+would sum two kinds of features.  So the checkpoint holds a digest of its output for the first rows.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from karat.storage.atomic import LOCKS
 from karat.stream.state import validate_schema
 
 FIRST = 1024  # rows that are read for the digest
-ROWS = 32  # of those that count, compared
+ROWS = 32  # of these, the rows whose output is compared
 
 
 class Checkpoint:
@@ -47,16 +46,18 @@ class Checkpoint:
         self.path, self.call, self.files = Path(path), call, files
         if not self.path.parent.is_dir():
             raise InputError(
-                f"There is no folder {self.path.parent} for the checkpoint {self.path.name}; make"
-                " it first."
+                f"The folder {self.path.parent} of the checkpoint {self.path.name} does not exist;"
+                " create it first."
             )
 
     def save(self, header: dict[str, Any], extra: dict[str, Any], arrays: dict[str, Any]) -> None:
         """Write the state of a run; ``extra`` is what belongs to the run rather than to a
         sketch.
         """
-        known = {"call": self.call, "files": self.files} | extra
-        write_archive(self.path, header | {"extra": known, "proof_version": PROOF_VERSION}, arrays)
+        run_state = {"call": self.call, "files": self.files} | extra
+        write_archive(
+            self.path, header | {"extra": run_state, "proof_version": PROOF_VERSION}, arrays
+        )
 
     def load(self) -> Stored | None:
         """What was saved, if it is of the same call and files; None if there is nothing."""
@@ -67,7 +68,7 @@ class Checkpoint:
             saved = header.get("extra", {})
             if "call" not in saved:
                 raise InputError(
-                    f"{self.path} is a checkpoint of a sketch, not of coreset_files; choose another"
+                    f"{self.path} is a checkpoint of a sketch, not of coreset_files; use another"
                     " path."
                 )
             require(isinstance(saved["call"], dict), "it does not say of which call it is")
@@ -90,10 +91,10 @@ class Checkpoint:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Two runs must not write one checkpoint; the lock goes with the process, however it
-        ends.
+        """Keep other runs from writing the checkpoint; the system releases the lock when the
+        process ends.
         """
-        if not LOCKS:  # writes are atomic in any case
+        if not LOCKS:  # Windows has no flock; writes are atomic in any case
             yield
             return
         lock = self.path.with_name(self.path.name + ".lock")
@@ -106,7 +107,7 @@ class Checkpoint:
 
 @contextmanager
 def _locked(lock: Path, path: Path) -> Iterator[None]:
-    """Hold the lock file; one that another run has removed meanwhile is made anew."""
+    """Hold the lock file, which is created again if another run has removed it meanwhile."""
     import fcntl
 
     while True:
@@ -137,16 +138,16 @@ def transform_digest(source: Source, layout: Layout, problem: Problem) -> str:
         batch, _ = layout.batch(chunk.table.slice(0, FIRST), 0, chunk.where)
         if not len(batch):
             continue
-        some = batch.take(np.arange(min(ROWS, len(batch))))
-        width, targets = sum(part.shape[1] for part in some.parts), len(layout.roles.targets)
-        found = [_doubles(some.block(0, width - targets))]
-        found += [_doubles(some.block(width - targets, width))] if targets else []
+        first_rows = batch.take(np.arange(min(ROWS, len(batch))))
+        width, targets = sum(part.shape[1] for part in first_rows.parts), len(layout.roles.targets)
+        blocks = [_doubles(first_rows.block(0, width - targets))]
+        blocks += [_doubles(first_rows.block(width - targets, width))] if targets else []
         if isinstance(problem, Kernel):
-            y = [found[1][:, 0] if targets == 1 else found[1]] if targets else []
-            found = [problem.function(found[0], *y)]
-        return hashlib.sha256(b"".join(_doubles(one).tobytes() for one in found)).hexdigest()
+            y = [blocks[1][:, 0] if targets == 1 else blocks[1]] if targets else []
+            blocks = [problem.function(blocks[0], *y)]
+        return hashlib.sha256(b"".join(_doubles(block).tobytes() for block in blocks)).hexdigest()
     raise InputError(
-        "The source has no row that counts, so there is nothing to resume; leave checkpoint out."
+        "The source has no rows to use, so there is nothing to resume; omit checkpoint=."
     )
 
 

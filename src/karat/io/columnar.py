@@ -1,12 +1,10 @@
-"""Parquet and Arrow files, and streams of record batches: columns come as they are, without a
+"""Parquet and Arrow files and pyarrow's datasets: columns are read as they are stored, without a
 copy.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,13 +15,14 @@ import pyarrow.parquet as pq
 from karat.compat.pyarrow import RESERVED
 from karat.errors import InputError
 from karat.io.source import (
+    Batches,
     Chunk,
     Expected,
     File,
     Files,
     ResumePoint,
-    Source,
     ahead,
+    brief,
     check_unique_columns,
     with_folders,
 )
@@ -43,8 +42,8 @@ class ColumnarFiles(Files):
         self.bounds: dict[int, np.ndarray] = {}  # first rows of the row groups of the files opened
 
     def as_codes(self, columns: Sequence[str]) -> None:
-        """Read texts of few kinds as codes and a dictionary from now on, as Parquet stores them: no
-        text is made per row.
+        """Read text columns as codes and a dictionary from now on, as Parquet stores them, which
+        avoids a string per row.
         """
         if self.parquet:
             self.format = pads.ParquetFileFormat(dictionary_columns=set(columns))
@@ -59,26 +58,26 @@ class ColumnarFiles(Files):
             ).count_rows()
         except (pa.ArrowException, OSError) as error:
             raise InputError(
-                f"The rows of {self.names[0]} and what lies beside it cannot be counted ({error})."
+                f"The rows of {self.names[0]} and the files next to it cannot be counted ({error})."
             ) from error
         if not rows:
             raise InputError(f"{self.names[0]} has no rows.")
         return rows, True
 
     def _open(self, file: int) -> tuple[Any, pa.Schema]:
-        one = self.files[file]
+        opened = self.files[file]
         try:
-            fragment = self.format.make_fragment(one.path, filesystem=self.filesystem)
+            fragment = self.format.make_fragment(opened.path, filesystem=self.filesystem)
             schema = fragment.physical_schema
             if self.parquet:
                 counts = [group.num_rows for group in fragment.row_groups]
                 self.bounds[file] = np.cumsum([0, *counts])
         except (pa.ArrowException, OSError) as error:
             raise InputError(
-                f"{one.path} cannot be read as {'Parquet' if self.parquet else 'Arrow'}"
+                f"{opened.path} cannot be read as {'Parquet' if self.parquet else 'Arrow'}"
                 f" ({brief(error)}); it may be cut off: write it again or leave it out."
             ) from error
-        check_unique_columns(one.path, schema.names)
+        check_unique_columns(opened.path, schema.names)
         for name, value in self.folders[file].items():
             if name not in schema.names:
                 schema = schema.append(pa.field(name, pa.array([value]).type))
@@ -111,17 +110,20 @@ class ColumnarFiles(Files):
         # Columns are read as a stream: a row group of any size fits in memory.
         stream = pads.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
         options = {"fragment_scan_options": stream} if self.parquet else {}
-        own = [c for c in columns if c in fragment.physical_schema.names]
+        stored_columns = [c for c in columns if c in fragment.physical_schema.names]
         done = 0
         try:
             for groups, first in self._parts(file, rows, start):
                 done = first
-                if RESERVED & set(own):
-                    batches = self._batches(file, groups, own, rows)
+                if RESERVED & set(stored_columns):
+                    batches = self._batches(file, groups, stored_columns, rows)
                 else:
                     part = fragment.subset(row_group_ids=groups) if self.parquet else fragment
                     batches = part.to_batches(
-                        columns=own, batch_size=rows, batch_readahead=READAHEAD, **options
+                        columns=stored_columns,
+                        batch_size=rows,
+                        batch_readahead=READAHEAD,
+                        **options,
                     )
                 for batch in batches:
                     done += batch.num_rows
@@ -137,9 +139,7 @@ class ColumnarFiles(Files):
             ) from error
 
     def _batches(self, file: int, groups: range, columns: list[str], rows: int) -> Iterator[Any]:
-        """The batches of a part, read without the scanner, which takes some names of columns for
-        its own.
-        """
+        """The batches of a part, read without the scanner, which reserves some column names."""
         with self.filesystem.open_input_file(self.names[file]) as stream:
             if self.parquet:
                 yield from pq.ParquetFile(stream).iter_batches(
@@ -151,8 +151,9 @@ class ColumnarFiles(Files):
                     yield opened.get_batch(i).select(columns)
 
     def _parts(self, file: int, rows: int, start: ResumePoint) -> Iterator[tuple[range, int]]:
-        """A file in parts, each with its row groups (of about ``rows`` rows: pyarrow reads a part
-        ahead) and its first row.
+        """The parts of a file, each a range of row groups and its first row.
+
+        A part has about ``rows`` rows, because pyarrow reads a whole part ahead.
         """
         if not self.parquet:
             yield range(0), 0
@@ -180,56 +181,6 @@ class ColumnarFiles(Files):
         return int(point.row / self.bounds[point.file][-1] * self.files[point.file].size)
 
 
-class Batches(Source):
-    """Record batches, one after the other."""
-
-    @abstractmethod
-    def batches(self, columns: list[str], rows: int) -> Iterable[Any]:
-        """The batches of some columns, of about ``rows`` rows where that can be chosen."""
-
-    def chunks(
-        self,
-        columns: Sequence[str],
-        numeric: Sequence[str] | None,
-        rows: int,
-        start: ResumePoint,
-        strict: bool,
-    ) -> Iterator[Chunk]:
-        Expected(columns).check(self.names[0], self.schema())
-        place = start
-        try:
-            for batch in self.batches(list(columns), rows):
-                for first in range(0, batch.num_rows, rows):
-                    some = batch.slice(first, rows)
-                    after = replace(place, row=place.row + some.num_rows)
-                    yield Chunk(self, some, 0, place.row, after)
-                    place = after
-        except (pa.ArrowException, OSError) as error:  # a database may fail at any row
-            raise InputError(
-                f"{self.where(0, place.row)} cannot be read ({brief(error)})."
-            ) from error
-
-
-class Stream(Batches):
-    """Record batches of a reader, a DuckDB relation or a table, which ``open`` gives for every
-    pass.
-    """
-
-    def __init__(
-        self, open: Callable[[], Any], name: str = "The stream", once: bool = False
-    ) -> None:
-        self.open, self.names, self.once = open, [name], once
-        self.reader = open()
-
-    def read_schema(self) -> pa.Schema:
-        check_unique_columns(self.names[0], self.reader.schema.names)
-        return self.reader.schema
-
-    def batches(self, columns: list[str], rows: int) -> Iterable[Any]:
-        reader, self.reader = self.reader or self.open(), None
-        return (batch.select(columns) for batch in reader)
-
-
 class Scan(Batches):
     """A pyarrow Dataset or Scanner, with its own filter, partitioning, format and file system."""
 
@@ -255,9 +206,3 @@ class Scan(Batches):
             yield from self.scanned.to_batches(columns=columns, batch_size=rows, **ahead)
             return
         yield from (batch.select(columns) for batch in self.scanned.to_batches())
-
-
-def brief(error: BaseException) -> str:
-    """The first line of an error, or its kind where it has no text."""
-    lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__

@@ -1,10 +1,8 @@
-"""A cryptographic digest of the used columns:
+"""A cryptographic digest (SHA-256) of the used columns, to prove that data is the same.
 
-SHA-256, for those who must show that data is the same.
-
-The row hashes (:mod:`karat.io.row_hashes`) notice accidents, and anybody can forge them.  This
-digest cannot be forged, costs a pass over all bytes, and depends on the order of the rows.  Like
-the hashes it is one of values, not of the bytes of files:
+The row hashes (:mod:`karat.io.row_hashes`) detect accidental changes, but anybody can forge them.
+This digest cannot be forged.  It costs a pass over all bytes and depends on the order of the rows.
+Like the hashes, it is a digest of values, not of the bytes of files:
 
     digest <- SHA-256(names of the columns, sorted, as JSON)
     digest <- SHA-256(digest, block)                    for every BLOCK rows
@@ -29,8 +27,8 @@ import pyarrow as pa
 
 from karat.data.batch import Batch
 from karat.data.containers import rounds
-from karat.io.consumers import Consumer
-from karat.io.source import Chunk, as_doubles, decoded, sort_of
+from karat.io.scan import Consumer
+from karat.io.source import Chunk, decimals_as_doubles, decoded, sort_of
 from karat.storage.archive import Stored
 
 BLOCK = 4096
@@ -39,7 +37,7 @@ PENDING = "digest:rows"
 
 
 class Digest(Consumer):
-    """SHA-256 of all rows, also of those that do not count; the state can be stored between any two
+    """SHA-256 of all rows, including dropped ones; the state can be stored between any two
     batches.
     """
 
@@ -52,25 +50,25 @@ class Digest(Consumer):
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
         table = chunk.table
-        some = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
-        some = some.select(self.columns)
-        self.rows += some.num_rows
+        rows = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
+        rows = rows.select(self.columns)
+        self.rows += rows.num_rows
         if self.pending is not None:
-            some = pa.concat_tables([self.pending, some], promote_options="permissive")
-        whole = some.num_rows // BLOCK * BLOCK
+            rows = pa.concat_tables([self.pending, rows], promote_options="permissive")
+        whole = rows.num_rows // BLOCK * BLOCK
         for start in range(0, whole, BLOCK):
-            self.chain = self._chained(some.slice(start, BLOCK))
-        self.pending = some.slice(whole)
+            self.chain = self._chained(rows.slice(start, BLOCK))
+        self.pending = rows.slice(whole)
 
     def _chained(self, block: pa.Table) -> bytes:
-        found = hashlib.sha256(self.chain)
+        digest = hashlib.sha256(self.chain)
         for name in self.columns:
-            found.update(_column_bytes(block.column(name)))
-        return found.digest()
+            digest.update(_column_bytes(block.column(name)))
+        return digest.digest()
 
     def to_dict(self) -> dict[str, Any]:
         """For the provenance: the digest of all rows so far."""
-        found = (
+        digest = (
             self._chained(self.pending)
             if self.pending is not None and self.pending.num_rows
             else self.chain
@@ -79,7 +77,7 @@ class Digest(Consumer):
             "algorithm": ALGORITHM,
             "columns": self.columns,
             "rows": self.rows,
-            "value": found.hex(),
+            "value": digest.hex(),
         }
 
     def state(self) -> Stored:
@@ -95,6 +93,16 @@ class Digest(Consumer):
         self.rows, self.chain = header["digest"]["rows"], bytes.fromhex(header["digest"]["chain"])
         if PENDING in arrays:
             self.pending = pa.ipc.open_stream(pa.py_buffer(arrays[PENDING].tobytes())).read_all()
+
+
+def as_doubles(column: Any) -> np.ndarray:
+    """A column of numbers, booleans or nothing; a missing value is NaN."""
+    if pa.types.is_decimal(column.type):
+        column = decimals_as_doubles(column)
+    elif not pa.types.is_floating(column.type):
+        column = column.cast(pa.int8()) if pa.types.is_boolean(column.type) else column
+        column = column.cast(pa.float64(), safe=False)
+    return np.array(column.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
 def _column_bytes(column: pa.ChunkedArray) -> bytes:

@@ -1,19 +1,16 @@
-"""CSV files, plain or compressed: whole lines (:mod:`karat.io.csv_blocks`), each piece parsed by a
+"""CSV files, plain or compressed: whole lines (:mod:`karat.io.csv_text`), each piece parsed by a
 thread of its own.
 
-A piece is parsed by pyarrow as one would wish all of them to be: every number is a number, every
-line is whole.  What does not fit is settled afterwards, in the order of the file, where the number
-of its first line is known.  Values that pyarrow cannot read as the numbers they should be are read
-one by one, by its own rules.
+pyarrow first parses a piece on the assumption that it is clean: every number is a number, and every
+line has all values.  Pieces that are not clean are treated afterwards, in the order of the file,
+where the number of their first line is known.  Values that pyarrow cannot read as numbers are then
+read one by one, by pyarrow's own rules.
 """
 
 from __future__ import annotations
 
-import csv
 import os
-import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +21,18 @@ from pyarrow import csv as pacsv
 from karat.compat.pyarrow import invalid_value
 from karat.engine.offsets import WHOLE
 from karat.errors import InputError
-from karat.io.csv_blocks import CODECS, CsvBytes, Header, Piece, line_ends
+from karat.io.csv_text import (
+    CODECS,
+    INTEGER,
+    CsvBytes,
+    Header,
+    Piece,
+    as_numbers,
+    line_ends,
+    lines_before,
+    number_of,
+    read_header,
+)
 from karat.io.source import (
     DROP_ROWS,
     NOT_A_NUMBER,
@@ -34,37 +42,29 @@ from karat.io.source import (
     Files,
     ResumePoint,
     ahead,
-    check_unique_columns,
     with_folders,
     worked_in_order,
 )
 
 NOTHING = {None, *pacsv.ConvertOptions().null_values}
-NO_HEADER = "Add a line with the names of the columns"
 STRANGE = {
     "double": "not a number",
     "bool": "neither true nor false",
     "int64": "not an integer of 64 bits like those before it",
 }
-WHOLE_NUMBER = re.compile(r"^[ \t]*[+-]?[0-9]{1,300}[ \t]*$")
-# What pyarrow reads as a number: no underscores, no digits of other scripts, no words but infinity.
-NUMBER = re.compile(
-    r"[ \t]*[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|inf|infinity)[ \t]*",
-    re.IGNORECASE | re.ASCII,
-)
-SWITCH = {"true": True, "false": False, "1": True, "0": False}
-# that parse, at most: more would hold more of the file in memory and wait for the one that reduces
+# The most threads that parse.  More would hold more of the file in memory, and wait for the thread
+# that reduces.
 THREADS = 8
-COUNTED = 2**32  # bytes of a file that are read again to tell the number of a line
-# of a block: smaller ones cost more per row, larger ones leave threads waiting for the last one
+COUNTED = 2**32  # bytes of a file that may be read again to find the number of a line
+# Pieces per block.  Smaller pieces cost more per row; larger ones leave threads idle at the end.
 PIECES = 4
-PREVIEW = 100  # lines that tell numbers from text
+PREVIEW = 100  # lines from which column types are guessed
 
 Types = dict[str, pa.DataType]
 
 
 class Parsed(NamedTuple):
-    """What pyarrow made of a piece: a table and the lines that did not fit, or an error."""
+    """The result of parsing a piece: a table and its broken lines, or an error."""
 
     table: pa.Table | None
     broken: list[Any]
@@ -110,7 +110,7 @@ class CsvFiles(Files):
         self.stored: dict[tuple[int, int], int] = {}
 
     def read_schema(self) -> pa.Schema:
-        """Of the first lines; numbers may still turn out to be text further down."""
+        """The schema of the first lines; later values of a numeric column may still be text."""
         for piece in self._bytes(0).pieces(0, self.first_bytes, self.first_bytes):
             self.lines_per_byte = bytes(piece.data).count(b"\n") / max(1, piece.stored)
             ends, _ = line_ends(piece.data, piece.header.delimiter)
@@ -139,12 +139,10 @@ class CsvFiles(Files):
         return max(1, round(self.lines_per_byte * sum(f.size for f in self.files))), False
 
     def _culprit(self, column: pa.ChunkedArray, name: str, piece: Piece, broken: int) -> str | None:
-        """Why a column is text though most of its values are numbers, in words; None if they are
-        not.
-        """
+        """Why a column is text though most of its values are numbers; None if most are not."""
         values = column.to_pylist()
         strange = [
-            i for i, text in enumerate(values) if text not in NOTHING and _number_of(text) is None
+            i for i, text in enumerate(values) if text not in NOTHING and number_of(text) is None
         ]
         if 2 * len(strange) >= len(values):
             return None
@@ -156,24 +154,24 @@ class CsvFiles(Files):
         return _not_a_number(where, name, values[strange[0]])
 
     def _line(self, file: int, piece: Piece, row: int, value: str = "") -> str:
-        """The line of a row of a piece, from 1 on, and of a value in it; far behind in a file,
-        where the piece begins.
+        """The line of a row of a piece, or of a value in that row; far into a file, the byte at
+        which the piece begins.
         """
         if piece.start > COUNTED:
             return f"{self.names[file]}, row {row:,} after byte {piece.start:,}"
         before, _ = self._bytes(file).text_at(piece.start)
-        inside = _lines_before(bytes(piece.data), piece.header.delimiter, row, value)
+        inside = lines_before(bytes(piece.data), piece.header.delimiter, row, value)
         return f"{self.names[file]}, line {before + inside + 1:,}"
 
     def where(self, file: int, row: int) -> str:
-        known = [place for place in self.places if place.file == file and place.row <= row]
-        if not known or known[-1].bad or known[-1].start > COUNTED:
+        before_row = [place for place in self.places if place.file == file and place.row <= row]
+        if not before_row or before_row[-1].bad or before_row[-1].start > COUNTED:
             return super().where(file, row)
-        place = known[-1]
+        place = before_row[-1]
         before, text = self._bytes(file).text_at(place.start, place.length)
         return (
             f"{self.names[file]}, line"
-            f" {before + _lines_before(text, place.delimiter, row - place.row + 1) + 1:,}"
+            f" {before + lines_before(text, place.delimiter, row - place.row + 1) + 1:,}"
         )
 
     def _bytes(self, file: int, spare: list[bytearray] | None = None) -> CsvBytes:
@@ -182,33 +180,10 @@ class CsvFiles(Files):
         )
 
     def _header(self, file: int, line: str) -> Header:
-        """The names in the first line; it also tells what separates them."""
-        outside = re.sub('"[^"]*"', "", line)
-        signs = "\t" if ".tsv" in os.path.basename(self.names[file]).lower() else ",;\t"
-        sign = next((sign for sign in signs if sign in outside), signs[0])
-        names = next(csv.reader([line], delimiter=sign), [""])
-        self._doubt_header(file, names)
-        check_unique_columns(self.names[file], names)
-        return Header(names, sign)
-
-    def _doubt_header(self, file: int, names: list[str]) -> None:
-        """Refuse a first line of numbers, which is a row, unless they count up: 0, 1, 2, or
-        years.
-        """
-        if not all(NUMBER.fullmatch(name) for name in names):
-            return
-        whole = [int(name) for name in names if name.isascii() and name.isdigit()]
-        if len(whole) < len(names) or any(b != a + 1 for a, b in pairwise(whole)):
-            raise InputError(
-                f"{self.names[file]}, line 1 holds numbers ({', '.join(names[:3])}), not names: the"
-                f" file has no header, and its first row would be lost. {NO_HEADER}."
-            )
-        note = (
-            f"The first line of {os.path.basename(self.names[file])} was read as names of columns"
-            f" ({', '.join(names[:3])})."
-        )
-        if note not in self.notes:
-            self.notes = [*self.notes, note]
+        header = read_header(self.names[file], line)
+        if header.note and header.note not in self.notes:
+            self.notes = [*self.notes, header.note]
+        return header
 
     def chunks(
         self,
@@ -277,14 +252,14 @@ class CsvFiles(Files):
         for file in range(start.file, len(self.files)):
             begin = start.cursor if file == start.file else 0
             for piece in self._bytes(file, spare).pieces(begin, self.block_bytes, piece_bytes):
-                known = [*piece.header.names, *self.folders[file]]
+                names = [*piece.header.names, *self.folders[file]]
                 expected.check(
-                    self.names[file], pa.schema([pa.field(c, pa.float64()) for c in known])
+                    self.names[file], pa.schema([pa.field(c, pa.float64()) for c in names])
                 )
                 yield file, piece
 
     def _learn_types(self, columns: Sequence[str]) -> None:
-        """The types of columns that need not hold numbers: those of the first block, wherever a run
+        """Learn the types of columns that need not be numeric from the first block, wherever a run
         begins.
         """
         if not set(columns) - {*self.types, *self.folders[0]}:
@@ -302,7 +277,7 @@ class CsvFiles(Files):
     def _read(
         self, file: int, piece: Piece, columns: Sequence[str], types: Types
     ) -> tuple[pa.Table, list[Any]]:
-        """:func:`_read_csv`, whose errors are put in our words."""
+        """:func:`_read_csv`, with errors that name the line, the column and the remedy."""
         try:
             return _read_csv(piece, columns, types)
         except pa.ArrowInvalid as error:
@@ -318,8 +293,9 @@ class CsvFiles(Files):
         numbers: Types,
         strict: bool,
     ) -> tuple[pa.Table, int]:
-        """The table of a piece, and how many broken lines it lacks; what is no number though it
-        should be becomes null.
+        """The table of a piece, and how many broken lines were left out of it.
+
+        Unless ``strict``, values of numeric columns that are not numbers become null.
         """
         table, broken, error, large = parsed
         if table is None and strict:
@@ -328,7 +304,7 @@ class CsvFiles(Files):
             table, broken = self._read(
                 file, piece, columns, types | dict.fromkeys(numbers, pa.string())
             )
-            table = _as_numbers(
+            table = as_numbers(
                 table, {c: kind for c, kind in numbers.items() if c in table.column_names}
             )
             large = _large(table, types)
@@ -346,41 +322,37 @@ class CsvFiles(Files):
                 argument="on_missing",
             )
         lost = next((bad for bad in broken if "\n" in bad.text), None)
-        if lost is not None:  # a broken row counts once, so it must not hide several
+        # A broken row is counted as one row, so it must not swallow several lines.
+        if lost is not None:
             raise InputError(
                 f"{self.names[file]} has {lost.actual_columns} values where the header has"
-                f" {lost.expected_columns}, in a row of {lost.text.count(chr(10)) + 1:,} lines that"
-                f" quotes hold together ({lost.text[:60]!r}). Correct the quotes."
+                f" {lost.expected_columns}, in a quoted row of {lost.text.count(chr(10)) + 1:,}"
+                f" lines ({lost.text[:60]!r}). Correct the quotes."
             )
         return table, len(broken)
 
     def _refuse_rounded(self, table: pa.Table) -> None:
-        """Refuse integers that the first lines gave no reason to expect, and that were read as
-        doubles.
-        """
+        """Raise if large integers were rounded because the first lines did not show any."""
         for column in table.column_names:
             texts = table[column]
-            for text in texts.filter(
-                pc.match_substring_regex(texts, WHOLE_NUMBER.pattern)
-            ).to_pylist():
+            for text in texts.filter(pc.match_substring_regex(texts, INTEGER.pattern)).to_pylist():
                 if int(float(text)) != int(text):
                     raise InputError(
-                        f"Column {column!r} holds {text}, an integer beyond 2^53, which double"
-                        " precision cannot tell from its neighbours, and numbers of other kinds;"
-                        " subtract an offset, or leave the column out."
+                        f"Column {column!r} holds {text}, an integer beyond 2^53 that double"
+                        " precision would round; subtract an offset, or leave the column out."
                     )
 
     def _explain(self, error: str, piece: Piece, file: int) -> InputError:
-        """What pyarrow says of a piece, in our words."""
-        found = invalid_value(error)
-        if found is None:
+        """An error of pyarrow as one that names the line, the column and the value."""
+        invalid = invalid_value(error)
+        if invalid is None:
             return InputError(
                 f"{self.names[file]} cannot be read as CSV ({error}); correct it or leave it out."
             )
-        column = piece.header.names[found.column]
-        strange = STRANGE.get(found.kind, f"no {found.kind} like those before it")
+        column = piece.header.names[invalid.column]
+        strange = STRANGE.get(invalid.kind, f"no {invalid.kind} like those before it")
         message = _not_a_number(
-            self._line(file, piece, found.row, found.value), column, found.value, strange
+            self._line(file, piece, invalid.row, invalid.value), column, invalid.value, strange
         )
         return InputError(message, DROP_ROWS, argument="on_missing", column=column)
 
@@ -391,17 +363,15 @@ class CsvFiles(Files):
 
 
 def _read_csv(piece: Piece, columns: Sequence[str], types: Types) -> tuple[pa.Table, list[Any]]:
-    """Those of some columns that a piece has, and the lines that have more or fewer values than the
-    header.
-    """
+    """The columns that a piece has, and the lines with more or fewer values than the header."""
     broken: list[Any] = []
 
     def invalid(bad: Any) -> str:
         broken.append(bad)
         return "skip"
 
-    # Serially: other pieces keep the other cores busy, and pyarrow then says which row it stumbled
-    # over.
+    # Without threads: other pieces keep the other cores busy, and pyarrow then reports the row of
+    # an error.
     table = pacsv.read_csv(
         pa.BufferReader(pa.py_buffer(piece.data)),
         read_options=pacsv.ReadOptions(
@@ -420,7 +390,7 @@ def _read_csv(piece: Piece, columns: Sequence[str], types: Types) -> tuple[pa.Ta
 
 
 def _parse(piece: Piece, columns: Sequence[str], types: Types) -> Parsed:
-    """A piece as it should be, or the error that says why it is not."""
+    """Parse a piece, without raising."""
     try:
         table, broken = _read_csv(piece, columns, types)
     except pa.ArrowInvalid as error:
@@ -433,31 +403,8 @@ def _large(table: pa.Table, types: Types) -> list[str]:
     return [c for c in table.column_names if types.get(c) == pa.float64() and _is_large(table[c])]
 
 
-def _lines_before(text: bytes, sign: str, row: int, value: str = "") -> int:
-    """Line breaks before a row of a piece, and before a value in it.
-
-    The number of the row is that of pyarrow: from 1 on, without empty lines.
-    """
-    starts = np.append(0, line_ends(text, sign)[0] + 1)
-    full = [
-        start
-        for start in starts.tolist()
-        if start < len(text) and text[start : start + 2].strip(b"\r")[:1] not in (b"\n", b"")
-    ]
-    if not full:
-        return 0
-    start = full[min(row, len(full)) - 1]
-    sign = re.escape(sign)
-    found = re.compile(
-        rf'(?:^|[\n"]|{sign}){re.escape(value)}(?:["\r\n]|$|{sign})'.encode()
-    ).search(text, start)
-    inside = found.start() if value and found else start
-    end = min((other for other in full if other > start), default=len(text))
-    return text.count(b"\n", 0, inside if inside < end else start)
-
-
-def _not_a_number(where: str, column: str, value: str, what: str = "not a number") -> str:
-    return f"{where}: column {column!r} has the value {value!r}, which is {what}."
+def _not_a_number(where: str, column: str, value: str, problem: str = "not a number") -> str:
+    return f"{where}: column {column!r} has the value {value!r}, which is {problem}."
 
 
 def _is_large(column: pa.ChunkedArray) -> bool:
@@ -478,32 +425,3 @@ def _is_large(column: pa.ChunkedArray) -> bool:
 def _is_long(column: pa.ChunkedArray) -> bool:
     """Whether a column holds integers beyond 2^53."""
     return pa.types.is_integer(column.type) and _is_large(column)
-
-
-def _number_of(text: str | None) -> float | None:
-    """What a value says; None if that is no number to pyarrow."""
-    return float(text) if text is not None and NUMBER.fullmatch(text) else None
-
-
-def _switch(text: str | None) -> bool | None:
-    """The same for a column of true and false."""
-    return None if text is None else SWITCH.get(text.strip(" \t").lower())
-
-
-def _whole_number(text: str | None) -> int | None:
-    """The same for a column of integers of 64 bits."""
-    number = (
-        int(text) if text is not None and "+" not in text and WHOLE_NUMBER.match(text) else None
-    )
-    return None if number is None or not -(2**63) <= number < 2**63 else number
-
-
-def _as_numbers(table: pa.Table, types: dict[str, pa.DataType]) -> pa.Table:
-    """Text columns as numbers of the given types; what is not one becomes null."""
-    for name, kind in types.items():
-        values = pa.array([READ[kind](value) for value in table[name].to_pylist()], kind)
-        table = table.set_column(table.column_names.index(name), name, values)
-    return table
-
-
-READ = {pa.float64(): _number_of, pa.bool_(): _switch, pa.int64(): _whole_number}

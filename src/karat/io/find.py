@@ -5,15 +5,15 @@ A file that is named twice would count every row twice.  On the local disk files
 their resolved paths or their (device, inode) pairs are; a folder that links to one above it is not
 entered again.
 
-Whatever else gives record batches is a source, too, read batch by batch and never as a whole:
+Anything else that yields record batches is a source, too, and is read batch by batch:
 
-    a DuckDB relation, or :func:`query`             runs anew for every pass
-    a table or frame in memory                      is read anew for every pass
-    a reader, a cursor (ADBC), any other stream     comes once: one pass only
+    a DuckDB relation, or :func:`query`             runs again for every pass
+    a table or frame in memory                      is read again for every pass
+    a reader, a cursor (ADBC), any other stream     can be read once only
 
-The order of the rows of a query is that in which the database gives them.  Row numbers and hashes
-of blocks depend on it, the coreset's exactness does not; ``ORDER BY`` or a key column makes rows
-easy to find again.
+Rows of a query are in the order in which the database returns them.  Row numbers and hashes of
+blocks depend on that order; whether the coreset is exact does not.  ``ORDER BY`` or a key column
+makes rows easy to find again.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
 from karat.errors import InputError, MissingExtraError
-from karat.io.columnar import ColumnarFiles, Scan, Stream, brief
+from karat.io.columnar import ColumnarFiles, Scan
 from karat.io.csv import CsvFiles
-from karat.io.source import File, Source
+from karat.io.source import File, Source, Stream, brief
 
 READERS = ("to_arrow_reader", "fetch_arrow_reader")  # of a DuckDB relation, new and old
 KINDS = {
@@ -47,7 +47,7 @@ ROWS = 10**6  # of a query or stream at a time
 
 
 def stream_of(source: Any, rows: int) -> Stream | None:
-    """A source for anything that gives Arrow record batches; None if it gives none."""
+    """A source for an object that yields Arrow record batches; None for other objects."""
     if isinstance(source, pa.RecordBatchReader):
         return Stream(lambda: source, once=True)
     # the index of a pandas frame is no feature
@@ -81,19 +81,19 @@ def _from_pandas(frame: Any) -> Any:
     )
     if twice:
         raise InputError(
-            f"The frame has several columns {twice[0]!r}; give each a name of its own."
+            f"The frame has several columns named {twice[0]!r}; give each its own name."
         )
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
     # a UnicodeEncodeError is a ValueError
     except (pa.ArrowException, TypeError, ValueError) as error:
-        said = (
+        reason = (
             " ".join(map(str, error.args))
             if not isinstance(error, UnicodeError)
             else f"text that is not Unicode ({error})"
         )
         raise InputError(
-            f"The frame has a column that cannot be read: {said}. Convert it to one type"
+            f"The frame has a column that cannot be read: {reason}. Convert it to one type"
             " throughout."
         ) from error
 
@@ -102,24 +102,24 @@ def _cursor_reader(cursor: Any) -> Any:
     """The batches of a database cursor that has run a query (ADBC)."""
     if hasattr(cursor, "sql"):  # a DuckDB connection, whose results are copies
         raise InputError(
-            "source is a DuckDB connection; pass the relation that a query gives:"
+            "source is a DuckDB connection; pass the relation that a query returns:"
             " connection.sql('SELECT ...')."
         )
     if not hasattr(cursor, "fetch_record_batch"):
         raise InputError(
-            f"source is a {type(cursor).__name__}, which gives no Arrow batches; use an ADBC"
+            f"source is a {type(cursor).__name__}, which returns no Arrow batches; use an ADBC"
             " cursor, or DuckDB, or write files."
         )
     try:
         return cursor.fetch_record_batch()
     except Exception as error:
         raise InputError(
-            f"The cursor has no rows to give ({brief(error)}); call its execute first."
+            f"The cursor has no rows ({brief(error)}); call its execute method first."
         ) from error
 
 
 class Query(Stream):
-    """A query of DuckDB, which runs anew for every pass over its rows.
+    """A query of DuckDB, which runs again for every pass over its rows.
 
     Attributes
     ----------
@@ -133,11 +133,10 @@ class Query(Stream):
         except ImportError:
             raise MissingExtraError("A query", "duckdb") from None
         if database is not None and not Path(database).is_file():
-            raise InputError(f"There is no database {database}.", argument="database")
+            raise InputError(f"The database {database} does not exist.", argument="database")
         self.query: dict[str, str | None] = {"sql": sql, "database": database}
         try:
-            # The database stays as it is; without one, a query may read files: SELECT * FROM
-            # 'data.parquet'.
+            # Without a database, a query may read files: SELECT * FROM 'data.parquet'.
             self.connection = (
                 duckdb.connect() if database is None else duckdb.connect(database, read_only=True)
             )
@@ -148,7 +147,7 @@ class Query(Stream):
             super().__init__(lambda: _relation_reader(self.connection.sql(sql), rows), "The query")
         except duckdb.Error as error:
             raise InputError(
-                f"DuckDB refuses the query: {brief(error)}.", argument="sql"
+                f"DuckDB cannot run the query: {brief(error)}.", argument="sql"
             ) from error
 
 
@@ -159,7 +158,7 @@ def query(sql: str, database: str | Path | None = None, *, rows: int = ROWS) -> 
     Parameters
     ----------
     sql : str
-        A query that gives rows.
+        A SELECT statement.
     database : path, optional
         A DuckDB file, which is opened for reading only; without it, the query may read files by
         their names.
@@ -198,7 +197,7 @@ def open_source(
             "source must be a path, a list of paths or a stream of Arrow batches, not"
             f" {type(source).__name__}."
         )
-    given = [os.fspath(one) if hasattr(one, "__fspath__") else one for one in source]
+    given = [os.fspath(path) if hasattr(path, "__fspath__") else path for path in source]
     kind, filesystem, files = find_files(given)
     if kind == "csv":
         return CsvFiles(filesystem, files, given, block_bytes, first_bytes)
@@ -206,27 +205,27 @@ def open_source(
 
 
 def find_files(sources: Sequence[Any]) -> tuple[str, Any, list[File]]:
-    """The kind, the file system and the data files of some paths; refused if a file would be read
+    """The kind, the file system and the data files of some paths; an error if a file would be read
     twice.
     """
-    found: list[tuple[Any, list[File], str]] = []
-    for one in sources:
-        if not isinstance(one, str) or "\0" in one:
-            raise InputError(f"{one!r} is not a path.")
-        found.append((*_find(one), one))
-    filesystem = found[0][0]
-    other = next((given for its, _, given in found if not its.equals(filesystem)), None)
+    searched: list[tuple[Any, list[File], str]] = []
+    for path in sources:
+        if not isinstance(path, str) or "\0" in path:
+            raise InputError(f"{path!r} is not a path.")
+        searched.append((*_find(path), path))
+    filesystem = searched[0][0]
+    other = next((given for its, _, given in searched if not its.equals(filesystem)), None)
     if other is not None:
         raise InputError(
-            f"{found[0][2]} and {other} are on different file systems; make a coreset of each, and"
-            " merge them."
+            f"{searched[0][2]} and {other} are on different file systems; make a coreset of each,"
+            " and merge them."
         )
-    files = [file for _, some, _ in found for file in some]
+    files = [file for _, inside, _ in searched for file in inside]
     _refuse_repeats(files, isinstance(filesystem, pafs.LocalFileSystem))
     kinds = {kind_of(file.path) for file in files}
     if len(kinds) != 1:
         raise InputError(
-            f"The source mixes {' and '.join(sorted(map(str, kinds)))} files; give files of one"
+            f"The source mixes {' and '.join(sorted(map(str, kinds)))} files; pass files of one"
             " kind."
         )
     return str(kinds.pop()), filesystem, files
@@ -239,19 +238,19 @@ def kind_of(path: str) -> str | None:
 
 
 def _refuse_repeats(files: Sequence[File], local: bool) -> None:
-    known: dict[Any, str] = {}
+    path_by_mark: dict[Any, str] = {}
     for file in files:
         marks: list[Any] = [os.path.realpath(file.path) if local else file.path]
         if local:
             status = os.stat(file.path)
             marks += [(status.st_dev, status.st_ino)] if status.st_ino else []
-        first = next((known[mark] for mark in marks if mark in known), None)
+        first = next((path_by_mark[mark] for mark in marks if mark in path_by_mark), None)
         if first is not None:
             beside = "is given twice" if first == file.path else f"and {first} are the same file"
             raise InputError(
-                f"{file.path} {beside}: every row would count twice. Give each file once."
+                f"{file.path} {beside}: every row would count twice. Pass each file once."
             )
-        known |= dict.fromkeys(marks, file.path)
+        path_by_mark |= dict.fromkeys(marks, file.path)
 
 
 def _find(source: str) -> tuple[Any, list[File]]:
@@ -260,38 +259,38 @@ def _find(source: str) -> tuple[Any, list[File]]:
     try:
         info = filesystem.get_file_info(path)
         if info.type == pafs.FileType.NotFound and any(sign in path for sign in WILD):
-            path, found = _matching(filesystem, source, path)
+            path, infos = _matching(filesystem, source, path)
         elif info.type == pafs.FileType.NotFound:
-            raise InputError(f"There is no file or folder {source}.")
+            raise InputError(f"The file or folder {source} does not exist.")
         elif info.type == pafs.FileType.Directory:
-            found = [
+            infos = [
                 f
                 for f in _below(filesystem, path)
                 if not _hidden(f.path[len(path) :]) and _is_data(f.path)
             ]
-            if not found:
+            if not infos:
                 raise InputError(
                     f"The folder {source} holds no data files; known are {', '.join(KINDS)}."
                 )
         elif kind_of(path) is None:
             raise InputError(f"{source} is of no known kind; known are {', '.join(KINDS)}.")
         else:
-            found = [info]
+            infos = [info]
     except (OSError, UnicodeError, pa.ArrowException) as error:
         raise InputError(f"{source!r} cannot be searched ({error}).") from error
-    found.sort(key=lambda f: f.path)
-    return filesystem, [File(f.path, f.size or 0, _folders(f.path[len(path) :])) for f in found]
+    infos.sort(key=lambda f: f.path)
+    return filesystem, [File(f.path, f.size or 0, _folders(f.path[len(path) :])) for f in infos]
 
 
 def _is_data(path: str) -> bool:
-    """Whether a file in a folder is one of data; one that is compressed in an unknown way is
-    refused, never passed over.
+    """Whether a file in a folder holds data; an error if its compression is not supported, so that
+    its rows are not skipped silently.
     """
     stem, packed = os.path.splitext(path)
     if kind_of(path) is None and packed.lower() in PACKED and kind_of(stem) is not None:
         raise InputError(
-            f"{path} is compressed in a way that karat does not read; unpack it, or move it"
-            " elsewhere."
+            f"karat does not support the compression of {path}; decompress it, or move it to"
+            " another folder."
         )
     return kind_of(path) is not None
 
@@ -313,7 +312,7 @@ def _walk(
     """The files below a folder of the local disk."""
     status = os.stat(folder)
     mark = (status.st_dev, status.st_ino)
-    if mark in above:  # a link to a folder that it is in: its files are found without it
+    if mark in above:  # a link to a parent folder, whose files are found anyway
         return
     if mark in visited:
         raise InputError(
@@ -344,31 +343,31 @@ def _matching(filesystem: Any, source: str, path: str) -> tuple[str, list[Any]]:
         inside = _below(filesystem, home)
     else:
         inside = [f for f in filesystem.get_file_info(pafs.FileSelector(home)) if f.is_file]
-    found = [
+    infos = [
         f
         for f in inside
-        if _matches(PurePosixPath(f.path).parts[fixed:], pattern) and _is_data(f.path)
+        if _matches_pattern(PurePosixPath(f.path).parts[fixed:], pattern) and _is_data(f.path)
     ]
-    if not found:
+    if not infos:
         raise InputError(
             f"No data file matches {source}; known are {', '.join(KINDS)}. ({home} was searched.)"
         )
-    return home, found
+    return home, infos
 
 
-def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
+def _matches_pattern(names: Sequence[str], pattern: Sequence[str]) -> bool:
     """Whether a path matches, part by part; ``**`` stands for any folders, and only a dot matches a
     leading dot.
     """
     if not pattern:
         return not names
-    if pattern[0] == "**" and _matches(names, pattern[1:]):
+    if pattern[0] == "**" and _matches_pattern(names, pattern[1:]):
         return True
     if not names or (names[0].startswith(".") and not pattern[0].startswith(".")):
         return False
     if pattern[0] == "**":
-        return _matches(names[1:], pattern)
-    return fnmatchcase(names[0], pattern[0]) and _matches(names[1:], pattern[1:])
+        return _matches_pattern(names[1:], pattern)
+    return fnmatchcase(names[0], pattern[0]) and _matches_pattern(names[1:], pattern[1:])
 
 
 def _file_system(source: str) -> tuple[Any, str]:

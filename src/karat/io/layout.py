@@ -1,22 +1,13 @@
-"""From Arrow rows to batches of numbers: the roles of the columns, and what is done about
-categories and missing values.
+"""How Arrow rows become batches of numbers: the roles of the columns, and what is done about
+missing values.
 
-An :class:`Encoding` has one 0/1 column per level of a category, and the mean of a column where a
-number is missing:
-
-    carrier   AA, UA, AA         ->  carrier=AA 1, 0, 1;  carrier=UA 0, 1, 0
-    distance  3, missing, 5      ->  3, 4, 5
-
-Levels and means are those of all rows that count, so they take a pass of their own
-(:mod:`karat.io.learn`).  They are stored with the coreset: whoever reads the data again encodes it
-in the same way.  Levels are text (numbers in order of size); where missing numbers become the mean,
-a missing category is a level of its own.
+Categories and means are the :class:`~karat.io.encoding.Encoding` of a layout.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -24,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from scipy import sparse
 
 from karat import __version__
@@ -35,6 +25,7 @@ from karat.data.arguments import ColumnRoles
 from karat.data.batch import Batch
 from karat.data.labels import as_keys
 from karat.errors import InputError
+from karat.io.encoding import Encoding, level_text
 from karat.io.source import (
     DROP_ROWS,
     NOT_A_NUMBER,
@@ -46,7 +37,6 @@ from karat.io.source import (
 from karat.problems import Problem
 from karat.problems.latent import HiddenMarkov, MultiView
 
-MISSING = "(missing)"
 INDEX = re.compile(r"__index_level_\d+__")
 IMPUTE = (
     "Impute it, or leave such rows out with on_missing='drop' (or, features only,"
@@ -56,111 +46,6 @@ FILL = (
     "A target or weight cannot be filled with a mean: leave such rows out ('drop' instead of"
     " 'mean'), or fill it."
 )
-
-
-@dataclass(frozen=True)
-class Encoding:
-    """How columns are encoded.
-
-    Attributes
-    ----------
-    columns : tuple of str
-        Categories, each of which becomes a column per level.
-    fill : bool
-        Missing numbers become the mean of their column.
-    levels : mapping of column to levels, or None
-        None before they are learned; the level None is that of missing values.
-    means : mapping of column to float
-    lenient : bool
-        A level that is not known is no error (the data has changed) but 0 in every column.
-    """
-
-    columns: tuple[str, ...] = ()
-    fill: bool = False
-    levels: Mapping[str, tuple[str | None, ...]] | None = None
-    means: Mapping[str, float] = field(default_factory=dict)
-    lenient: bool = False
-
-    @staticmethod
-    def read(stored: Mapping[str, Any] | None) -> Encoding | None:
-        """From the JSON of a provenance, to read the data of a coreset again."""
-        if stored is None:
-            return None
-        levels = {name: tuple(found) for name, found in stored["levels"].items()}
-        return Encoding(
-            tuple(levels), bool(stored["fill"]), levels, dict(stored["means"]), lenient=True
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON, and for :meth:`read`."""
-        levels = {name: list(found) for name, found in (self.levels or {}).items()}
-        return {"levels": levels, "fill": self.fill, "means": dict(self.means)}
-
-    def names(self, features: Sequence[str]) -> list[str]:
-        """The names of the encoded features."""
-        found: list[str] = []
-        for name in features:
-            several = (self.levels or {}).get(name, ())
-            found += (
-                [f"{name}={MISSING if level is None else level}" for level in several]
-                if name in self.columns
-                else [name]
-            )
-        twice = next((name for name in found if found.count(name) > 1), None)
-        if twice is not None:
-            raise InputError(
-                f"Two encoded columns would be called {twice!r}; rename the column {twice!r} of the"
-                " data."
-            )
-        return found
-
-    def indicators(self, name: str, text: Any) -> np.ndarray:
-        """A column of 0 and 1 per level (n, levels) of values :func:`as_text`; no columns before
-        levels are learned.
-        """
-        if self.levels is None:
-            return np.zeros((len(text), 0), dtype=np.int8)
-        levels = self.levels[name]
-        return np.asarray(places(text, levels)[:, None] == np.arange(len(levels)), dtype=np.int8)
-
-    def check_known(
-        self, blocks: Mapping[str, np.ndarray], keep: np.ndarray, where: Callable[[int], str]
-    ) -> None:
-        """Raise if a row that counts has a level that the first pass did not see."""
-        for name in () if self.lenient or self.levels is None else self.columns:
-            unknown = keep & ~blocks[name].any(axis=1)
-            if unknown.any():
-                raise InputError(
-                    f"{where(int(unknown.argmax()))}: column {name!r} has a level that was not"
-                    " there in the first pass; the data changed meanwhile. Run again.",
-                    column=name,
-                )
-
-
-def as_text(column: Any) -> Any:
-    """The levels of a column, as text; missing ones and NaN are null."""
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    column = decoded(column)
-    if pa.types.is_floating(column.type):
-        # -0.0 and 0.0 are one level
-        column = pc.if_else(pc.is_nan(column), None, pc.add(column, pa.scalar(0.0, column.type)))
-    return column.cast(pa.large_string())
-
-
-def places(column: Any, levels: Sequence[Any]) -> np.ndarray:
-    """The position of every value of an Arrow column among the levels, -1 if it is none of them."""
-    if not pa.types.is_dictionary(column.type):
-        try:
-            known = pa.array(levels).cast(column.type)
-        # levels of another type
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
-            column = pc.dictionary_encode(column)
-        else:
-            return np.asarray(pc.index_in(column, value_set=known).fill_null(-1))
-    numbers = {level: i for i, level in enumerate(levels)}
-    found = np.array([*(numbers.get(value, -1) for value in column.dictionary.to_pylist()), -1])
-    return np.asarray(found[np.asarray(column.indices.fill_null(len(found) - 1))])
 
 
 @dataclass(frozen=True)
@@ -194,19 +79,19 @@ class Layout:
             return layout
         if pipeline is not None:
             raise InputError(
-                "one_hot and on_missing='mean' do not go with a pipeline; let the pipeline encode"
-                " and impute."
+                "one_hot and on_missing='mean' cannot be combined with a pipeline; let the pipeline"
+                " encode and impute."
             )
         if isinstance(problem, MultiView | HiddenMarkov):
             raise InputError(
-                f"{problem.describe()} takes the columns as they are: one_hot and on_missing='mean'"
-                " are not for it."
+                f"{problem.describe()} does not support one_hot and on_missing='mean'; encode and"
+                " impute the columns first."
             )
         return replace(layout, encoding=Encoding(tuple(one_hot), fill))
 
     @staticmethod
     def of(problem: Problem | None, roles: ColumnRoles, pipeline: Any, on_missing: str) -> Layout:
-        """A layout from arguments; refused where they do not go together."""
+        """A layout from arguments; an error if they cannot be combined."""
         if on_missing not in ("error", "drop"):
             raise InputError(f"on_missing must be 'error' or 'drop', not {on_missing!r}.")
         if pipeline is not None and not hasattr(pipeline, "transform"):
@@ -218,14 +103,16 @@ class Layout:
             )
         if isinstance(problem, MultiView) and pipeline is not None:
             raise InputError(
-                "MultiView does not take a pipeline, whose output does not say which view a column"
-                " belongs to."
+                "MultiView does not support a pipeline, because its output does not show which view"
+                " a column belongs to."
             )
         return Layout(roles, pipeline, on_missing == "drop")
 
     def among(self, schema: pa.Schema) -> Layout:
-        """The same for columns that are there; every column that must hold numbers does."""
-        # By default the index that pandas stored with its rows is no feature.
+        """The layout with its columns found in a schema; an error if one must be numeric and is
+        not.
+        """
+        # By default, an index that pandas stored with the rows is not a feature.
         unnamed = [] if self.roles.features else pandas_index(schema)
         layout = replace(
             self,
@@ -237,7 +124,7 @@ class Layout:
             if name not in layout.roles.features:
                 there = "is not a feature" if name in schema.names else "is no column of the data"
                 raise InputError(
-                    f"The column {name!r} of one_hot {there}; name features only.",
+                    f"The column {name!r} of one_hot {there}; list features only.",
                     argument="one_hot",
                 )
         layout.check_numbers(schema)
@@ -252,9 +139,7 @@ class Layout:
         content: Any,
         digest: Any = None,
     ) -> dict[str, Any]:
-        """The JSON of the provenance of a coreset that was made of these columns now; ``problem``
-        is the one that was asked.
-        """
+        """The provenance, as JSON, of a coreset that is made from these columns now."""
         roles, targets = self.roles, list(self.roles.targets)
         edges = np.cumsum([0, *(roles.widths or ())]).tolist()
         named = {"weight": roles.weight, "group": roles.group, "key": roles.key}
@@ -277,7 +162,7 @@ class Layout:
 
     @property
     def columns(self) -> list[str]:
-        """All that must be read, each once."""
+        """All columns to read, each once."""
         return self.roles.columns
 
     @property
@@ -289,7 +174,7 @@ class Layout:
 
     @property
     def gaps(self) -> bool:
-        """Whether numbers that are missing may be read."""
+        """Whether missing numbers are allowed."""
         return self.drop or self.pipeline is not None or self._fills
 
     @property
@@ -302,7 +187,7 @@ class Layout:
 
     @property
     def width(self) -> int:
-        """Number of features, as far as it is known before a pipeline."""
+        """Number of features before a pipeline."""
         return len(
             self.roles.features
             if self.encoding is None
@@ -310,7 +195,7 @@ class Layout:
         )
 
     def check_numbers(self, schema: pa.Schema) -> None:
-        """Refuse a column that must hold numbers and does not."""
+        """Raise if a column that must be numeric is not."""
         for name in self.numeric:
             field = schema.field(name)
             culprit = (field.metadata or {}).get(NOT_A_NUMBER)
@@ -321,23 +206,21 @@ class Layout:
 
     def _not_numeric(self, name: str, kind: pa.DataType) -> InputError:
         if name in self.roles.targets:
-            found = "is text" if sort_of(kind) == "text" else f"has type {kind}"
+            problem = "is text" if sort_of(kind) == "text" else f"has type {kind}"
             return InputError(
-                f"The target {name!r} {found}; karat needs a numeric target: encode it as numbers,"
-                " or choose another."
+                f"The target {name!r} {problem}; karat needs a numeric target: encode it as"
+                " numbers, or choose another."
             )
-        said, advice = f"Column {name!r} has type {kind}, which is not numeric", about_time(kind)
+        problem, advice = f"Column {name!r} has type {kind}, which is not numeric", about_time(kind)
         if advice is not None:
-            return InputError(f"{said}; {advice}. Or leave the column out.", column=name)
+            return InputError(f"{problem}; {advice}. Or leave the column out.", column=name)
         remedy = (
             "Leave it out of columns=, name it in one_hot=, or encode it by a fitted pipeline=."
         )
-        return InputError(f"{said}.", remedy, argument="pipeline", column=name)
+        return InputError(f"{problem}.", remedy, argument="pipeline", column=name)
 
     def like(self, batch: Batch) -> dict[str, Any]:
-        """The container in which rows of a batch are given back
-        (:func:`karat.data.containers.describe`).
-        """
+        """The container in which rows are returned (:func:`karat.data.containers.describe`)."""
         targets = self.roles.targets
         single = len(targets) == 1
         kind = "sparse" if sparse.issparse(batch.parts[0]) else "pyarrow"
@@ -362,8 +245,9 @@ class Layout:
         return [str(name) for name in given()]
 
     def batch(self, table: Any, number: int, where: Callable[[int], str]) -> tuple[Batch, int]:
-        """The rows that count, numbered from ``number`` on, and how many were left out; ``where``
-        puts a row in words.
+        """The used rows, numbered from ``number`` on, and how many were dropped.
+
+        ``where`` describes the place of a row, for error messages.
         """
         keep = np.ones(table.num_rows, dtype=bool)
         parts = self.parts(table, keep, where)
@@ -377,7 +261,7 @@ class Layout:
         return (batch.take(keep) if dropped else batch), dropped
 
     def parts(self, table: Any, keep: np.ndarray, where: Callable[[int], str]) -> list[Any]:
-        """The columns of the features and then the targets; rows that do not count are left out of
+        """The columns of the features, then of the targets; dropped rows are set to False in
         ``keep``.
         """
         features = self.roles.features
@@ -413,7 +297,7 @@ class Layout:
             return self._numbers(table, name, keep, where)
         if name not in encoding.columns:
             return self._filled(table.column(name), name, keep, where)
-        text = as_text(table.column(name))
+        text = level_text(table.column(name))
         if text.null_count and not encoding.fill:
             self._missing(np.asarray(text.is_null())[:, None], [name], keep, where)
         return encoding.indicators(name, text)
@@ -421,9 +305,7 @@ class Layout:
     def _filled(
         self, column: Any, name: str, keep: np.ndarray, where: Callable[[int], str]
     ) -> np.ndarray:
-        """A column with its mean where a value is missing; before the mean is known, missing values
-        stay missing.
-        """
+        """A column with missing values replaced by its mean, once that is known."""
         if (
             pa.types.is_integer(column.type)
             and column.null_count
@@ -452,7 +334,7 @@ class Layout:
             column = decimals_as_doubles(column)
         if pa.types.is_boolean(column.type) and column.null_count:
             column = column.cast(pa.float64())
-        # NaN would turn the others into doubles
+        # NaN would turn integers into doubles, which round beyond 2^53.
         if self.drop and column.null_count and pa.types.is_integer(column.type):
             keep &= np.asarray(column.is_valid())
             column = column.fill_null(0)
@@ -510,7 +392,7 @@ class Layout:
         keep: np.ndarray,
         where: Callable[[int], str],
     ) -> None:
-        """Leave rows with missing values out, or refuse them."""
+        """Drop rows with missing values, or raise."""
         if not self.drop:
             row, column = np.argwhere(missing)[0]
             count = int(missing[:, column].sum())
@@ -544,7 +426,7 @@ class Layout:
 
 
 def require_values(column: Any, name: str, where: Callable[[int], str]) -> None:
-    """Refuse a column in which a value is missing."""
+    """Raise if a column has a missing value."""
     if column.null_count:
         row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
         raise InputError(
@@ -554,15 +436,12 @@ def require_values(column: Any, name: str, where: Callable[[int], str]) -> None:
 
 def pandas_index(schema: pa.Schema) -> list[str]:
     """The columns in which pandas stored an index that has no name."""
-    stored = (
-        []
-        if not isinstance(schema.pandas_metadata, dict)
-        else schema.pandas_metadata.get("index_columns", [])
-    )
-    found = [
-        name
-        for name in stored
-        if isinstance(name, str) and INDEX.fullmatch(name) and name in schema.names
+    metadata = schema.pandas_metadata
+    stored = metadata.get("index_columns", []) if isinstance(metadata, dict) else []
+    # An index that is a range is stored as a dict, not as a column.
+    names = [name for name in stored if isinstance(name, str) and INDEX.fullmatch(name)]
+    # to_csv writes the index as a first column without a name.
+    return [
+        *(name for name in names if name in schema.names),
+        *(n for n in schema.names[:1] if not n),
     ]
-    # as to_csv writes it: a first column without a name
-    return [*found, *(name for name in schema.names[:1] if not name)]

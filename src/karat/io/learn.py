@@ -1,7 +1,6 @@
-"""The pass before the first: levels and means of an encoding are learned from all rows, and kept in
-the checkpoint.
+"""The pass that learns an encoding: the levels and means of all rows, which the checkpoint stores.
 
-A run that was killed resumes with what its checkpoint holds; the data is then not read for it
+A run that was killed resumes with what its checkpoint holds, and does not read the data for it
 again.
 """
 
@@ -18,9 +17,9 @@ import pyarrow as pa
 from karat.data.batch import Batch
 from karat.engine.rows import Progress
 from karat.errors import InputError
-from karat.io.consumers import LearnLevels
-from karat.io.layout import Encoding, Layout, as_text
-from karat.io.scan import require_rows, scan
+from karat.io.encoding import Encoding, level_text
+from karat.io.layout import Layout
+from karat.io.scan import LearnLevels, require_rows, scan
 from karat.io.source import Chunk, ResumePoint, Source
 from karat.storage.archive import read_archive
 from karat.stream.state import validate_schema
@@ -37,8 +36,8 @@ def learned(
     """The layout with the encoding of all rows, and the progress of the passes that follow."""
     if source.once:
         raise InputError(
-            "A stream comes only once; one_hot and on_missing='mean' read the data twice. Write it"
-            " to files."
+            "one_hot and on_missing='mean' read the data twice, and a stream can be read only once."
+            " Write it to files."
         )
     stored = _stored(checkpoint, encoding)
     if stored is not None:
@@ -47,28 +46,29 @@ def learned(
     first = None if progress is None else lambda done, total: progress(done, 2 * total)
     require_rows(source, layout, scan(source, layout, [learn], rows, progress=first))
     encoding = learn.learned()
-    encoding.names(layout.roles.features)  # refused here, if two have one name
+    encoding.names(layout.roles.features)  # raises if two columns have the same name
     whole = source.bytes_done(ResumePoint(len(source.names)))[1] if progress is not None else 0
     later = None if progress is None else lambda done, total: progress(whole + done, whole + total)
     return replace(layout, encoding=encoding), later
 
 
 def _stored(checkpoint: str | Path | None, asked: Encoding) -> Encoding | None:
-    """What the checkpoint of a run with the same encoding has learned; others are refused later, by
-    what differs.
+    """The encoding that the checkpoint of the same call has learned.
+
+    A checkpoint of another call is not an error here: the checkpoint itself says what differs.
     """
     if checkpoint is None or not Path(checkpoint).exists():
         return None
     header, _ = read_archive(Path(checkpoint), "a checkpoint", validate_schema)
     call = header.get("extra", {}).get("call", {})
-    found = Encoding.read(call.get("encoding")) if isinstance(call, dict) else None
-    if found is None or (found.columns, found.fill) != (asked.columns, asked.fill):
+    stored = Encoding.read(call.get("encoding")) if isinstance(call, dict) else None
+    if stored is None or (stored.columns, stored.fill) != (asked.columns, asked.fill):
         return None
-    return replace(found, lenient=False)
+    return replace(stored, lenient=False)
 
 
 class LearnEncoding(LearnLevels):
-    """Collects levels, and sums for the means, of the rows that count."""
+    """Collects the levels of the used rows, and sums for their means."""
 
     def __init__(self, encoding: Encoding, features: Sequence[str]) -> None:
         self.encoding = encoding
@@ -81,7 +81,7 @@ class LearnEncoding(LearnLevels):
         where = pa.array(batch.numbers - self.rows)
         self.rows += chunk.table.num_rows
         for name in self.levels:
-            text = as_text(chunk.table.column(name)).take(where)
+            text = level_text(chunk.table.column(name)).take(where)
             self.add_levels("column", name, text, "leave it out, or join rare levels first")
         if self.encoding.fill:
             for name, place in self.places.items():
@@ -90,7 +90,7 @@ class LearnEncoding(LearnLevels):
     def learned(self) -> Encoding:
         """The encoding of all rows."""
         means = {name: _mean(name, sums) for name, sums in self.sums.items() if self.encoding.fill}
-        levels = {name: tuple(sorted(found, key=_order)) for name, found in self.levels.items()}
+        levels = {name: tuple(sorted(values, key=_order)) for name, values in self.levels.items()}
         return replace(self.encoding, levels=levels, means=means)
 
 
@@ -105,7 +105,7 @@ def _mean(name: str, sums: Sequence[tuple[float, float]]) -> float:
     total = fsum(mass for mass, _ in sums)
     if not total > 0:
         raise InputError(
-            f"Column {name!r} has no value in any row, so it has no mean; leave it out.",
+            f"Column {name!r} has no values, so it has no mean; leave it out.",
             column=name,
         )
     return fsum(value for _, value in sums) / total

@@ -1,9 +1,10 @@
-"""All rows of files in memory, for training on them what was trained on a coreset: the same
-columns, the same rows left out.
+"""The data of a coreset, read again: which columns of its files it was made from, and all of their
+rows in memory.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -12,20 +13,20 @@ import numpy as np
 from karat.core.coreset import Coreset
 from karat.core.provenance import Provenance
 from karat.data import containers
+from karat.data.arguments import ColumnRoles
 from karat.data.batch import Batch
 from karat.engine.stream import FOLD
 from karat.errors import InputError
-from karat.io.consumers import Consumer
+from karat.io.encoding import Encoding
 from karat.io.find import open_source
-from karat.io.layout import Encoding, Layout
-from karat.io.scan import scan
+from karat.io.layout import Layout
+from karat.io.scan import Consumer, scan
 from karat.io.source import Chunk
 
 
 class AllRows(NamedTuple):
-    """All rows, as :func:`karat.coreset` takes them:
-
-    X is a tuple where there are views, y one-dimensional for one target.
+    """All rows, as :func:`karat.coreset` takes them: X is a tuple if there are views, and y is
+    one-dimensional for one target.
     """
 
     X: Any
@@ -46,9 +47,9 @@ class _Collect(Consumer):
 
 def read_all(core: Coreset, source: Any) -> AllRows:
     """The rows that a coreset of files was made from, read again as its provenance says."""
-    layout, opened, found = layout_of(core), open_source(source), _Collect()
-    scan(opened, layout.among(opened.schema()), [found], FOLD)
-    read = found.batches
+    layout, opened, collected = layout_of(core), open_source(source), _Collect()
+    scan(opened, layout.among(opened.schema()), [collected], FOLD)
+    read = collected.batches
     if not read:
         raise InputError(f"{source} has no rows.")
     table = np.concatenate(
@@ -75,45 +76,97 @@ def read_all(core: Coreset, source: Any) -> AllRows:
 
 
 def _lengths(names: list[Any]) -> np.ndarray:
-    """Lengths of the sequences, of which every row has the name of its own."""
+    """Lengths of the sequences, from the sequence name of every row."""
     labels = np.concatenate(names)
     starts = np.flatnonzero(np.append(True, labels[1:] != labels[:-1]))
     return np.diff(np.append(starts, len(labels)))
 
 
-def layout_of(core: Coreset) -> Layout:
-    """Which columns of its files a coreset was made from; groups and keys are not read."""
-    stored = core.provenance or _in_memory(core)
-    known = Provenance.read(stored)
-    if not known.columns or known.on_missing is None or known.pipeline is not None:
+def file_layout(
+    core: Coreset, target: Any = None, columns: Sequence[str] | None = None,
+    weight: str | None = None, groups: str | None = None, key: str | None = None,
+    pipeline: Any = None, on_missing: str | None = None,
+) -> Layout:  # fmt: skip
+    """How to read the data of a coreset: by the arguments, and else by its provenance."""
+    provenance = Provenance.read(core.provenance)
+    stored = provenance.column_roles
+    named = [target] if isinstance(target, str) else target or stored.targets or own_targets(core)
+    if named is None and core.y is not None:
         raise InputError(
-            "The coreset does not say from which columns of files it was made, so it cannot be"
-            " compared with them; build it with karat.coreset_files or karat build."
+            "The coreset does not store the name of its target column.",
+            "Pass it as target=.",
+            argument="target",
         )
-    roles = known.column_roles
+    features = (
+        Provenance(columns=columns).features
+        if columns is not None
+        else stored.features or _own_names(core)
+    )
+    widths = tuple(view.shape[1] for view in core.X) if isinstance(core.X, tuple) else None
+    group = groups or stored.group
+    if (core.groups is None) != (group is None):
+        raise InputError(
+            f"The coreset has {'no ' if core.groups is None else ''}groups; name their column, or"
+            " none, in groups=."
+        )
+    roles = ColumnRoles(
+        tuple(features),
+        tuple(named or ()),
+        weight or stored.weight,
+        group,
+        key or stored.key,
+        stored.sequence,
+        widths,
+    )
     return Layout(
-        replace(roles, group=None, key=None),
-        None,
-        known.on_missing == "drop",
-        encoding=stored_encoding(known),
+        roles,
+        pipeline,
+        (on_missing or provenance.on_missing) == "drop",
+        encoding=stored_encoding(provenance),
     )
 
 
-def stored_encoding(known: Provenance) -> Encoding | None:
-    """How the columns of a coreset were encoded; refused where coresets of several encodings were
-    merged.
-    """
-    if known.encoding is None and any(part.encoding is not None for part in known.parts):
+def _own_names(core: Coreset) -> list[str]:
+    if not containers.is_frame(core.X):
+        raise InputError(
+            "The coreset does not store the names of its columns.",
+            "Pass them as columns=.",
+            argument="columns",
+        )
+    return list(containers.columns_of(core.X))
+
+
+def layout_of(core: Coreset) -> Layout:
+    """The layout of the columns that a coreset was made from, without groups and keys."""
+    stored = core.provenance or _in_memory(core)
+    provenance = Provenance.read(stored)
+    if not provenance.columns or provenance.on_missing is None or provenance.pipeline is not None:
+        raise InputError(
+            "The coreset does not store the columns of files that it was made from, so it cannot be"
+            " compared with them; build it with karat.coreset_files or karat build."
+        )
+    roles = provenance.column_roles
+    return Layout(
+        replace(roles, group=None, key=None),
+        None,
+        provenance.on_missing == "drop",
+        encoding=stored_encoding(provenance),
+    )
+
+
+def stored_encoding(provenance: Provenance) -> Encoding | None:
+    """How the columns of a coreset were encoded; an error if its parts have other encodings."""
+    if provenance.encoding is None and any(part.encoding is not None for part in provenance.parts):
         raise InputError(
             "The coreset was merged from parts that were encoded differently (other means or"
             " levels); compare each part with its own data."
         )
-    return Encoding.read(known.encoding)
+    return Encoding.read(provenance.encoding)
 
 
 def _in_memory(core: Coreset) -> dict[str, Any]:
-    """What a coreset of frames says about its columns, as provenance; nothing where weights,
-    lengths or names are not known.
+    """The provenance of a coreset of frames, from its column names; empty if weights, lengths or
+    names are unknown.
     """
     targets = own_targets(core)
     weighted = core.maps is not None or not np.isclose(core.weights.sum(), core.n_rows)
@@ -124,6 +177,6 @@ def _in_memory(core: Coreset) -> dict[str, Any]:
 
 
 def own_targets(core: Coreset) -> list[str] | None:
-    """The names that the targets of a coreset have by themselves; None if there are none."""
+    """The names of the target columns of a coreset itself; None if they have none."""
     names = list(containers.columns_of(core.y)) if containers.is_frame(core.y) else []
     return names if names and not {"", "None"} & set(names) else None

@@ -1,6 +1,6 @@
-"""Row hashes: hashes of all rows, which notice one changed digit where moments cannot.
+"""Hashes of all rows, which detect a single changed digit.
 
-A changed digit among 2e7 rows moves no moment by more than rounding does.  So a pass that reads the
+A changed digit among 2e7 rows moves moments by less than rounding does.  So a pass that reads the
 rows hashes them as well:
 
     word(value)  the 64 bits of the value as a double (-0 counts as 0; every NaN, and a missing
@@ -21,11 +21,11 @@ borders of files matter.  Each step is a bijection of h, and keys are odd: one c
 changes its row, its block and the sum; several go unnoticed by a chance of about 2^-64.  The fold h
 ^ (h >> 32) comes after every column: without it the high bits, where signs and small numbers
 differ, cancel each other.  Equal blocks mean identical data, equal sums the same rows in another
-order.  The hashes notice accidents (a rewritten file, a lost or doubled row); they are no
-signature, and whoever wants to forge rows can.
+order.  The hashes detect accidental changes (a rewritten file, a lost or repeated row).  They are
+not a signature: rows can be forged.
 
-All rows that are read count, also those that ``on_missing="drop"`` leaves out; broken lines of a
-CSV file are not read.
+All rows are hashed, including those that ``on_missing="drop"`` drops, but not broken lines of a CSV
+file.
 """
 
 from __future__ import annotations
@@ -72,18 +72,18 @@ class RowHashes:
         self.blocks: list[int] = []  # the last one is open
         self.plain: list[int] | None = []  # None if hashes go on from a checkpoint that had none
         self._first = self._next = 0  # of the rows, where the open block begins and where it ends
-        # they stay in the cache
+        # Scratch arrays of one block stay in the cache.
         self._scratch = [np.empty(BLOCK, dtype=np.uint64) for _ in range(3)]
 
     def add(self, table: Any) -> None:
-        """Go on with the rows of a table or record batch."""
+        """Add the rows of a table or record batch."""
         values = [_values(table.column(name)) for name in self.columns]
         start = 0
         while start < table.num_rows:
             if self.rows == self._next:
                 self._open()
             stop = min(table.num_rows, start + self._next - self.rows)
-            with np.errstate(invalid="ignore"):  # a NaN that signals
+            with np.errstate(invalid="ignore"):  # a signalling NaN
                 hashes = self._hashes([v[start:stop] for v in values], stop - start)
             self._sum(hashes)
             self.rows, start = self.rows + stop - start, stop
@@ -100,7 +100,7 @@ class RowHashes:
     def _hashes(self, values: list[np.ndarray], count: int) -> np.ndarray:
         mixed, high, word = (scratch[:count] for scratch in self._scratch)
         number = word.view(np.float64)
-        mixed[...] = FINISH  # so that a row of zeros counts, too
+        mixed[...] = FINISH  # not 0, so that rows of zeros change the sums
         for i, column in enumerate(values):
             if i:
                 mixed ^= np.right_shift(mixed, HALF, out=high)
@@ -130,7 +130,7 @@ class RowHashes:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON, and for :meth:`from_dict`."""
-        found = {
+        hashes = {
             "columns": self.columns,
             "rows": self.rows,
             "parts": [*self.parts, self.rows - sum(self.parts)],
@@ -138,7 +138,9 @@ class RowHashes:
             "block_rows": BLOCK,
             "blocks": [f"{b:016x}" for b in self.blocks],
         }
-        return found if self.plain is None else found | {"plain": [f"{p:016x}" for p in self.plain]}
+        return (
+            hashes if self.plain is None else hashes | {"plain": [f"{p:016x}" for p in self.plain]}
+        )
 
     def same_rows(self, other: RowHashes) -> bool:
         """Whether both have seen the same rows in the same order."""
@@ -146,7 +148,7 @@ class RowHashes:
 
     @staticmethod
     def from_dict(state: dict[str, Any], gaps: bool) -> RowHashes:
-        """The hashes of one source, to go on."""
+        """The hashes of one source, to continue with."""
         content = RowHashes(state["columns"], gaps)
         content.rows, content.sums = state["rows"], [int(s, 16) for s in state["sums"]]
         content.blocks = [int(b, 16) for b in state["blocks"]]
@@ -160,34 +162,34 @@ def joined_hashes(contents: Sequence[dict[str, Any] | None]) -> dict[str, Any] |
     """The hashes of several sources one after the other; None if one has none, or they are of
     different columns.
     """
-    known = [content for content in contents if content is not None]
-    if len(known) < len(contents) or any(c["columns"] != known[0]["columns"] for c in known):
+    present = [content for content in contents if content is not None]
+    if len(present) < len(contents) or any(c["columns"] != present[0]["columns"] for c in present):
         return None
-    sums = [sum(int(c["sums"][i], 16) for c in known) % MODULUS for i in (0, 1)]
+    sums = [sum(int(c["sums"][i], 16) for c in present) % MODULUS for i in (0, 1)]
     plain = (
-        {"plain": [sums for c in known for sums in c["plain"]]}
-        if all("plain" in c for c in known)
+        {"plain": [sums for c in present for sums in c["plain"]]}
+        if all("plain" in c for c in present)
         else {}
     )
     return (
-        {name: value for name, value in known[0].items() if name != "plain"}
+        {name: value for name, value in present[0].items() if name != "plain"}
         | plain
         | {
-            "rows": sum(c["rows"] for c in known),
-            "parts": [rows for c in known for rows in c["parts"]],
+            "rows": sum(c["rows"] for c in present),
+            "parts": [rows for c in present for rows in c["parts"]],
             "sums": [f"{s:016x}" for s in sums],
-            "blocks": [block for c in known for block in c["blocks"]],
+            "blocks": [block for c in present for block in c["blocks"]],
         }
     )
 
 
 def spans(content: dict[str, Any]) -> list[tuple[int, int]]:
     """The rows of each block, from the first to the one after the last."""
-    found, first = [], 0
+    spans, first = [], 0
     for rows in content["parts"]:
-        found += [(first + a, first + min(a + BLOCK, rows)) for a in range(0, rows, BLOCK)]
+        spans += [(first + a, first + min(a + BLOCK, rows)) for a in range(0, rows, BLOCK)]
         first += rows
-    return found
+    return spans
 
 
 def changed_row(

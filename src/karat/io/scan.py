@@ -1,10 +1,14 @@
-"""The scan: rows of a source are read once, for everything that is to be done with them.
+"""The scan: the rows of a source are read once, for everything that is done with them.
 
-    for chunk in source:                 # as it lies in the file, without a copy where possible
-        batch = layout.batch(chunk)      # the rows that count, as numbers
-        for each consumer: add rows      # a sketch, sums, hashes, ... (:mod:`karat.io.consumers`)
+    for chunk in source:                 # Arrow rows as they are stored, without a copy
+        batch = layout.batch(chunk)      # the used rows, as numbers
+        for each consumer: add rows      # a sketch, sums, hashes, ...
         pause, save                      # every so many rows: folds, then a checkpoint
         progress
+
+A :class:`Consumer` is anything that is done with the rows.  Here are those of builds: ``Reduce``,
+``LatentSums`` and ``Hashes``.  Others are in :mod:`karat.io.measure` (verification),
+:mod:`karat.io.sample`, :mod:`karat.io.learn`, and with the regression tables and cubes.
 
 Pauses happen at places that depend on the files alone, so a resumed scan repeats what an
 uninterrupted one does.
@@ -12,21 +16,33 @@ uninterrupted one does.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
+from scipy import sparse
 
+from karat.data.batch import Batch
+from karat.data.non_finite import explain_non_finite
+from karat.engine.reduce import NonFiniteError
 from karat.engine.rows import Progress
 from karat.engine.stream import FOLD
 from karat.errors import InputError
-from karat.io.consumers import Consumer, next_samples
 from karat.io.layout import Layout
-from karat.io.source import ResumePoint, Source
+from karat.io.row_hashes import RowHashes
+from karat.io.source import Chunk, ResumePoint, Source
+from karat.problems.latent import Latent
+from karat.problems.latent.sums import Sums, add
+from karat.storage.archive import Stored, flat, prefixed, unflat, without_prefix
 from karat.stream.samples import Samples
+from karat.stream.sketch import Sketch
+
+MOST_LEVELS = 10_000  # a column with more distinct values is an identifier, not a category
 
 
 @dataclass
@@ -122,7 +138,8 @@ def scan(
                 step += count
                 if chunk.end is not None:
                     reached, more, step = chunk.end, step, 0
-                    if since + more > rows:  # with as many again, they would be too many
+                    # Pause now if another step of this size would exceed the limit.
+                    if since + more > rows:
                         position.point, since = chunk.end, 0
                         for consumer in consumers:
                             consumer.pause()
@@ -150,7 +167,7 @@ class BackgroundCalls:
         self.pending.append(self.worker.submit(work, *items))
 
     def wait(self) -> None:
-        """Until all is done; raises what went wrong."""
+        """Wait for all calls; errors are raised here."""
         for call in self.pending:
             call.result()
         self.pending.clear()
@@ -158,7 +175,7 @@ class BackgroundCalls:
 
 @contextmanager
 def background_calls() -> Iterator[BackgroundCalls]:
-    """A thread for work whose result is needed only later; it ends with the context."""
+    """A thread for calls whose results are needed later; it ends with the context."""
     with ThreadPoolExecutor(1) as worker:
         calls = BackgroundCalls(worker)
         yield calls
@@ -173,12 +190,12 @@ def changed_file(before: list[list[Any]], now: list[list[Any]]) -> str:
 
 
 def require_rows(source: Source, layout: Layout, position: Position) -> None:
-    """Refuse a source of which no row is left; a second look at the first of them says why."""
+    """Raise if no row of a source was used; the first rows are read again to find out why."""
     if not position.dropped + position.bad or position.dropped < position.rows:
         return
-    said = f"All {position.dropped + position.bad:,} rows were left out"
+    problem = f"All {position.dropped + position.bad:,} rows were left out"
     if not source.identity() or not position.dropped:
-        raise InputError(f"{said}, because each is broken or lacks a value.")
+        raise InputError(f"{problem}, because each is broken or has a missing value.")
     table = next(
         source.chunks(layout.columns, layout.numeric, FOLD, ResumePoint(), strict=False)
     ).table
@@ -189,5 +206,236 @@ def require_rows(source: Source, layout: Layout, position: Position) -> None:
     worst = max(gaps, key=lambda name: gaps[name])
     where = f"{gaps[worst]:,} of the first {table.num_rows:,} of them"
     raise InputError(
-        f"{said}: column {worst!r} has no number in {where}. Leave the column out, or fill it."
+        f"{problem}: column {worst!r} has no number in {where}. Leave the column out, or fill it."
     )
+
+
+class Consumer:
+    """Receives the rows of a scan."""
+
+    background = False  # whether rows may be added by another thread, while the next are read
+
+    def add(self, chunk: Chunk, batch: Batch) -> None:
+        """Take the next rows: the chunk has all of them as read, the batch the used ones as
+        numbers.
+        """
+        raise NotImplementedError
+
+    def pause(self) -> None:
+        """Called where a run may be resumed: from here on, results must depend on :meth:`state` and
+        later rows alone.
+        """
+
+    def another_pass(self) -> bool:
+        """Whether the consumer needs all rows once more; if so, it is ready for them."""
+        return False
+
+    def state(self) -> Stored:
+        """A JSON header and arrays from which :meth:`restore` continues."""
+        return {}, {}
+
+    def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        """Continue from a checkpoint, which also holds the state of other consumers."""
+
+    # On a cluster every partition has a consumer of its own (:mod:`karat.cluster.partitions`).
+
+    def begin(self, partition: int) -> None:
+        """The rows of a partition come next, and no others."""
+
+    def add_arrays(self, arrays: dict[str, Any]) -> None:
+        """Take the rows of a partition that comes as arrays."""
+        raise NotImplementedError
+
+    def merge(self, other: Any) -> None:
+        """Add the result of the consumer of a later partition."""
+        raise NotImplementedError
+
+    def merge_all(self, others: Sequence[Any]) -> None:
+        """Add the results of several consumers; by default one after the other."""
+        for other in others:
+            self.merge(other)
+
+    def pack(self) -> bytes:
+        """The message that a consumer sends when it has taken all of its rows."""
+        return pickle.dumps(self)
+
+    def unpack(self, message: bytes) -> Any:
+        """The consumer that was packed; this one is empty and of the same kind."""
+        return pickle.loads(message)
+
+
+class Hashes(Consumer):
+    """Hashes all rows, including dropped ones."""
+
+    background = True
+
+    def __init__(self, hashes: RowHashes) -> None:
+        self.rows = hashes
+
+    def add(self, chunk: Chunk, batch: Batch) -> None:
+        self.rows.add(chunk.table)
+
+    def state(self) -> Stored:
+        return {"content": self.rows.to_dict()}, {}
+
+    def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        self.rows = RowHashes.from_dict(header["content"], self.rows.gaps)
+
+
+class Reduce(Consumer):
+    """Keeps a few rows with the moments of all, in a sketch; without a layout, rows are arrays."""
+
+    def __init__(self, sketch: Sketch, layout: Layout | None) -> None:
+        self.sketch, self.layout = sketch, layout
+
+    def add(self, chunk: Chunk, batch: Batch) -> None:
+        self.add_batch(batch, chunk.table.num_rows)
+
+    def add_batch(self, batch: Batch, count: int) -> None:
+        """Add a batch that stands for ``count`` rows of the source."""
+        if len(batch):
+            targets = () if self.layout is None else self.layout.roles.targets
+            columns = sum(part.shape[1] for part in batch.parts) - len(targets)
+            names = range(columns) if self.layout is None else self.layout.feature_names(columns)
+            self.sketch.expect(
+                columns,
+                len(targets),
+                self._like(batch),
+                [repr(name) for name in [*names, *targets]],
+            )
+            self.sketch.take(batch, owned=True)
+        self.sketch.summary.n_rows += count
+
+    def _like(self, batch: Batch) -> dict[str, Any]:
+        """The container in which rows are returned: windows and sparse samples have no column
+        names.
+        """
+        problem, dense = self.sketch.problem, not sparse.issparse(batch.parts[0])
+        if self.layout is not None and (
+            not problem.has_view or (problem.rows_per_sample == 1 and dense)
+        ):
+            return self.layout.like(batch)
+        return {
+            "container": "array" if dense else "sparse",
+            "columns": None,
+            "target": None,
+            "flat": False,
+        }
+
+    def pause(self) -> None:
+        self.sketch.fold()
+
+    def state(self) -> Stored:
+        return self.sketch.state()
+
+
+class LatentSums(Consumer):
+    """The sums from which the maps of a latent-variable problem are computed.
+
+    Attributes
+    ----------
+    samples : Samples
+        Counts the rows, and the documents or sequences among them.
+    sums : dict of arrays or None
+        None before the first sample.
+    """
+
+    def __init__(
+        self,
+        problem: Latent,
+        layout: Layout | None,
+        widths: tuple[int, ...] | None,
+        memory: int | None = None,
+    ) -> None:
+        self.problem, self.layout, self.memory = problem, layout, memory
+        self.samples = Samples(problem, widths)
+        self.sums: Sums | None = None
+
+    def add(self, chunk: Chunk, batch: Batch) -> None:
+        assert self.layout is not None
+        names = self.layout.feature_names(sum(part.shape[1] for part in batch.parts))
+        self.add_batch(batch, chunk.table.num_rows, chunk.where, names)
+        pairs = (self.sums or {}).get("pairs")
+        size = 0 if pairs is None else pairs.data.nbytes
+        if self.memory is not None and size > self.memory // 4:
+            raise InputError(
+                f"Up to {chunk.where(0)}, pairs of words that occur together take {size:,} bytes,"
+                f" more than a quarter of memory={self.memory:,}; allow more memory, or leave out"
+                " rare words."
+            )
+
+    def add_batch(
+        self, batch: Batch, count: int, where: Callable[[int], str], names: list[str] | None = None
+    ) -> None:
+        """Add a batch of ``count`` rows of the source; ``where`` and ``names`` are for error
+        messages.
+        """
+        samples, _ = next_samples(self.samples, batch, count, where)
+        if not len(samples):
+            return
+        try:
+            self.plus(self.problem.sums(samples, whole=False))
+        except NonFiniteError:
+            columns = sum(part.shape[1] for part in batch.parts)
+            error = explain_non_finite(
+                batch.parts, [repr(name) for name in names or range(columns)]
+            )
+            raise InputError(f"Counting from {where(0)}: {error}") from None
+
+    def plus(self, sums: Sums) -> None:
+        self.sums = sums if self.sums is None else add(self.sums, sums)
+
+    def total(self) -> Sums:
+        """The sums of all samples."""
+        if self.sums is None:
+            raise InputError(self.problem.empty_message(self.samples.inputs, self.samples.dropped))
+        return self.sums
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the certificate says about inputs that could not be used."""
+        return self.problem.notes(self.samples.inputs, self.samples.dropped)
+
+    def state(self) -> Stored:
+        numbers, open_rows = self.samples.state()
+        return {"first": numbers}, prefixed("first", open_rows) | prefixed(
+            "sums", flat(self.sums or {})
+        )
+
+    def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        self.samples.restore(header["first"], without_prefix("first", arrays))
+        self.sums = unflat(without_prefix("sums", arrays)) or None
+
+
+def next_samples(samples: Samples, batch: Batch, count: int, where: Callable[[int], str]) -> Any:
+    """``samples.take``, with the place of the rows in error messages."""
+    try:
+        return samples.take(batch, count)
+    except InputError as error:
+        raise InputError(f"Counting from {where(0)}: {error}") from error
+
+
+class LearnLevels(Consumer):
+    """Collects the levels of categories: of one-hot columns, or of the terms of a formula.
+
+    Attributes
+    ----------
+    levels : dict
+        By the name of the category.
+    """
+
+    levels: dict[str, set[Any]]
+
+    def add_levels(self, kind: str, name: str, column: Any, remedy: str) -> None:
+        """Add the distinct values of an Arrow column."""
+        try:
+            self.levels[name].update(pc.unique(column).to_pylist())
+        except pa.ArrowNotImplementedError:
+            raise InputError(
+                f"The {kind} {name!r} has values of type {column.type}, which cannot be levels;"
+                " convert it to text or numbers."
+            ) from None
+        if len(self.levels[name]) > MOST_LEVELS:
+            raise InputError(
+                f"The {kind} {name!r} has more than {MOST_LEVELS:,} levels; {remedy}.", column=name
+            )

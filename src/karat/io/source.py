@@ -1,12 +1,12 @@
 """Sources: files of one kind, or a stream of record batches, read in order with the place of every
 batch.
 
-A *resume point* is what a resumed run needs to go on: the file, the rows of it that are done, and a
-cursor (the next byte of a CSV file).  From a resume point on, the same chunks follow whether or not
-the run was interrupted.
+A *resume point* is the place where a resumed run continues: the file, the number of its rows that
+are done, and a cursor (the next byte of a CSV file).  The same chunks follow a resume point whether
+or not the run was interrupted.
 
-What folders say (``year=2024/``) becomes columns: numbers, if that is how every value of the column
-is written, else text. Numbers of Arrow columns become the doubles nearest to what is written.
+Folder names (``year=2024/``) become columns: of numbers if every value is written as a number, else
+of text.
 """
 
 from __future__ import annotations
@@ -14,24 +14,25 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from karat.errors import InputError
 
 T = TypeVar("T")
 U = TypeVar("U")
 END = object()
-AHEAD = 6  # items more than there are threads, so that these go on while others are reduced
+AHEAD = 6  # more items than threads, so that threads stay busy while earlier items are reduced
 MISSING = "__HIVE_DEFAULT_PARTITION__"
 DROP_ROWS = "Correct it, leave the column out, or leave such rows out with on_missing='drop'."
-# metadata of a column that is text for one value's sake: where that is, in words
+# Metadata of a column of numbers with a value that is text: a sentence that says where it is.
 NOT_A_NUMBER = b"karat: not a number"
 
 
@@ -41,20 +42,25 @@ def decoded(column: Any) -> Any:
 
 
 def decimals_as_doubles(column: Any) -> Any:
-    """Decimals as an Arrow column of doubles; by way of their digits, because Arrow's own cast is
-    off by an ulp.
+    """Decimals as an Arrow column of doubles; cast through text, because Arrow's direct cast is off
+    by an ulp.
     """
     return column.cast(pa.string()).cast(pa.float64())
 
 
-def as_doubles(column: Any) -> np.ndarray:
-    """A column of numbers, booleans or nothing; a missing value is NaN."""
-    if pa.types.is_decimal(column.type):
-        column = decimals_as_doubles(column)
-    elif not pa.types.is_floating(column.type):
-        column = column.cast(pa.int8()) if pa.types.is_boolean(column.type) else column
-        column = column.cast(pa.float64(), safe=False)
-    return np.array(column.to_numpy(zero_copy_only=False), dtype=np.float64)
+def places(column: Any, levels: Sequence[Any]) -> np.ndarray:
+    """The position of every value of an Arrow column among the levels, -1 if it is none of them."""
+    if not pa.types.is_dictionary(column.type):
+        try:
+            value_set = pa.array(levels).cast(column.type)
+        # levels of another type
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+            column = pc.dictionary_encode(column)
+        else:
+            return np.asarray(pc.index_in(column, value_set=value_set).fill_null(-1))
+    numbers = {level: i for i, level in enumerate(levels)}
+    codes = np.array([*(numbers.get(value, -1) for value in column.dictionary.to_pylist()), -1])
+    return np.asarray(codes[np.asarray(column.indices.fill_null(len(codes) - 1))])
 
 
 @dataclass(frozen=True)
@@ -98,11 +104,11 @@ class Source(ABC):
     notes : list of str
         What the certificate should say about how the source was read.
     once : bool
-        Its rows come only once.
+        Whether its rows can be read only once.
     all_doubles : bool
-        Integers come as doubles; the schema says what they are.
+        Whether integers are read as doubles; the schema has the original types.
     query : dict or None
-        The query of a database that gives the rows (:mod:`karat.io.find`).
+        The database query that returns the rows (:mod:`karat.io.find`).
     """
 
     names: Sequence[str]
@@ -134,17 +140,17 @@ class Source(ABC):
     ) -> Iterator[Chunk]:
         """Chunks of at most ``rows`` rows from a resume point on.
 
-        The same chunks follow from every resume point.  Columns in ``numeric`` come as numbers of a
-        type that holds their values exactly (those of text as doubles, or as 64-bit integers where
-        doubles would round), and true and false as booleans; others as they are.  A column has one
-        type throughout, if ``numeric`` is not None.  Columns that folder names give are among them
+        The same chunks follow every resume point.  Columns in ``numeric`` are numbers of a type
+        that holds their values exactly (from text files doubles, or 64-bit integers if doubles
+        would round), or booleans; other columns are not converted.  If ``numeric`` is not None, a
+        column has the same type in all chunks.  Columns from folder names are included
         (:func:`with_folders`).  A broken row is an error if ``strict``; else it is counted once, in
-        ``bad`` of a chunk, which may be empty.  ``end`` is None but for chunks after which a run
-        can resume.
+        ``bad`` of a chunk, which may be empty.  ``end`` is None unless a run can resume after the
+        chunk.
         """
 
     def identity(self) -> list[list[Any]]:
-        """Names, sizes and times of the files, to notice changes."""
+        """Names, sizes and times of the files, to detect changes."""
         return []
 
     def described(self, files: Sequence[Sequence[Any]], rows: Mapping[int, int]) -> dict[str, Any]:
@@ -154,11 +160,11 @@ class Source(ABC):
         ``files`` are those of :meth:`identity`, and ``rows`` says how many each has.
         """
         names = short_names([str(file[0]) for file in files])
-        found = [
+        described = [
             {"name": name, "size": file[1], "rows": rows.get(i, 0)}
             for i, (name, file) in enumerate(zip(names, files, strict=True))
         ]
-        return {"given": list(self.given), "files": found} | (
+        return {"given": list(self.given), "files": described} | (
             {} if self.query is None else {"query": self.query}
         )
 
@@ -171,13 +177,13 @@ class Source(ABC):
         return 0, 0
 
     def row_count(self) -> tuple[int, bool]:
-        """How many rows there are, told from footers or first bytes, and whether that is exact."""
-        raise InputError("A stream does not say how many rows are coming; give their number.")
+        """The number of rows, from footers or first bytes, and whether it is exact."""
+        raise InputError("The number of rows of a stream is unknown; pass it as an argument.")
 
 
 @dataclass(frozen=True)
 class File:
-    """A file, and what its folders say (``year=2024/``)."""
+    """A file, and the columns in its folder names (``year=2024/``)."""
 
     path: str
     size: int
@@ -190,11 +196,11 @@ class Files(Source):
     def __init__(self, filesystem: Any, files: Sequence[File], given: Sequence[str]) -> None:
         self.filesystem, self.files, self.given = filesystem, files, given
         self.names = [f.path for f in files]
-        # of each file: the columns that its folders give, with their values
+        # of each file: the columns from its folder names, with their values
         self.folders = folder_columns(files)
 
     def identity(self) -> list[list[Any]]:
-        """Read anew, since files may change while we look at them."""
+        """Read again every time, since files may change during a run."""
         infos = self.filesystem.get_file_info(list(self.names))
         return [[f.path, f.size, f.mtime_ns] for f in infos]
 
@@ -210,11 +216,66 @@ class Files(Source):
         """Bytes done of the file of a resume point."""
 
 
-def folder_columns(files: Sequence[File]) -> list[dict[str, int | float | str | None]]:
-    """What the folders of each file say.
+class Batches(Source):
+    """Record batches, one after the other."""
 
-    The values of a column are integers, or numbers, if each is written as Python writes it:
-    007 and 7 are two texts.
+    @abstractmethod
+    def batches(self, columns: list[str], rows: int) -> Iterable[Any]:
+        """The batches of some columns, of about ``rows`` rows where that can be chosen."""
+
+    def chunks(
+        self,
+        columns: Sequence[str],
+        numeric: Sequence[str] | None,
+        rows: int,
+        start: ResumePoint,
+        strict: bool,
+    ) -> Iterator[Chunk]:
+        Expected(columns).check(self.names[0], self.schema())
+        place = start
+        try:
+            for batch in self.batches(list(columns), rows):
+                for first in range(0, batch.num_rows, rows):
+                    part = batch.slice(first, rows)
+                    after = replace(place, row=place.row + part.num_rows)
+                    yield Chunk(self, part, 0, place.row, after)
+                    place = after
+        except (pa.ArrowException, OSError) as error:  # a database may fail at any row
+            raise InputError(
+                f"{self.where(0, place.row)} cannot be read ({brief(error)})."
+            ) from error
+
+
+class Stream(Batches):
+    """Record batches of a reader, a DuckDB relation or a table; ``open`` returns a reader for every
+    pass.
+    """
+
+    def __init__(
+        self, open: Callable[[], Any], name: str = "The stream", once: bool = False
+    ) -> None:
+        self.open, self.names, self.once = open, [name], once
+        self.reader = open()
+
+    def read_schema(self) -> pa.Schema:
+        check_unique_columns(self.names[0], self.reader.schema.names)
+        return self.reader.schema
+
+    def batches(self, columns: list[str], rows: int) -> Iterable[Any]:
+        reader, self.reader = self.reader or self.open(), None
+        return (batch.select(columns) for batch in reader)
+
+
+def brief(error: BaseException) -> str:
+    """The first line of an error, or its kind where it has no text."""
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__
+
+
+def folder_columns(files: Sequence[File]) -> list[dict[str, int | float | str | None]]:
+    """The columns in the folder names of each file.
+
+    A column is numeric if each value is written as Python would write it; so 007 and 7 are text.
     """
     texts: dict[str, set[str]] = {}
     for file in files:
@@ -250,7 +311,7 @@ def short_names(paths: Sequence[str]) -> list[str]:
 
 
 def with_folders(batch: Any, folders: Mapping[str, Any], columns: Sequence[str]) -> Any:
-    """The batch with the wanted columns that its folders give; None is a missing value."""
+    """The batch with the wanted columns from its folder names; None is a missing value."""
     for name, value in folders.items():
         if name in columns and name not in batch.schema.names:
             constant = (
@@ -279,8 +340,8 @@ class Expected:
                     else f"; it has {', '.join(schema.names)}"
                 )
                 raise InputError(
-                    f"{name} has no column {column!r}{other}. Add the column or leave it, or the"
-                    " file, out."
+                    f"{name} has no column {column!r}{other}. Add the column, or leave out the"
+                    " column or the file."
                 )
             types[column] = schema.field(column).type
         if self.first is None:
@@ -294,7 +355,7 @@ class Expected:
 
 
 def check_unique_columns(name: str, columns: Sequence[str]) -> None:
-    """Two columns of one name cannot be told apart."""
+    """Raise if two columns have the same name."""
     twin = next((c for i, c in enumerate(columns) if c in columns[:i]), None)
     if twin is not None:
         raise InputError(
@@ -304,9 +365,7 @@ def check_unique_columns(name: str, columns: Sequence[str]) -> None:
 
 
 def is_number(field: pa.Field) -> bool:
-    """Whether a column holds numbers, apart from some values of a CSV file that are none (see
-    NOT_A_NUMBER).
-    """
+    """Whether a column holds numbers, apart from a few values of a CSV file (see NOT_A_NUMBER)."""
     return sort_of(field.type) in ("number", "null") or NOT_A_NUMBER in (field.metadata or {})
 
 
@@ -316,7 +375,7 @@ def text_columns(schema: pa.Schema) -> list[str]:
 
 
 def sort_of(kind: pa.DataType) -> str:
-    """Types that mix: numbers of any width with each other, and nothing else."""
+    """The sort of a type; columns of several files may be combined if their sorts are equal."""
     numeric = (
         pa.types.is_integer(kind)
         or pa.types.is_floating(kind)
@@ -332,9 +391,9 @@ def sort_of(kind: pa.DataType) -> str:
 
 
 def ahead(items: Iterator[T]) -> Iterator[T]:
-    """The same items; each is made while the one before it is in use.
+    """The same items; each is computed while the one before it is in use.
 
-    Errors appear where their item would.
+    An error is raised in place of its item.
     """
     with ThreadPoolExecutor(1) as worker:
         coming = worker.submit(next, items, END)
@@ -349,9 +408,9 @@ def ahead(items: Iterator[T]) -> Iterator[T]:
 def worked_in_order(
     work: Callable[[T], U], items: Iterator[T], threads: int
 ) -> Iterator[tuple[T, U]]:
-    """Each item with what ``work`` makes of it, in their order; threads work ahead.
+    """Each item with the result of ``work``, in order; threads work ahead.
 
-    Errors appear where their item would.
+    An error is raised in place of its item.
     """
     with ThreadPoolExecutor(threads) as workers:
 
@@ -365,8 +424,8 @@ def worked_in_order(
                 yield None, failed
 
         coming: deque[tuple[T, Future[U]]] = deque()
-        for one in started():
-            coming.append(one)
+        for pair in started():
+            coming.append(pair)
             if len(coming) > threads + AHEAD:
                 item, made = coming.popleft()
                 yield item, made.result()

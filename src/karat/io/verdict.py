@@ -1,7 +1,6 @@
-"""The verdict on data that was read again: the moments, and the rows themselves against the hashes
-that were stored.
+"""The result of a verification: the certificate, and how the rows compare with the stored hashes.
 
-What changed rows hold now is read once more where it is asked for (:func:`read_changed`).
+The values of changed rows are read on request (:func:`read_changed`).
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ Data = Literal["identical", "reordered", "changed", "unknown"]
 
 @dataclass(frozen=True)
 class Changed:
-    """A block of rows whose content is not what it was: rows ``start`` up to ``stop`` of the
-    source.
+    """A block of rows that has changed: rows ``start`` up to ``stop`` of the source.
 
     Attributes
     ----------
@@ -32,11 +30,11 @@ class Changed:
     files : tuple of (name, start, stop)
         The same rows by file, and rows in it.
     row : int or None
-        The row that has changed, if it is a single one and the hashes tell which.
+        The row that has changed, if it is a single one and the hashes identify it.
     place : (name, row) or None
         Its file, and row in it.
     values : dict or None
-        What the row holds now, if it was asked for (``locate``).
+        The values of the row now, on request (``locate``).
     """
 
     start: int
@@ -71,17 +69,17 @@ class FileVerification:
     Attributes
     ----------
     certificate : Certificate
-        The coreset measured afresh against all rows.
+        The coreset measured again on all rows.
     data : {"identical", "reordered", "changed", "unknown"}
-        The rows against the hashes that were stored; "unknown" if there are none, or if they are of
+        How the rows compare with the stored hashes; "unknown" if there are none, or if they are of
         other columns.
     changed : tuple of Changed
         The blocks of 32,768 rows that differ, if the data has changed, and the row, where a single
         row of a block has.
     moved : tuple of int
-        Those of ``core.indices`` at which the data has another row than the coreset.
+        The ``core.indices`` at which the data has another row than the coreset.
     columns : tuple of str
-        The columns that were read; nothing is said of others.
+        The columns that were read; others are not verified.
     """
 
     certificate: Certificate
@@ -92,7 +90,7 @@ class FileVerification:
 
     @property
     def ok(self) -> bool:
-        """Whether the coreset is exact for this data, and the data is what it was made from (in any
+        """Whether the coreset is exact for this data, and the data has not changed (except for its
         order).
         """
         return self.certificate.ok and self.data != "changed"
@@ -127,7 +125,7 @@ def compare(
         return "reordered", ()
     both = zip_longest(spans(fresh), spans(stored), fresh["blocks"], stored["blocks"])
     differ = [(i, now, then) for i, (now, then, a, b) in enumerate(both) if a != b or now != then]
-    found = []
+    changed = []
     for i, now, then in differ:
         start, stop = now or then or (0, 0)
         block = Changed(start, stop, _places(start, stop, names, counts))
@@ -135,21 +133,21 @@ def compare(
         if row is not None:
             place = _places(start + row, start + row + 1, names, counts)
             block = replace(block, row=start + row, place=place[0][:2] if place else None)
-        found.append(block)
-    return "changed", tuple(found)
+        changed.append(block)
+    return "changed", tuple(changed)
 
 
 def _places(
     start: int, stop: int, names: Sequence[str], counts: dict[int, int]
 ) -> tuple[tuple[str, int, int], ...]:
     """Rows of the source by file, and rows in it."""
-    found, first = [], 0
+    places, first = [], 0
     for file, name in enumerate(names):
         a, b = max(start - first, 0), min(stop - first, counts.get(file, 0))
         if a < b:
-            found.append((name, a, b))
+            places.append((name, a, b))
         first += counts.get(file, 0)
-    return tuple(found)
+    return tuple(places)
 
 
 def read_changed(
@@ -163,23 +161,23 @@ def read_changed(
         return changed
     if source.once:
         raise InputError(
-            "A stream comes only once, so changed rows cannot be read again; leave locate out, or"
+            "A stream can be read only once, so changed rows cannot be located; omit locate=, or"
             " use files."
         )
-    found: dict[int, dict[str, Any]] = {}
+    values: dict[int, dict[str, Any]] = {}
     first = 0
     layout = layout.among(source.schema())
     for chunk in source.chunks(
         layout.columns, layout.numeric, BLOCK, ResumePoint(), strict=not layout.drop
     ):
         rows = chunk.table.num_rows
-        for row in sorted(row for row in wanted - found.keys() if first <= row < first + rows):
-            one = chunk.table.slice(row - first, 1)
-            found[row] = {name: one.column(name)[0].as_py() for name in layout.columns}
+        for row in sorted(row for row in wanted - values.keys() if first <= row < first + rows):
+            row_table = chunk.table.slice(row - first, 1)
+            values[row] = {name: row_table.column(name)[0].as_py() for name in layout.columns}
         first += rows
-        if len(found) == len(wanted):
+        if len(values) == len(wanted):
             break
     return tuple(
-        replace(block, values=found.get(block.row)) if block.row is not None else block
+        replace(block, values=values.get(block.row)) if block.row is not None else block
         for block in changed
     )

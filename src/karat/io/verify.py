@@ -1,12 +1,12 @@
-"""verify_files: the data read again, and a coreset of it proven or refuted.
+"""verify_files: read the data again, and prove or refute a coreset of it.
 
-    SumMoments     summed afresh in coordinates of the kept rows, which are measured against them
-    CheckKeptRows  whether they still are the rows of the data at their indices
-    Hashes         the hashes of all rows against those that were stored: identical, reordered, or
+    SumMoments     the moments of all rows, against which the kept rows are measured
+    CheckKeptRows  whether the kept rows are still the rows of the data at their indices
+    Hashes         the hashes of all rows, compared with the stored ones: identical, reordered, or
                    changed, and where
 
-in one scan and bounded memory.  The problem is lowered first: the maps of a latent-variable problem
-take a scan of their own.
+in one scan and bounded memory.  The maps of a latent-variable problem take a scan of their own
+before that.
 """
 
 from __future__ import annotations
@@ -25,31 +25,30 @@ from karat.core.provenance import Provenance
 from karat.core.synthetic import SYNTHETIC
 from karat.core.verify import OTHER_ROWS, kept_table, shared_groups
 from karat.core.verify_synthetic import verified
-from karat.data import containers
-from karat.data.arguments import ColumnRoles, progress_bar
+from karat.data.arguments import progress_bar
 from karat.data.batch import Table
 from karat.engine.reduce import Reduction, better, fit_moments
 from karat.engine.rows import Progress, Rows
 from karat.errors import InputError, NotExactError
 from karat.io.build import MEMORY, fold_rows, require_rereadable
-from karat.io.consumers import (
-    CheckKeptRows,
-    Consumer,
-    FindAnywhere,
-    Hashes,
-    LatentSums,
-    Reduce,
-    SumMoments,
-)
 from karat.io.content_digest import Digest
 from karat.io.find import open_source
 from karat.io.layout import Layout
-from karat.io.read_all import own_targets, stored_encoding
+from karat.io.measure import CheckKeptRows, FindAnywhere, SumMoments, SumSecondMoments
+from karat.io.read_all import file_layout
 from karat.io.row_hashes import RowHashes, joined_hashes
-from karat.io.scan import Position, changed_file, require_rows, scan
+from karat.io.scan import (
+    Consumer,
+    Hashes,
+    LatentSums,
+    Position,
+    Reduce,
+    changed_file,
+    require_rows,
+    scan,
+)
 from karat.io.source import Source, short_names
 from karat.io.verdict import Data, FileVerification, compare, read_changed
-from karat.io.verify_made import SumSecondMoments
 from karat.problems import Problem
 from karat.problems.latent import KnownMaps, Latent
 from karat.stream.samples import Samples
@@ -76,20 +75,20 @@ def verify_files(
     Parameters
     ----------
     core : Coreset or path
-        Or the file that it was saved to.
+        A coreset, or the file that it was saved to.
     source : path, list of paths, or stream, optional
-        As in :func:`karat.coreset_files`; by default what the coreset was made from.
+        As in :func:`karat.coreset_files`; by default the source that the coreset was made from.
     target, columns, sample_weight, groups, key, on_missing
-        As in :func:`karat.coreset_files`; by default what the coreset's provenance says.
+        As in :func:`karat.coreset_files`; by default taken from the coreset's provenance.
     pipeline : fitted transformer
-        Needed if the coreset was made with one, which is not saved.
+        Needed if the coreset was made with a pipeline, which is not saved.
     memory : int
-        Bytes beside the interpreter that the run may use.
+        Bytes that the run may use, in addition to the interpreter.
     progress : True or callable, optional
-        True shows a bar by tqdm (extra ``progress``).  A callable is called with (bytes done, bytes
-        in all) after every batch.
+        True shows a tqdm bar (extra ``progress``).  A callable is called with (bytes read, total
+        bytes) after every batch.
     locate : bool
-        Read the changed rows again, and say what they hold now (``Changed.values``).
+        Read the changed rows again, to report their values (``Changed.values``).
 
     Returns
     -------
@@ -98,72 +97,27 @@ def verify_files(
         changed.
     """
     core = core if isinstance(core, Coreset) else load(core)
-    known = Provenance.read(core.provenance)
-    source = source if source is not None else known.given
-    # a file must not run queries by itself
-    if isinstance(source, list) and not source and known.query is not None:
-        call = f"karat.io.query({known.query.get('sql')!r}, {known.query.get('database')!r})"
+    provenance = Provenance.read(core.provenance)
+    source = source if source is not None else provenance.given
+    # A stored query never runs by itself: the file may come from somebody else.
+    if isinstance(source, list) and not source and provenance.query is not None:
+        call = (
+            f"karat.io.query({provenance.query.get('sql')!r}, {provenance.query.get('database')!r})"
+        )
         raise InputError(
             "The coreset was made from a query.", f"Pass it as the source: {call}.", argument="sql"
         )
     if isinstance(source, list) and not source:
-        raise InputError("The coreset does not say what it was made from; pass the source.")
+        raise InputError("The coreset does not store its source; pass the source.")
     layout = file_layout(core, target, columns, sample_weight, groups, key, pipeline, on_missing)
     with progress_bar(progress, "B") as advance:
         opened = open_source(source)
-        found = FileCheck(core, opened, layout, memory, advance).run()
-    return replace(found, changed=read_changed(opened, layout, found.changed)) if locate else found
-
-
-def file_layout(
-    core: Coreset, target: Any = None, columns: Sequence[str] | None = None,
-    weight: str | None = None, groups: str | None = None, key: str | None = None,
-    pipeline: Any = None, on_missing: str | None = None,
-) -> Layout:  # fmt: skip
-    """How the data of a coreset is read: by what is named, else by what the coreset knows."""
-    known = Provenance.read(core.provenance)
-    stored = known.column_roles
-    named = [target] if isinstance(target, str) else target or stored.targets or own_targets(core)
-    if named is None and core.y is not None:
-        raise InputError(
-            "The coreset does not say what its target is called in the data.",
-            "Name it in target=.",
-            argument="target",
-        )
-    features = (
-        Provenance(columns=columns).features
-        if columns is not None
-        else stored.features or _own_names(core)
+        verification = FileCheck(core, opened, layout, memory, advance).run()
+    return (
+        replace(verification, changed=read_changed(opened, layout, verification.changed))
+        if locate
+        else verification
     )
-    widths = tuple(view.shape[1] for view in core.X) if isinstance(core.X, tuple) else None
-    group = groups or stored.group
-    if (core.groups is None) != (group is None):
-        raise InputError(
-            f"The coreset has {'no ' if core.groups is None else ''}groups; name their column, or"
-            " none, in groups=."
-        )
-    roles = ColumnRoles(
-        tuple(features),
-        tuple(named or ()),
-        weight or stored.weight,
-        group,
-        key or stored.key,
-        stored.sequence,
-        widths,
-    )
-    return Layout(
-        roles, pipeline, (on_missing or known.on_missing) == "drop", encoding=stored_encoding(known)
-    )
-
-
-def _own_names(core: Coreset) -> list[str]:
-    if not containers.is_frame(core.X):
-        raise InputError(
-            "The coreset does not say what its columns are called in the data.",
-            "Name them in columns=.",
-            argument="columns",
-        )
-    return list(containers.columns_of(core.X))
 
 
 @dataclass
@@ -178,8 +132,7 @@ class FileCheck:
     memory : int
     progress : callable or None
     beside : callable or None
-        Called with the check before its last pass; gives consumers for which rows are read at the
-        same time.
+        Called with the check before its last pass; returns further consumers of the same rows.
     kept, sums, rows
         The kept rows, what sums up the data, and rows that are read at a time; known to ``beside``.
     """
@@ -203,11 +156,11 @@ class FileCheck:
             raise InputError(
                 "A coreset of transformed columns is verified in memory, by core.verify(X, y)."
             )
-        known = Provenance.read(core.provenance)
-        if self.layout.pipeline is None and known.pipeline:
+        provenance = Provenance.read(core.provenance)
+        if self.layout.pipeline is None and provenance.pipeline:
             raise InputError(
-                f"The coreset was made with a pipeline ({known.pipeline}), which is not saved; pass"
-                " it as pipeline=."
+                f"The coreset was made with a pipeline ({provenance.pipeline}), which is not saved;"
+                " pass it as pipeline=."
             )
         require_rereadable(core.problem, source)
         self.layout = layout = self.layout.among(source.schema())
@@ -216,25 +169,25 @@ class FileCheck:
         problem, notes, other_maps = self._lowered()
         self.kept = kept = kept_table(core, problem)
         if core.rows == SYNTHETIC:
-            return self._made(known, files, start)
-        stored, hashes, digests = self._fingerprints(known)
-        found = CheckKeptRows(kept)
-        # else the rows of a sketch have to stand for those read
+            return self._made(provenance, files, start)
+        stored, hashes, digests = self._fingerprints(provenance)
+        kept_rows = CheckKeptRows(kept)
+        # Otherwise the rows of a sketch stand for all rows.
         again = not source.once and not core.absorbed
         apart = np.zeros(len(core), dtype=bool)
-        # kept as they are, they cancel identically
+        # Rows that were kept unchanged cancel exactly, so they are left out on both sides.
         if again and core.certificate.peeled and layout.roles.weight is None:
             apart = core.weights == 1.0
         self.sums = SumMoments(kept, self.rows, apart) if again else Reduce(self._sketch(), layout)
         beside = [] if self.beside is None else self.beside(self)
-        position, passes = self._scans([hashes, *digests, found, self.sums, *beside])
+        position, passes = self._scans([hashes, *digests, kept_rows, self.sums, *beside])
         self._require_same_rows(files, hashes)
         reductions, total, other_groups = self._measured(self.sums, passes)
         data, changed = compare(stored, hashes.rows, short_names(source.names), position.counts)
         refutations = [*other_maps, *other_groups]
-        if found.moved and (data != "reordered" or (again and not self._all_present())):
+        if kept_rows.moved and (data != "reordered" or (again and not self._all_present())):
             refutations.append(OTHER_ROWS)
-        data, refutations = self._digested(data, digests, known, refutations)
+        data, refutations = self._digested(data, digests, provenance, refutations)
         if core.n_rows != position.rows:
             refutations.append(
                 f"The coreset was made of {core.n_rows:,} rows, the data has {position.rows:,}."
@@ -244,20 +197,22 @@ class FileCheck:
             core, reductions, total, position.rows, seconds, refutations, notes
         )
         return FileVerification(
-            certificate, data, changed, tuple(sorted(found.moved)), tuple(hashes.rows.columns)
+            certificate, data, changed, tuple(sorted(kept_rows.moved)), tuple(hashes.rows.columns)
         )
 
-    def _made(self, known: Provenance, files: list[list[Any]], start: float) -> FileVerification:
-        """The same for synthetic rows, which are at no place of the data."""
+    def _made(
+        self, provenance: Provenance, files: list[list[Any]], start: float
+    ) -> FileVerification:
+        """The same for synthetic rows, which are not rows of the data."""
         core, source = self.core, self.source
-        stored, hashes, digests = self._fingerprints(known)
+        stored, hashes, digests = self._fingerprints(provenance)
         self.sums = sums = SumSecondMoments(core, self.kept, self.rows)
         beside = [] if self.beside is None else self.beside(self)
         position, passes = self._scans([hashes, *digests, sums, *beside])
         self._require_same_rows(files, hashes)
         reductions, total, refutations = sums.measured(passes)
         data, changed = compare(stored, hashes.rows, short_names(source.names), position.counts)
-        data, refutations = self._digested(data, digests, known, refutations)
+        data, refutations = self._digested(data, digests, provenance, refutations)
         if core.n_rows != position.rows:
             refutations.append(
                 f"The coreset was made of {core.n_rows:,} rows, the data has {position.rows:,}."
@@ -267,37 +222,37 @@ class FileCheck:
         return FileVerification(certificate, data, changed, (), tuple(hashes.rows.columns))
 
     def _fingerprints(
-        self, known: Provenance
+        self, provenance: Provenance
     ) -> tuple[dict[str, Any] | None, Hashes, list[Digest]]:
-        """The hashes that were stored, if they are of these columns, and consumers for those of the
-        data.
-        """
+        """The stored hashes, if they are of these columns, and consumers that hash the data."""
         layout = self.layout
-        stored = joined_hashes([part.content for part in known.parts])
+        stored = joined_hashes([part.content for part in provenance.parts])
         if stored is not None and stored["columns"] != sorted(layout.columns):
             stored = None
         hashes = Hashes(
             RowHashes(layout.columns, layout.gaps, [] if stored is None else stored["parts"][:-1])
         )
         digests = (
-            [Digest(layout.columns)] if len(known.parts) == 1 and known.parts[0].digest else []
+            [Digest(layout.columns)]
+            if len(provenance.parts) == 1 and provenance.parts[0].digest
+            else []
         )
         return stored, hashes, digests
 
     def _digested(
-        self, data: Data, digests: list[Digest], known: Provenance, refutations: list[str]
+        self, data: Data, digests: list[Digest], provenance: Provenance, refutations: list[str]
     ) -> tuple[Data, list[str]]:  # fmt: skip
-        """What the digest of the rows adds to the verdict of their hashes."""
-        if data == "identical" and digests and digests[0].to_dict() != known.parts[0].digest:
-            # changed by somebody who made the hashes agree
+        """The verdict of the hashes, corrected by the digest of the rows."""
+        if data == "identical" and digests and digests[0].to_dict() != provenance.parts[0].digest:
+            # Somebody has changed the data such that the hashes agree.
             return "changed", [
                 *refutations,
-                "The SHA-256 digest of the rows is not the one that was stored.",
+                "The SHA-256 digest of the rows differs from the stored one.",
             ]
         return data, refutations
 
     def _require_same_rows(self, files: list[list[Any]], hashes: Hashes) -> None:
-        """Refuse a source that changed from one pass to the next."""
+        """Raise if the source changed between passes."""
         if self.source.identity() != files:
             raise InputError(
                 f"{changed_file(files, self.source.identity())} changed while it was read; run"
@@ -305,14 +260,11 @@ class FileCheck:
             )
         if self.first_hashes is not None and self.first_hashes.sums != hashes.rows.sums:
             raise InputError(
-                "The source gave other rows in the second pass than in the first; write it to files"
-                " first."
+                "The second pass read other rows than the first; write the source to files first."
             )
 
     def _lowered(self) -> tuple[Problem, Sequence[str], Sequence[str]]:
-        """The problem with the maps by which the coreset was made, notes, and how the maps of this
-        data differ.
-        """
+        """The problem with the maps of the coreset, notes, and how the maps of this data differ."""
         core = self.core
         if not isinstance(core.problem, Latent):
             return core.problem, (), ()
@@ -336,14 +288,14 @@ class FileCheck:
         )
 
     def _sketch(self) -> Sketch:
-        """An empty one; a key that comes twice is a change, not an error."""
+        """An empty sketch, for which a repeated key is a change of the data, not an error."""
         sketch = Sketch(self.kept.problem, self.layout.roles.key, buffer_rows=self.rows)
         sketch.checks_keys = False
         sketch.summary.offsets = self.kept.offsets  # moments are compared about one origin
         return sketch
 
     def _scans(self, consumers: list[Consumer]) -> tuple[Position, int]:
-        """Read the rows until nobody asks for another pass; the position, and the number of
+        """Read the rows until no consumer needs another pass; the position, and the number of
         passes.
         """
         passes, position, problem = 0, Position(), self.core.problem
@@ -351,7 +303,7 @@ class FileCheck:
             samples = (
                 Samples(problem, self.layout.roles.widths) if isinstance(problem, Latent) else None
             )
-            found = scan(
+            reached = scan(
                 self.source,
                 self.layout,
                 consumers,
@@ -359,8 +311,8 @@ class FileCheck:
                 samples=samples,
                 progress=self.progress,
             )
-            require_rows(self.source, self.layout, found)
-            passes, position = passes + 1, found if not passes else position
+            require_rows(self.source, self.layout, reached)
+            passes, position = passes + 1, reached if not passes else position
             consumers = [consumer for consumer in consumers if consumer.another_pass()]
         return position, passes
 
@@ -373,36 +325,34 @@ class FileCheck:
     def _measured(
         self, sums: SumMoments | Reduce, passes: int
     ) -> tuple[list[Reduction], float, list[str]]:
-        """The coreset against the moments of every group, the total weight, and what is to be said
-        of the groups.
-        """
+        """The coreset against the moments of every group, the total weight, and notes on groups."""
         if isinstance(sums, Reduce):
             sums.sketch.fold()
         running = sums.running if isinstance(sums, SumMoments) else sums.sketch.summary.running
         strange = sums.strange if isinstance(sums, SumMoments) else set()
-        totals = {label: one.total for label, one in running.items()}
+        totals = {label: sums_of_group.total for label, sums_of_group in running.items()}
         if not any(totals.values()) and not strange:
             raise InputError("The data has no row of positive weight.")
         labels, notes = shared_groups(
             self.core, [*(label for label, total in totals.items() if total), *strange]
         )
         group = self._by_moments if isinstance(sums, SumMoments) else self._by_sketch
-        found = [group(sums, label, passes) for label in labels]
+        reductions = [group(sums, label, passes) for label in labels]
         if isinstance(sums, SumMoments):
-            found = self._about_means(sums, labels, found, passes)
-        return found, sum(totals.values()), notes
+            reductions = self._about_means(sums, labels, reductions, passes)
+        return reductions, sum(totals.values()), notes
 
     def _about_means(
-        self, sums: SumMoments, labels: list[Any], found: list[Reduction], passes: int
+        self, sums: SumMoments, labels: list[Any], reductions: list[Reduction], passes: int
     ) -> list[Reduction]:
-        """What could not be proven, measured once more about the means, in one more pass."""
+        """Groups that were not proven, measured about their means in one more pass."""
         kernels = {
             label: kernel
-            for label, one in zip(labels, found, strict=True)
-            if (kernel := centred_kernel(one)) is not None
+            for label, reduction in zip(labels, reductions, strict=True)
+            if (kernel := centred_kernel(reduction)) is not None
         }
         if not kernels:
-            return found
+            return reductions
         centred = SumMoments(
             self.kept, self.rows, sums.apart, coordinates=sums.coordinates | kernels
         )
@@ -412,16 +362,16 @@ class FileCheck:
             for label in labels
         ]
         return [
-            one if other is None else better(one, other)
-            for one, other in zip(found, again, strict=True)
+            reduction if other is None else better(reduction, other)
+            for reduction, other in zip(reductions, again, strict=True)
         ]
 
     def _by_moments(self, sums: Any, label: Any, passes: int) -> Reduction:
         """One group, against the moments of all of its rows."""
         if sums.running[label].fitted_moments().needs_pass:
             raise NotExactError(
-                "The moments of this data cannot be summed accurately; it is nothing like the kept"
-                " rows, or needs scaling."
+                "The moments of this data cannot be summed accurately; the data differs greatly"
+                " from the kept rows, or needs scaling."
             )
         return self._against(sums, label, passes)
 
@@ -433,24 +383,20 @@ class FileCheck:
         )
 
     def _by_sketch(self, sums: Any, label: Any, passes: int) -> Reduction:
-        """One group, where the rows that a sketch holds stand for the others, and are off by what
-        they claim.
-        """
+        """One group, against the rows of a sketch, whose claimed error is inherited."""
         core, summary, kept = self.core, sums.sketch.summary, self.kept.rows(label)
         running, reduction = summary.running[label], summary.reduction(label)
         fitted = running.fitted_moments()
         rows, _ = summary.held_rows(label)
         if fitted.needs_pass or core.absorbed or reduction.peeled.any():
             fitted, _ = fit_moments(rows, summary.kernel, np.arange(len(rows)))
-            found = measure_again(core, rows, fitted, kept, passes)
-            return replace(found, inherited=reduction.claim)
-        found = measure_again(core, None, fitted, kept, passes, witnesses=self._unweighted(kept))
-        return replace(found, inherited=running.inherited)
+            measured = measure_again(core, rows, fitted, kept, passes)
+            return replace(measured, inherited=reduction.claim)
+        measured = measure_again(core, None, fitted, kept, passes, witnesses=self._unweighted(kept))
+        return replace(measured, inherited=running.inherited)
 
     def _unweighted(self, kept: Rows) -> Rows | None:
-        """The kept rows as witnesses, which count once each; None where they had weights of their
-        own.
-        """
+        """The kept rows with weight one each, as witnesses; None if the data has weights."""
         if self.layout.roles.weight is not None:
             return None
         return Rows(kept.parts, np.ones(len(kept)) if kept.index is None else None, kept.index)

@@ -14,10 +14,12 @@ import numpy as np
 from karat.core.coreset import Coreset
 from karat.data.batch import Batch, Table
 from karat.engine.rows import Progress, Rows, column_sums
-from karat.io.consumers import ColumnSums, Consumer, SampleRows, SumMoments
 from karat.io.find import open_source
-from karat.io.read_all import layout_of
-from karat.io.verify import FileCheck, file_layout
+from karat.io.measure import ColumnSums, SumMoments
+from karat.io.read_all import file_layout, layout_of
+from karat.io.sample import SampleRows
+from karat.io.scan import Consumer
+from karat.io.verify import FileCheck
 from karat.problems.latent import KnownMaps
 from karat.problems.latent.known import tables_of
 from karat.report.moments import (

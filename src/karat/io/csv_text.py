@@ -1,20 +1,23 @@
-"""The bytes of a CSV file, cut between rows: blocks after which a run can resume, in pieces that
+"""The text of a CSV file: its header, its lines, and the numbers written in it.
+
+Bytes are cut between rows: into blocks after which a run can resume, and these into pieces that
 are parsed side by side.
 
-pyarrow's own streaming reader cannot be resumed and does not say in which line it stumbled.  So the
+pyarrow's own streaming reader cannot be resumed and does not report the line of an error.  So the
 bytes are cut here: a block ends after its last whole line, a piece after the first line end behind
-so many bytes.  Where blocks and pieces end depends on the file alone.
+a number of bytes.  Where blocks and pieces end depends on the file alone.
 
-Only where a block holds quotes is it asked which line ends are outside of them, and which belong to
-a value.  A quote opens a value only where the value begins, and "" inside stands for one quote.  In
-a file that keeps to this, a place is inside quotes if and only if an odd number of quotes comes
-before it.  Quotes that do not (5" in a value without quotes) are noticed, and the block is then
-walked quote by quote.
+Line ends inside quotes belong to a value.  Only blocks with quotes are searched for them.  A quote
+opens a value only at the beginning of the value, and "" inside stands for one quote.  In a file
+that follows these rules, a place is inside quotes if and only if an odd number of quotes precedes
+it.  Blocks with other quotes (5" in a value without quotes) are read quote by quote.
 """
 
 from __future__ import annotations
 
+import csv
 import os
+import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -23,17 +26,26 @@ import numpy as np
 import pyarrow as pa
 
 from karat.errors import InputError
+from karat.io.source import check_unique_columns
 
-SOME = 2**22  # bytes at a time, where lines are counted
+SOME = 2**22  # bytes read at a time to count lines
 QUOTE, BREAK = ord('"'), ord("\n")
 CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+# What pyarrow reads as a number: no underscores, no digits of other scripts, no words but infinity.
+NUMBER = re.compile(
+    r"[ \t]*[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|inf|infinity)[ \t]*",
+    re.IGNORECASE | re.ASCII,
+)
+INTEGER = re.compile(r"^[ \t]*[+-]?[0-9]{1,300}[ \t]*$")
+BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 
 
 class Header(NamedTuple):
-    """What the first line of a file says."""
+    """The first line of a file."""
 
     names: list[str]
     delimiter: str
+    note: str = ""  # for the certificate, where the names are numbers
 
 
 class Piece(NamedTuple):
@@ -48,8 +60,8 @@ class Piece(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """The whole lines at the beginning of some bytes: their length, and the line ends, if quotes
-    make some belong to values.
+    """The whole lines at the beginning of some bytes: their length, and their line ends, if there
+    are quotes.
     """
 
     length: int
@@ -67,8 +79,8 @@ class CsvBytes:
     read_header : callable
         Makes a :class:`Header` of the first line.
     spare : list of bytearray, optional
-        Memory of blocks that are no longer in use, to be used again: new memory costs more than
-        reading into it.
+        Buffers of blocks that are no longer in use.  To reuse them is faster than to allocate new
+        ones.
     """
 
     def __init__(
@@ -105,7 +117,7 @@ class CsvBytes:
                     elif place < start and stream is stored:
                         place, filled = stored.seek(start), 0
                         continue
-                    # read again what is done: a compressed file has no other way
+                    # A compressed file cannot be sought: skip what is done.
                     elif place < start:
                         cut = min(filled, start - place)
                     else:
@@ -170,8 +182,8 @@ class CsvBytes:
             text = bytes(data[stray : stray + 40]).decode("utf-8", "replace")
             raise InputError(
                 f"{self.name}, line {line:,}: a quote opens a value and is not closed ({text!r}),"
-                " so the lines behind it would be lost. Close it, or double it if it belongs to"
-                " the value."
+                " so the lines after it would be lost. Close it, or double it if it is part of the"
+                " value."
             )
         outside, inside = line_ends(data, header.delimiter)
         return Lines(
@@ -179,15 +191,40 @@ class CsvBytes:
         )
 
     def text_at(self, start: int, length: int = 0) -> tuple[int, bytes]:
-        """Some bytes of the text, and the line breaks before them, for error messages: the file is
-        read again up to there.
+        """The number of line breaks before a place of the text, and the bytes there.
+
+        The file is read again up to that place, so this is for error messages only.
         """
         breaks = 0
         with self.filesystem.open_input_file(self.name) as stored:
             stream = self._decompressed(stored)
-            while start > 0 and (some := stream.read(min(start, SOME))):
-                breaks, start = breaks + some.count(b"\n"), start - len(some)
+            while start > 0 and (data := stream.read(min(start, SOME))):
+                breaks, start = breaks + data.count(b"\n"), start - len(data)
             return breaks, bytes(stream.read(length))
+
+
+def read_header(path: str, line: str) -> Header:
+    """The names in the first line of a file, and the sign that separates them."""
+    file_name = os.path.basename(path)
+    outside_quotes = re.sub('"[^"]*"', "", line)
+    delimiters = "\t" if ".tsv" in file_name.lower() else ",;\t"
+    delimiter = next((sign for sign in delimiters if sign in outside_quotes), delimiters[0])
+    names = next(csv.reader([line], delimiter=delimiter), [""])
+    note = ""
+    if all(NUMBER.fullmatch(name) for name in names):
+        # A line of numbers is a row of a file without a header, unless they count up: 0, 1, 2, or
+        # years.
+        integers = [int(name) for name in names if name.isascii() and name.isdigit()]
+        if len(integers) < len(names) or any(b != a + 1 for a, b in pairwise(integers)):
+            raise InputError(
+                f"{path}, line 1 holds numbers ({', '.join(names[:3])}), not names: the file has no"
+                " header, and its first row would be lost. Add a line with the column names."
+            )
+        note = (
+            f"The first line of {file_name} was read as names of columns ({', '.join(names[:3])})."
+        )
+    check_unique_columns(path, names)
+    return Header(names, delimiter, note)
 
 
 def _cuts(buffer: bytearray, lines: Lines, piece_bytes: int) -> list[int]:
@@ -213,12 +250,35 @@ def line_ends(block: memoryview | bytes, delimiter: str) -> tuple[np.ndarray, np
     return breaks[~inside], breaks[inside]
 
 
-def stray_quote(block: memoryview | bytes, delimiter: str, final: bool) -> int | None:
-    """Where a quote opens a value of several lines that does not end as a value does; None if there
-    is no such quote.
+def lines_before(text: bytes, sign: str, row: int, value: str = "") -> int:
+    """Line breaks before a row of a piece, and before a value in it.
 
-    The lines behind such a quote are rows that somebody forgot to close off, not a value.  If the
-    block is the ``final`` one of a file, a quote that is never closed is stray as well.
+    The number of the row is that of pyarrow: from 1 on, without empty lines.
+    """
+    starts = np.append(0, line_ends(text, sign)[0] + 1)
+    full = [
+        start
+        for start in starts.tolist()
+        if start < len(text) and text[start : start + 2].strip(b"\r")[:1] not in (b"\n", b"")
+    ]
+    if not full:
+        return 0
+    start = full[min(row, len(full)) - 1]
+    sign = re.escape(sign)
+    match = re.compile(
+        rf'(?:^|[\n"]|{sign}){re.escape(value)}(?:["\r\n]|$|{sign})'.encode()
+    ).search(text, start)
+    inside = match.start() if value and match else start
+    end = min((other for other in full if other > start), default=len(text))
+    return text.count(b"\n", 0, inside if inside < end else start)
+
+
+def stray_quote(block: memoryview | bytes, delimiter: str, final: bool) -> int | None:
+    """The first quote that opens a value of several lines without a proper end; None if there is
+    none.
+
+    The lines after such a quote are rows, not a value.  In the ``final`` block of a file, a quote
+    that is never closed is stray as well.
     """
     data = np.frombuffer(block, dtype=np.uint8)
     toggles, edge = _quotes(data, delimiter)
@@ -252,16 +312,43 @@ def _quotes(data: np.ndarray, delimiter: str) -> tuple[np.ndarray, np.ndarray]:
 
 def _toggles(quotes: list[int], opens: list[bool]) -> np.ndarray:
     """The quotes that open or close a value, where some are part of one."""
-    found: list[int] = []
+    toggles: list[int] = []
     skip = -1
     for i, place in enumerate(quotes):
         if i == skip:
             continue
-        if len(found) % 2 == 0:
+        if len(toggles) % 2 == 0:
             if opens[i]:
-                found.append(place)
+                toggles.append(place)
         elif i + 1 < len(quotes) and quotes[i + 1] == place + 1:
             skip = i + 1
         else:
-            found.append(place)
-    return np.array(found, dtype=np.int64)
+            toggles.append(place)
+    return np.array(toggles, dtype=np.int64)
+
+
+def number_of(text: str | None) -> float | None:
+    """A value as a number; None if pyarrow would not read it as one."""
+    return float(text) if text is not None and NUMBER.fullmatch(text) else None
+
+
+def _boolean_of(text: str | None) -> bool | None:
+    """A value as a boolean, by the same rule."""
+    return None if text is None else BOOLEANS.get(text.strip(" \t").lower())
+
+
+def _integer_of(text: str | None) -> int | None:
+    """A value as a 64-bit integer, by the same rule."""
+    number = int(text) if text is not None and "+" not in text and INTEGER.match(text) else None
+    return None if number is None or not -(2**63) <= number < 2**63 else number
+
+
+def as_numbers(table: pa.Table, types: dict[str, pa.DataType]) -> pa.Table:
+    """Text columns as numbers of the given types; other values become null."""
+    for name, kind in types.items():
+        values = pa.array([READ[kind](value) for value in table[name].to_pylist()], kind)
+        table = table.set_column(table.column_names.index(name), name, values)
+    return table
+
+
+READ = {pa.float64(): number_of, pa.bool_(): _boolean_of, pa.int64(): _integer_of}
