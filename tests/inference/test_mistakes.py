@@ -23,20 +23,20 @@ TERMS = [
     ("C(3)", "reads no column"),
     ("C(g, contr.sum, 3)", "C takes a column"),
     ("C(g, levels=3)", "levels must be a list"),
-    ("C(g, levels=['red', 'red'])", "each once"),
+    ("C(g, levels=['red', 'red'])", "different texts or numbers"),
     ("C(g, Treatment('violet'))", "violet"),
     ("bs(a, knots='a')", "knots must be a list of numbers"),
     ("bs(a, knots=['a'])", "knots must be a list of numbers"),
     ("bs(a, knots=[99])", "99 is not between"),
-    ("bs(a, df=h)", "'h' is a column"),
+    ("bs(a, df=h)", "instead of the name 'h'"),
     ("bs(a, df=2.5)", "df must be an integer"),
-    ("bs(a, df=4, knots=[0])", "give one of them"),
+    ("bs(a, df=4, knots=[0])", "either df or knots"),
     ("bs(a, degree='x')", "degree must be"),
     ("bs(a, extrapolation='x')", "extrapolation must be"),
-    ("bs(a, _state=3)", "_state is learned"),
+    ("bs(a, _state=3)", "remove _state"),
     ("poly(a, 0)", "at least 1"),
     ("poly(a, 'x')", "degree must be"),
-    ("poly(a, h)", "'h' is a column"),
+    ("poly(a, h)", "instead of the name 'h'"),
     ("poly(g, 2)", "is text"),
     ("center(g)", "is text"),
     ("scale(a, center='x')", "center must be"),
@@ -98,7 +98,7 @@ def test_rows_to_predict(fit, frame):
         (np.array([["x"] * 4], dtype=object), "does not hold numbers"),
         ([1, 2, 3], "a frame"),
         (3, "a frame"),
-        ({"a": [1, 2], "g": ["red"]}, "different lengths"),
+        ({"a": [1, 2], "g": ["red"]}, "have the same length"),
         ({"a": [1, "x"], "g": ["red", "red"]}, "'a' is text"),
     ):
         with pytest.raises(InputError, match=said):
@@ -177,7 +177,7 @@ def test_perfect_fits_do_not_warn(response, frame):
 
 
 def test_columns_that_are_not_read_are_not_copied(frame):
-    from karat.inference.layout import needed_columns
+    from karat.formulas.layout import needed_columns
 
     found = needed_columns(frame, "y ~ a", ("user", None))
     assert list(found.columns) == ["a", "user", "y"]

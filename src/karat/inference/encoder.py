@@ -14,9 +14,9 @@ from karat.data.arguments import ColumnRoles
 from karat.engine.linalg import Array
 from karat.engine.stream import FOLD
 from karat.errors import InputError, NotExactError
-from karat.inference.design import INTERCEPT, Design, make_design
-from karat.inference.formula import Factor, parse
-from karat.inference.layout import DesignLayout, only_columns, open_table, typed_row
+from karat.formulas.design import INTERCEPT, Design, make_design
+from karat.formulas.formula import Factor, parse
+from karat.formulas.layout import DesignLayout, only_columns, open_table, typed_row
 from karat.inference.new_rows import BLOCK
 from karat.io.source import ResumePoint, text_columns
 

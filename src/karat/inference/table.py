@@ -1,7 +1,7 @@
 """The regression table of all rows, from a formula or a coreset.
 
 levels     one pass, if the formula has categories or transforms of all rows, or there are weights
-           (:mod:`.learn`)
+           (:mod:`karat.formulas.learn`)
 moments    one pass: the coreset of the design (:mod:`karat.stream`)
 scores     one pass at the solution, for robust covariances (:mod:`.scores`)
 residuals  one or two passes at the solution, for quantiles of all residuals (:mod:`.residuals`)
@@ -30,11 +30,11 @@ from karat.data.arguments import progress_bar
 from karat.engine.linalg import MOST
 from karat.engine.rows import Progress
 from karat.errors import InputError, NotExactError
-from karat.inference.design import make_design, restored_design
+from karat.formulas.design import make_design, restored_design
+from karat.formulas.formula import parse
+from karat.formulas.layout import formula_columns, needed_columns, open_rows
+from karat.formulas.learn import Learn
 from karat.inference.encoder import Encoder
-from karat.inference.formula import parse
-from karat.inference.layout import formula_columns, needed_columns, open_rows
-from karat.inference.learn import Learn
 from karat.inference.residuals import residual_quantiles
 from karat.inference.results import KINDS, FrequencyWLS, FullData, check_cov_type
 from karat.inference.scores import FullDataSolution, Scores, wanted_sums
