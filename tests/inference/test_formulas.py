@@ -197,7 +197,10 @@ def test_what_new_rows_need(frame):
 def test_arguments(frame):
     for call, said in (
         (lambda: ols("y ~ a", frame, cov_type="HC9"), "cov_type must be one of"),
-        (lambda: ols("y ~ a", frame, cov_type="cluster"), "needs cluster="),
+        (
+            lambda: ols("y ~ a", frame, cov_type="cluster"),
+            "labels the clusters. Pass its name as cluster=",
+        ),
         (lambda: ols("y ~ a", frame, cluster="user"), "cov_type='cluster'"),
         (lambda: ols("y ~ a", frame, cov_type="cluster", cluster="none"), "no column 'none'"),
         (

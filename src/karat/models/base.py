@@ -339,7 +339,7 @@ def solve_small(matrix: Array, right: Array, parts: str) -> Array:
         ) from error
 
 
-def as_distributions(rows: Array, what: str, samples: float = np.inf) -> Array:
+def as_distributions(rows: Array, subject: str, samples: float = np.inf) -> Array:
     """Rows with negative entries clipped and sum 1; warn if that changes more than sampling noise
     would.
     """
@@ -352,22 +352,22 @@ def as_distributions(rows: Array, what: str, samples: float = np.inf) -> Array:
     )
     if negative > CLIPPED + NOISE / max(samples, 1.0) ** 0.5:
         warn_recovery(
-            f"{what} came out with up to {negative:.0%} negative mass, which was clipped: the data"
-            " are too few, or not of this model."
+            f"{subject} came out with up to {negative:.0%} negative mass, which was clipped: the"
+            " data are too few, or not of this model."
         )
     return np.asarray(
         np.where(total > 0, positive / np.maximum(total, 1e-300), 1.0 / rows.shape[1])
     )
 
 
-def positive_variances(variances: Array, common: float, what: str) -> Array:
+def positive_variances(variances: Array, common: float, subject: str) -> Array:
     """Variances raised to at least a small share of the common one; warn if some were smaller."""
     floor = FLOOR * max(common, 1e-300)
     if (variances < floor).any():
         listed = ", ".join(f"{x:.3g}" for x in variances)
         warn_recovery(
-            f"{what} came out as {listed}; those below {floor:.3g} were raised to it. The data are"
-            " too few, or not of this model."
+            f"{subject} came out as {listed}; those below {floor:.3g} were raised to it. The data"
+            " are too few, or not of this model."
         )
     return np.maximum(variances, floor)
 

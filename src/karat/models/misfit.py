@@ -212,13 +212,13 @@ def directions(rows: Array, top: Array) -> float:
 
 def constant_columns(rows: Array) -> list[Check]:
     """A failed check if columns do not vary: spherical components have noise in every column."""
-    found = np.flatnonzero((rows == rows[0]).all(axis=0)).tolist()
-    if not found:
+    constant = np.flatnonzero((rows == rows[0]).all(axis=0)).tolist()
+    if not constant:
         return []
     named = (
-        f"column {found[0]} is"
-        if len(found) == 1
-        else f"columns {', '.join(map(str, found[:5]))} are"
+        f"column {constant[0]} is"
+        if len(constant) == 1
+        else f"columns {', '.join(map(str, constant[:5]))} are"
     )
     return [
         Check(

@@ -151,18 +151,18 @@ class GaussianMixture(DensityMixin, Learner):
         return super()._matching(core)
 
     def _recover(self, moments: dict[str, Array], maps: Maps, problem: latent.Latent) -> None:
-        found = self._mixture(moments["tensor"], maps, problem)
-        self.means_ = found.points + maps["mean"]
-        self.mass_ = found.mass
+        mixture = self._mixture(moments["tensor"], maps, problem)
+        self.means_ = mixture.points + maps["mean"]
+        self.mass_ = mixture.mass
         common, d = float(maps["sigma2"]), len(maps["mean"])
         if self.variances == "spherical":
-            own = solve_small(
-                (found.weights[:, None] * found.small).T, moments["spread"], problem.parts
+            estimates = solve_small(
+                (mixture.weights[:, None] * mixture.small).T, moments["spread"], problem.parts
             )
-            variances = positive_variances(own, common, "The variances of the components")
+            variances = positive_variances(estimates, common, "The variances of the components")
         else:
             variances = np.full(problem.k, common)
-        self.weights_ = as_distributions(found.weights[None], "The mixing weights")[0]
+        self.weights_ = as_distributions(mixture.weights[None], "The mixing weights")[0]
         self.covariances_ = variances
         self.n_components_ = problem.k
         self.covariance_type_, self.refinement_ = "spherical", None

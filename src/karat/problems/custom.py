@@ -53,8 +53,8 @@ class Kernel(Problem):
 
     def width(self, columns: int, targets: int = 1) -> int:
         raise InputError(
-            "The width of a Kernel is known once it has seen data: build a coreset and read"
-            " certificate.bound."
+            "Build a coreset and read certificate.bound: the width of a Kernel is known only after"
+            " it has seen data."
         )
 
     def loss(self, X: Array, y: Array | None, weights: Array, query: Any) -> float:

@@ -1,8 +1,8 @@
 """A problem about transformed columns, whose coreset keeps raw rows.
 
 If every row is mapped by itself, ``z_i = t(x_i)``, then weights that keep the moments of the z_i
-keep them whichever way the row is stored.  So the engine looks at the z_i, and the coreset keeps
-the x_i: strings, dates and all.
+keep them however the rows are stored.  So the engine reads the z_i, and the coreset keeps the x_i,
+which may contain strings and dates.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Transformed(Problem):
     @property
     def needs_real_rows(self) -> str:
         return (
-            "A transformation cannot be applied to made rows: transform all rows first, and make"
-            " rows of the columns that it gives; or take rows='real'."
+            "A transformation cannot be applied to synthetic rows: transform all rows first, and"
+            " pass the transformed columns; or use rows='real'."
         )
 
     @property

@@ -52,8 +52,8 @@ def open_data(
     if are_paths(data) or is_source(data):
         if any(value is not None for value in (sample_weight, groups, lengths)):
             raise InputError(
-                "sample_weight, groups and lengths are for data in memory; the coreset knows them"
-                " of files."
+                "Remove sample_weight, groups and lengths: they are for data in memory, and for"
+                " files the coreset stores them."
             )
         from karat.report.files import FileData
 
@@ -72,25 +72,25 @@ def open_data(
 
 
 def are_paths(data: Any) -> bool:
-    """Whether data is named rather than given."""
+    """Whether data are paths of files."""
     several = isinstance(data, list | tuple) and len(data) > 0
     return isinstance(data, str | Path) or (
-        several and all(isinstance(one, str | Path) for one in data)
+        several and all(isinstance(path, str | Path) for path in data)
     )
 
 
 def is_source(data: Any) -> bool:
-    """Whether rows come in batches: of an open source, a query, a cursor or a reader
+    """Whether rows come in batches, from an open source, a query, a cursor or a reader
     (:mod:`karat.io.find`).
     """
-    known = (
+    readers = (
         "read_schema",
         "read_next_batch",
         "to_arrow_reader",
         "fetch_arrow_reader",
         "fetch_record_batch",
     )
-    return any(hasattr(data, name) for name in known)
+    return any(hasattr(data, name) for name in readers)
 
 
 class MemoryData(Data):

@@ -131,9 +131,9 @@ class HiddenMarkov(ThreeViews):
         )
 
         def step(a: int) -> Computed:
-            own = slice(a * d, (a + 1) * d)
+            columns = slice(a * d, (a + 1) * d)
             return Computed(
-                lambda block: self._observations(np.asarray(block)[:, own], symbols),
+                lambda block: self._observations(np.asarray(block)[:, columns], symbols),
                 table,
                 columns=symbols,
             )
