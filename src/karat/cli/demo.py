@@ -237,5 +237,7 @@ def _print_demo(results: dict[str, Any]) -> None:
         f" {results['verified_error']:.1e}",
         style=printing.GOOD if results["verified"] else printing.BAD,
     )
-    printing.say("\nAn estimator that needs more than what is kept is refused", style="bold")
+    printing.say(
+        "\nAn estimator that needs more than the coreset keeps raises an error", style="bold"
+    )
     printing.say(results["refusal"])

@@ -69,7 +69,7 @@ class Expression:
         self.tree = parsed(QUOTED.sub(self._alias, text), text)
         self._check(self.tree)
         if not self.variables():
-            raise InputError(f"The term {text!r} reads no column of the data; leave it out.")
+            raise InputError(f"The term {text!r} reads no column of the data; remove it.")
 
     def _alias(self, quoted: re.Match[str]) -> str:
         name = f"quoted_{len(self.aliases)}_"
@@ -85,7 +85,7 @@ class Expression:
         if isinstance(node, ast.Call):
             name = self._function(node)
             if any(keyword.arg is None for keyword in node.keywords):
-                raise self._refused("**")
+                raise self._not_allowed("**")
             self._check_count(name, node)
             if inside in STATEFUL and name in STATEFUL:
                 raise InputError(
@@ -108,11 +108,11 @@ class Expression:
                 if isinstance(part, ast.expr):
                     self._check(part, inside)
                 elif not isinstance(part, ast.expr_context) and type(part) not in OPERATORS:
-                    raise self._refused(ast.unparse(node))
+                    raise self._not_allowed(ast.unparse(node))
             if isinstance(node, ast.BinOp):
                 self._check_constants(node)
         else:
-            raise self._refused(ast.unparse(node))
+            raise self._not_allowed(ast.unparse(node))
 
     @staticmethod
     def _is_plain(value: Any, inside: str) -> bool:
@@ -152,9 +152,9 @@ class Expression:
             and function.attr in ROW_BY_ROW
         ):
             return function.attr
-        raise self._refused(ast.unparse(function))
+        raise self._not_allowed(ast.unparse(function))
 
-    def _refused(self, part: str) -> InputError:
+    def _not_allowed(self, part: str) -> InputError:
         allowed = f"np.{', np.'.join(sorted(ROW_BY_ROW))}, I, C, {', '.join(STATEFUL)}"
         return InputError(
             f"The term {self.text!r} uses {part!r}, which is not known to depend on one row at a"

@@ -378,11 +378,11 @@ class FullDataResults(RegressionResults):
     HC2_se = property(lambda self: np.sqrt(np.diag(self.cov_HC2)))
     HC3_se = property(lambda self: np.sqrt(np.diag(self.cov_HC3)))
 
-    def _refused(self, *args: Any, **kwargs: Any) -> Any:
+    def _not_available(self, *args: Any, **kwargs: Any) -> Any:
         raise NotExactError(f"Statistics of single rows are not available. {NO_RESIDUALS}")
 
-    get_influence = outlier_test = compare_lm_test = el_test = conf_int_el = _refused
-    resid_pearson = property(_refused)
+    get_influence = outlier_test = compare_lm_test = el_test = conf_int_el = _not_available
+    resid_pearson = property(_not_available)
 
     def _kept_only(self) -> Any:
         raise NotExactError(

@@ -66,14 +66,12 @@ class Learner(BaseEstimator):
         """Set the fitted attributes."""
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from data; y is there for scikit-learn's pipelines only."""
+        """Learn from data; y is ignored."""
         return self._fit(X, sample_weight)
 
     def _fit(self, X: Any, sample_weight: Any, lengths: Any = None) -> Self:
         if isinstance(X, Coreset):
-            raise InputError(
-                "fit takes rows; a coreset is learned from by fit_coreset(core).", argument="X"
-            )
+            raise InputError("fit takes rows; use fit_coreset(core) for a coreset.", argument="X")
         X = self._validated(X, reset=True)
         problem = self._problem(X, sample_weight)
         sample, tables = read_sample(X, problem, sample_weight, lengths)
@@ -113,7 +111,7 @@ class Learner(BaseEstimator):
         return self._learn(wanted.statistics(kept, maps), maps, wanted)
 
     def _take_names(self, core: Coreset) -> None:
-        """The names of the columns, where the rows of the coreset have them."""
+        """Take the names of the columns from the rows of the coreset, if they have any."""
         table = core.X if core.problem.rows_per_sample == 1 else np.zeros((1, 1))
         validate_data(self, table, reset=True, skip_check_array=True)
 
@@ -308,7 +306,7 @@ def view_checks(
 
 
 def _used_columns(view: Any) -> Indices:
-    """Columns with an entry: of the symbols up to a large code, few may occur."""
+    """Columns that have an entry: few of the symbols up to a large code may occur."""
     return np.unique(view.indices) if hasattr(view, "indices") else np.arange(view.shape[1])
 
 

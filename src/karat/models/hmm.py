@@ -74,8 +74,8 @@ class HiddenMarkov(Learner):
         ``startprob_`` from the first state of all windows (the stationary law, for one long chain),
         or from the first step of every sequence (the initial law; needs many sequences).
     refine : {None, "spherical", "diag", "tied", "full"}
-        Go on by hmmlearn's EM on all rows; the better one by held-out likelihood is kept.  The kind
-        of the covariances for Gaussian emissions; for symbols any of them.
+        Continue with hmmlearn's EM on all rows, and keep the model of higher held-out likelihood.
+        The value is the type of the covariances of Gaussian emissions; for symbols use any.
     random_state : int
         For :meth:`sample` and ``refine``.
 
@@ -118,7 +118,7 @@ class HiddenMarkov(Learner):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, lengths: Any = None, sample_weight: Any = None) -> Self:  # type: ignore[override]
-        """Learn from sequences one after another; y is there for scikit-learn's pipelines only.
+        """Learn from sequences that follow one another in X; y is ignored.
 
         Parameters
         ----------
@@ -131,14 +131,14 @@ class HiddenMarkov(Learner):
         """
         if self.refine is not None and sample_weight is not None:
             raise InputError(
-                "hmmlearn's EM takes no sample_weight; leave it out, or use refine=None.",
+                "hmmlearn's EM takes no sample_weight; remove it, or use refine=None.",
                 argument="refine",
             )
         self._fit(X, sample_weight, lengths)
         return self if self.refine is None else self.refine_with(X, lengths)
 
     def refine_with(self, X: Any, lengths: Any = None) -> Self:
-        """Go on by hmmlearn's EM on rows, for example after ``fit_coreset``; see ``refine``."""
+        """Continue with hmmlearn's EM on rows, such as after ``fit_coreset``; see ``refine``."""
         refining.check_kind(self.refine)
         self._log_emissions(X)  # checks X
         table = np.asarray(containers.as_table(X, "X")).astype(
@@ -208,7 +208,7 @@ class HiddenMarkov(Learner):
         if self.start == "first" and "first" not in maps:
             raise NotExactError(
                 'start="first" needs the first steps of the sequences, which a keep="all" coreset'
-                ' does not know; use start="windows".'
+                ' does not store; use start="windows".'
             )
         self.covariance_type_, self.refinement_ = "spherical", None
         mixture = self._mixture(moments["tensor"], maps, problem)
@@ -259,7 +259,7 @@ class HiddenMarkov(Learner):
         return [Check("tensor", self._simulated(maps), NOT_INDEPENDENT)]
 
     def _simulated(self, maps: Maps) -> float:
-        """The p-value of a diagonal tensor, its noise that of chains drawn from this model."""
+        """The p-value of a diagonal tensor, with the noise of chains drawn from this model."""
         ell, V = self._basis[0], misfit.orthonormal(self._basis[1])
         hidden, whitenings = (
             simulate.states(self.transmat_),
@@ -295,7 +295,7 @@ class HiddenMarkov(Learner):
             raise InputError("X has no rows.", argument="X")
         if symbols.max(initial=0) >= self.n_features_in_:
             raise InputError(
-                f"X holds symbol {symbols.max()}; the model was fitted with symbols 0 to"
+                f"X contains the symbol {symbols.max()}; the model was fitted with symbols 0 to"
                 f" {self.n_features_in_ - 1}."
             )
         return np.asarray(np.log(refining.smoothed(self.emissionprob_, SMOOTH)).T[symbols])
@@ -333,7 +333,7 @@ class HiddenMarkov(Learner):
     def fit_predict(
         self, X: Any, y: Any = None, lengths: Any = None, sample_weight: Any = None
     ) -> np.ndarray:
-        """Learn from sequences and give their most likely states."""
+        """Learn from sequences and return their most likely states."""
         return self.fit(X, lengths=lengths, sample_weight=sample_weight).predict(X, lengths)
 
     def predict_proba(self, X: Any, lengths: Any = None) -> Array:

@@ -126,7 +126,7 @@ def orthonormal(V: Array) -> Array:
 
 
 def triple(a: Array, b: Array, c: Array) -> Callable[[int, int, int], Array]:
-    """Entries of the symmetric part of ``a (x) b (x) c`` of every sample."""
+    """Entries of the symmetric part of ``a (x) b (x) c``, for every sample."""
 
     def entry(i: int, j: int, l: int) -> Array:  # noqa: E741
         if a is b:
@@ -224,7 +224,7 @@ def constant_columns(rows: Array) -> list[Check]:
         Check(
             "constant columns",
             0.0,
-            f"{named} constant, and spherical noise is in every column, so leave that out",
+            f"{named} constant, but spherical noise is in every column; drop constant columns",
         )
     ]
 

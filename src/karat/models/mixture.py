@@ -87,17 +87,17 @@ class GaussianMixture(DensityMixin, Learner):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from data; y is there for scikit-learn's pipelines only."""
+        """Learn from data; y is ignored."""
         if self.refine is not None and sample_weight is not None:
             raise InputError(
-                "scikit-learn's EM takes no sample_weight; leave it out, or use refine=None.",
+                "scikit-learn's EM takes no sample_weight; remove it, or use refine=None.",
                 argument="refine",
             )
         self._fit(X, sample_weight)
         return self if self.refine is None else self.refine_with(X)
 
     def refine_with(self, X: Any) -> Self:
-        """Go on by scikit-learn's EM on rows, for example after ``fit_coreset``; see ``refine``."""
+        """Continue with scikit-learn's EM on rows, say after ``fit_coreset``; see ``refine``."""
         refining.check_kind(self.refine)
         self._check_fitted()
         if self.covariance_type_ != "spherical":
@@ -262,11 +262,11 @@ class GaussianMixture(DensityMixin, Learner):
         return np.asarray(logsumexp(self._log_joint(X), axis=1))
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Mean log-likelihood; y is there for scikit-learn's searches only."""
+        """Mean log-likelihood; y is ignored."""
         return float(self.score_samples(X).mean())
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
-        """Learn from data and give the component of each row."""
+        """Learn from data and return the component of each row."""
         return self.fit(X, sample_weight=sample_weight).predict(X)
 
     @property

@@ -142,7 +142,7 @@ class MultiView(Learner):
                     f" {means.shape[1]}."
                 )
             if not np.isfinite(table).all():
-                raise InputError("A view holds NaN or infinity; drop or fill such rows first.")
+                raise InputError("A view contains NaN or infinity; drop or fill such rows first.")
             scale = np.sqrt(variances)
             joint = joint + spherical_log_density(table / scale, means / scale, np.ones(len(means)))
         return np.asarray(softmax(joint, axis=1))
@@ -152,5 +152,5 @@ class MultiView(Learner):
         return np.asarray(self.predict_proba(X).argmax(axis=1))
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
-        """Learn from data and give the component of each row."""
+        """Learn from data and return the component of each row."""
         return self.fit(X, sample_weight=sample_weight).predict(X)

@@ -135,7 +135,7 @@ def deviation(moments: WordTensors, V: Array, a: float) -> Array:
 def fourth_moment_p_value(
     counts: csr_array, words: Array, V: Array, values: Sequence[float]
 ) -> float:
-    """Of "the fourth moments of the proportions are those of the model"; 1 if it cannot be told.
+    """The p-value of "the proportions have the fourth moments of the model"; 1 if it is unknown.
 
     ``values`` of alpha_0: the largest p-value counts.  One that was chosen by the data has noise of
     its own.

@@ -1,4 +1,4 @@
-"""How well the moments of the data fit a model, as numbers and in words."""
+"""How well the moments of the data fit a model, in numbers and in words."""
 
 from __future__ import annotations
 
@@ -96,11 +96,11 @@ class Recovery:
 
     @property
     def fits(self) -> bool:
-        """Whether nothing speaks against the model."""
+        """Whether no check speaks against the model."""
         return not self.doubts("components", self.leading)
 
     def doubts(self, parts: str, k: int) -> list[str]:
-        """What speaks against k components, in words."""
+        """The evidence against k components, in words."""
         doubts = [] if self.converged else ["a component did not converge"]
         e, last = self.spectrum, self.leading
         tested = any(check.name == "rank" for check in self.checks)

@@ -75,7 +75,7 @@ def smoothed(laws: Array, share: float = SMOOTH) -> Array:
 
 
 def floored(variances: Array) -> Array:
-    """Variances that are not tiny beside the others."""
+    """Variances, raised where they are tiny compared with the others."""
     return np.maximum(variances, FLOOR * max(float(np.mean(variances)), 1e-300))
 
 
@@ -93,7 +93,7 @@ def improve(
     score: Callable[[Any, Array], float], noise: Callable[[Any, Any, Array], float] = lambda one,
     two, rows: 0.0,
 ) -> tuple[Any, Refinement]:  # fmt: skip
-    """The better of the moments and EM.
+    """The model of the moments or that after EM, whichever is better.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def _run_and_score(
 
 @contextmanager
 def no_convergence_warnings() -> Iterator[None]:
-    """Silence what the libraries say about convergence; the likelihoods are compared here."""
+    """Silence warnings about convergence; the likelihoods are compared instead."""
     log = logging.getLogger("hmmlearn")
     level = log.level
     log.setLevel(logging.ERROR)
@@ -203,7 +203,7 @@ def free_covariances(kind: str, k: int, d: int) -> int:
 
 
 def fitted_mixture(weights: Array, means: Array, precisions: Array, kind: str, seed: int) -> Any:
-    """A scikit-learn mixture that counts as fitted with these parameters, and starts from them."""
+    """A scikit-learn mixture that is fitted with these parameters, and starts EM from them."""
     from sklearn.mixture import GaussianMixture as Peer
 
     peer = Peer(

@@ -83,7 +83,7 @@ def emitted(emissions: Array, hidden: Indices, uniform: Array) -> Indices:
 def gaussians(
     hidden: Indices, means: list[Array], variances: Array, maps: list[Array]
 ) -> list[Array]:
-    """The same of Gaussian emissions; ``means`` are those of the states in each view, whitened,
+    """The same for Gaussian emissions; ``means`` are those of the states in each view, whitened,
     ``maps`` without a constant.
     """
     k = maps[0].shape[1]

@@ -110,7 +110,7 @@ class _TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
         return checks
 
     def _alpha0_values(self) -> list[float]:
-        """The values of alpha_0 that the data must not contradict all together."""
+        """The values of alpha_0, of which the data must agree with at least one."""
         return [0.0]
 
     def top_words(
@@ -262,7 +262,7 @@ class SingleTopic(_TopicLearner):
         return np.asarray(self.predict_proba(X).argmax(axis=1))
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
-        """Learn from documents and give their most likely topics."""
+        """Learn from documents and return their most likely topics."""
         return self.fit(X, sample_weight=sample_weight).predict(X)
 
     def score(self, X: Any, y: Any = None) -> float:

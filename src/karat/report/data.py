@@ -1,7 +1,7 @@
-"""The full data beside its coreset, for pictures: a uniform sample of rows, the kept moments, every
-column's mean and spread.
+"""The full data of a coreset, for plots: a uniform sample of rows, the kept moments, and the mean
+and spread of every column.
 
-A *row* here is what the problem looks at: the features (after a pipeline, if the problem has one),
+A *row* here is what the problem reads: the features (after a pipeline, if the problem has one),
 then the targets; for latent-variable models the views side by side.  :func:`open_data` gives one of
 two readers that answer the same questions, for data in memory and for data in files, which is read
 in batches and never held.
@@ -32,7 +32,7 @@ from karat.report.moments import (
     shows_moments,
 )
 
-SAMPLE = 2000  # rows of the data that a picture shows
+SAMPLE = 2000  # rows of the data that a plot shows
 
 
 def open_data(
@@ -133,7 +133,7 @@ class MemoryData(Data):
 
 
 def kept_block(core: Coreset) -> Array:
-    """The kept rows as the problem looks at them (k, d)."""
+    """The kept rows as the problem reads them (k, d)."""
     if isinstance(core.problem, Latent):
         views = Rows(core.problem.kept_sample(core).views)
         return views.take(np.arange(len(core)), np.zeros(views.columns))[:, 1:]

@@ -14,7 +14,7 @@ import numpy as np
 
 from karat.engine.linalg import Array
 from karat.errors import InputError
-from karat.report.display import CORE, FULL, GUIDE, OTHER, SEEN, Display, above_zero
+from karat.report.display import CORE, FULL, GUIDE, MOST_POINTS, OTHER, Display, above_zero
 
 MARKS = (("o", 46), ("x", 26), ("^", 30), ("s", 22), ("v", 30), ("D", 22))
 NOISE = 0.02  # share of the largest eigenvalue below which differences are noise
@@ -223,7 +223,7 @@ class RecoveryDisplay(Display):
         every = [self.true, *self.estimated.values()]
         ends = min(v.min() for v in every), max(v.max() for v in every)
         ax.plot(ends, ends, color=GUIDE, linewidth=1.0, zorder=1)
-        shown = slice(None, None, -(-self.true.size // SEEN))
+        shown = slice(None, None, -(-self.true.size // MOST_POINTS))
         for (name, values), colour, (mark, size) in zip(
             self.estimated.items(), (FULL, CORE, *OTHER), MARKS, strict=False
         ):

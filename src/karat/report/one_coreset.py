@@ -19,7 +19,7 @@ from karat.core.wording import PAGE
 from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.report.data import SAMPLE, kept_block, open_data
-from karat.report.display import CORE, FULL, GUIDE, SEEN, Display, above_zero, strip_below
+from karat.report.display import CORE, FULL, GUIDE, MOST_POINTS, Display, above_zero, strip_below
 from karat.report.moments import thinned
 
 BINS = 30
@@ -284,7 +284,7 @@ class CertificateDisplay(Display):
     def plot(self, ax: Any = None) -> Self:
         """Draw the moments and, below in ``difference_ax_``, the absolute differences."""
         ax = self._axes(ax, (5.6, 5.4))
-        shown = thinned(self.kept - self.full, SEEN)
+        shown = thinned(self.kept - self.full, MOST_POINTS)
         full, kept = self.full[shown], self.kept[shown]
         ends = min(full.min(), kept.min(), 0.0), max(full.max(), kept.max(), 0.0)
         ax.plot(ends, ends, color=GUIDE, linewidth=1.0, zorder=1)

@@ -55,14 +55,12 @@ class Latent(Problem):
 
     @classmethod
     def from_params(cls, params: dict[str, Any]) -> Problem:
-        """The problem of a file; karat 0.2.0 stored also whether its maps are about the mean."""
+        """The problem in a file; karat 0.2.0 also stored whether its maps are about the mean."""
         params = dict(params)
         centred = params.pop("centred", True)
         problem = cls(**params)
         if problem.lifted and not centred:
-            raise InputError(
-                "Its maps are about the origin, as those of karat 0.1.0 were: build it again."
-            )
+            raise InputError("Its maps are about the origin, as in karat 0.1.0; build it again.")
         return problem
 
     @property

@@ -153,6 +153,6 @@ def symbols_of(table: np.ndarray) -> np.ndarray:
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         raise InputError(
-            f"Symbols must be integers of at least 0; row {row} of X holds {values[row]:g}."
+            f"Symbols must be integers of at least 0; row {row} of X contains {values[row]:g}."
         )
     return values.astype(np.int64)

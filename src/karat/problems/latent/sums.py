@@ -72,7 +72,7 @@ def add(left_sums: Sums, right_sums: Sums) -> Sums:
 
 
 def _plus(left: Any, right: Any) -> Any:
-    """Entry by entry; symbols that one of the two has not met count as zero there."""
+    """Add entry by entry; a symbol that one of the two has not seen counts as zero there."""
     if left.shape == right.shape:
         return left + right
     shape = tuple(np.maximum(left.shape, right.shape))

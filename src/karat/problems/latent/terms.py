@@ -1,7 +1,7 @@
 """Kernels of latent-variable models: a few *terms* over a few coordinates per sample.
 
 Once the maps of the full data are fixed, a sample is a handful of coordinates (z = M'x, ...), and
-what must be kept is a sum of polynomials of them.  A term knows its features per sample, and how to
+what must be kept is a sum of polynomials of them.  A term has its features per sample, and how to
 get their sum from products of blocks (BLAS-3), so that the n x k^3 features are never formed:
 
     Power      z^t, |t| = p                              Gram matrix of lower monomials

@@ -214,7 +214,7 @@ def checked_counts(table: Any) -> sparse.csr_array:
     for bad, fault in (
         (~np.isfinite(values), "NaN or infinite"),
         (values < 0, "negative"),
-        (values != np.floor(values), "not whole"),
+        (values != np.floor(values), "not integers"),
     ):
         if bad.any():
             first = int(np.flatnonzero(bad)[0])

@@ -187,8 +187,8 @@ class ThreeViews(Latent):
         )
         if len(seen) > MANY_SYMBOLS:
             raise InputError(
-                f"X holds {len(seen):,} different symbols; the moments of a chain are matrices of"
-                f" that size, and at most {MANY_SYMBOLS:,} are supported. Merge rare symbols."
+                f"X contains {len(seen):,} different symbols; the moments of a chain are matrices"
+                f" of that size, and at most {MANY_SYMBOLS:,} are supported. Merge rare symbols."
             )
         keep = sparse.csr_array(
             (np.ones(len(seen)), (np.arange(len(seen)), seen)), shape=(len(seen), d)
