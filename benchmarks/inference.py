@@ -83,8 +83,8 @@ def plain(folder: Path, columns: list[str]) -> tuple[float, float]:
 
 def passes(folder: Path, residuals: bool = False) -> dict[str, tuple[float, float]]:
     """The seconds of every pass of a clustered table, and of the quantiles of residuals."""
+    from karat.formulas.layout import SourceRows
     from karat.inference import ols
-    from karat.inference.layout import SourceRows
 
     taken: list[tuple[float, float]] = []
 
@@ -101,7 +101,7 @@ def passes(folder: Path, residuals: bool = False) -> dict[str, tuple[float, floa
             taken.append(clock.read())
             return found
 
-    import karat.inference.layout as module
+    import karat.formulas.layout as module
 
     module.SourceRows = Timed
     clock = Clock()

@@ -129,7 +129,7 @@ def test_columns_that_do_not_fit(data, tmp_path, inside):
     )
     refused(
         inside("build", data / "all.parquet", "--columns", "a", "--drop-columns", "b", *rest),
-        "exclude each other",
+        "Use only one of",
     )
     refused(
         inside("build", data / "rows.parquet", data / "rows.csv", "-t", "y", *rest),
@@ -173,7 +173,7 @@ def test_bad_use(name, data, tmp_path, inside):
 
 def test_places_that_cannot_be_written(data, tmp_path, inside):
     source = ["build", data / "rows.parquet", "-t", "y", "-o"]
-    refused(inside(*source, tmp_path / "no" / "core.parquet"), "no folder")
+    refused(inside(*source, tmp_path / "no" / "core.parquet"), "does not exist")
     refused(inside(*source, "/proc/core.parquet"), "/proc")
     refused(inside(*source, tmp_path / "core.txt"), ".parquet or .npz")
     refused(inside(*source, data / "rows.parquet"), "is the data itself")

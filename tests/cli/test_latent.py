@@ -103,7 +103,7 @@ def test_latent_options_where_they_belong(inside, data, tmp_path):
     refused(inside(*line, "multi-view", "--k", "2"), "needs --view three times")
     refused(
         inside(*line, "ica", "--k", "2", "--view", "a", "--view", "b", "--view", "c"),
-        "--view is for multi-view only",
+        "--view is only for multi-view",
     )
     refused(
         inside(*line, "ica", "--k", "2", "--sequence", "a"), "--sequence is for hidden-markov only"

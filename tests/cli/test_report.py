@@ -66,7 +66,7 @@ def test_changed_data_is_exit_one_and_still_a_page(inside, core, data, tmp_path)
     [
         (["missing.parquet", "-o", "r.html"], ["missing.parquet"]),
         (["{core}", "-o", "r.pdf"], ["must end in .html"]),
-        (["{core}", "-o", "nowhere/r.html"], ["no folder"]),
+        (["{core}", "-o", "nowhere/r.html"], ["does not exist"]),
         (["{core}", "--data", "nothing.parquet", "-o", "r.html"], ["nothing.parquet"]),
         (["{data}/rows.csv", "-o", "r.html"], ["rows.csv"]),
         (["{core}"], ["--output"]),

@@ -136,5 +136,5 @@ def test_what_would_not_be_exact_is_refused(inside, core, data, tmp_path):
         ).code
         == 0
     )
-    refused(inside("train", tmp_path / "mean.npz"), "no model of its own")
+    refused(inside("train", tmp_path / "mean.npz"), "no default model")
     refused(inside("train", tmp_path / "mean.npz", "--model", "ols"), "needs a target")

@@ -86,7 +86,7 @@ def test_a_coreset_from_memory_needs_the_names_of_the_columns(inside, data, numb
     refused(
         inside("verify", tmp_path / "memory.npz", data / "rows.parquet"),
         "does not store the name of its target column",
-        "add --target",
+        "Add --target",
     )
 
 

@@ -222,5 +222,5 @@ def test_anova_of_other_data_is_refused(frame):
     small, large = ols("y ~ a", frame), ols("y ~ a + b", frame)
     assert len(anova(small, large)) == 2
     for stranger in (ols("y ~ a + b", other), ols("y ~ a + b", frame.assign(u=2.0), weights="u")):
-        with pytest.raises(InputError, match="other rows, other weights"):
+        with pytest.raises(InputError, match="differ in rows, weights"):
             anova(small, stranger)

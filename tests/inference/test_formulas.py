@@ -132,8 +132,8 @@ def test_order_of_levels(frame):
         ("y ~ np.load('x')", "uses 'np.load'"),
         ("y ~ I([c for c in a])", "uses"),
         ("y ~ center(scale(a))", "scale inside center"),
-        ("y ~ C(center(a))", "all rows decide"),
-        ("y ~ C(g, contr.what)", "no known contrasts"),
+        ("y ~ C(center(a))", "depend on all rows"),
+        ("y ~ C(g, contr.what)", "not known contrasts"),
         ("y ~ C(g, levels=['red'])", "does not list the level"),
         ("y ~ np.log(g)", "'g' is text"),
         ("y ~ np.log(a)", "'np.log\\(a\\)'"),
@@ -197,7 +197,10 @@ def test_what_new_rows_need(frame):
 def test_arguments(frame):
     for call, said in (
         (lambda: ols("y ~ a", frame, cov_type="HC9"), "cov_type must be one of"),
-        (lambda: ols("y ~ a", frame, cov_type="cluster"), "needs cluster="),
+        (
+            lambda: ols("y ~ a", frame, cov_type="cluster"),
+            "labels the clusters. Pass its name as cluster=",
+        ),
         (lambda: ols("y ~ a", frame, cluster="user"), "cov_type='cluster'"),
         (lambda: ols("y ~ a", frame, cov_type="cluster", cluster="none"), "no column 'none'"),
         (

@@ -114,7 +114,7 @@ def test_spark(spark, frame, expected, tmp_path):
 def test_a_stream_comes_once(frame):
     table = pa.Table.from_pandas(frame)
     assert ols("y ~ a + b", table.to_reader()).nobs == len(frame)
-    with pytest.raises(InputError, match="comes only once"):
+    with pytest.raises(InputError, match="read only once"):
         ols("y ~ a + b", table.to_reader(), cov_type="HC0")
 
 

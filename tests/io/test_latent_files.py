@@ -237,7 +237,7 @@ def test_what_is_wrong_with_the_rows_is_said_with_its_place(tmp_path):
     )
     with pytest.raises(
         karat.InputError,
-        match=r"b\.parquet, row group 2, row 2,000: 1 counts are not whole.*document 7, word 5",
+        match=r"b\.parquet, row group 2, row 2,000: 1 counts are not integers.*document 7, word 5",
     ):
         karat.coreset_files(tmp_path, problem=P.SingleTopic(4), batch_rows=1000)
     huge = pa.table(

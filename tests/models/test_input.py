@@ -21,7 +21,7 @@ COUNTS = make_topics(300).X
     ("value", "message"),
     [
         (-1, "negative, the first in document 2, word 3"),
-        (0.5, "not whole, the first in document 2"),
+        (0.5, "not integers, the first in document 2"),
         (np.nan, "NaN or infinite"),
     ],
 )
@@ -68,7 +68,7 @@ def test_sequences():
         karat.coreset(X, problem=problems.HiddenMarkov(3), lengths=[2] * 1000)
     with pytest.raises(InputError, match="integers of at least 1"):
         karat.coreset(X, problem=problems.HiddenMarkov(3), lengths=[2000.0])
-    with pytest.raises(InputError, match=r"row 5 of X holds"):
+    with pytest.raises(InputError, match=r"row 5 of X contains"):
         karat.coreset(np.where(np.arange(2000) == 5, -1, X), problem=problems.HiddenMarkov(3))
     with pytest.raises(InputError, match="X has 2 columns"):
         karat.coreset(np.column_stack([X, X]), problem=problems.HiddenMarkov(3))

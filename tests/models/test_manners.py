@@ -125,7 +125,7 @@ def test_nan_has_no_label():
     with pytest.raises(InputError, match="Row 5, column 2"):
         model.predict(X)
     chain = models.HiddenMarkov(3).fit(make_chain(5000).X)
-    with pytest.raises(InputError, match="row 1 of X holds nan"):
+    with pytest.raises(InputError, match="row 1 of X contains nan"):
         chain.predict([0.0, np.nan, 1.0])
 
 

@@ -239,12 +239,12 @@ def test_histogram_counts_every_weight(core):
 
 
 def test_options_without_data_are_refused(core):
-    with pytest.raises(karat.InputError, match="pass the data too"):
+    with pytest.raises(karat.InputError, match="Pass the data"):
         facts(core, sample_weight=np.ones(5000))
 
 
 def test_reports_are_html_files(core, tmp_path):
-    with pytest.raises(karat.InputError, match=r"saved as \.html"):
+    with pytest.raises(karat.InputError, match=r"must end in \.html"):
         karat.report.write_report(core, tmp_path / "report.pdf")
     with pytest.raises(karat.StorageError, match="could not be written"):
         karat.report.write_report(core, tmp_path / "missing" / "report.html")

@@ -44,24 +44,24 @@ COMMANDS = (
     "demo",
     "reproduce",
 )
-WRONG, UNREAD = 2, 141
+USAGE_ERROR, CLOSED_PIPE = 2, 141  # exit codes
 COMPLETING = "_KARAT_COMPLETE"  # set by the shell that asks for completions
-# by the argument of the library that would help: what to do, in the options of the command line
+# what to do, in options of the command line, by the argument of the library that would help
 REMEDIES = {
     "on_missing": (
-        "Correct the data, leave such rows out with --on-missing drop, or fill features with"
+        "Correct the data, drop such rows with --on-missing drop, or fill features with"
         " --on-missing mean."
     ),
-    "pipeline": "Leave it out with --drop-columns, or encode it with --one-hot.",
-    "target": "Name it: add --target.",
-    "cluster": "Name their column: --cov cluster:COLUMN.",
-    "sql": "Name the query with --sql, and its --database.",
+    "pipeline": "Drop it with --drop-columns, or encode it with --one-hot.",
+    "target": "Add --target.",
+    "cluster": "Pass its name: --cov cluster:COLUMN.",
+    "sql": "Give the query with --sql, and its --database.",
     "sequence": "--sequence is for hidden-markov only.",
-    "columns": "Name them: add --columns; --problem multi-view needs --view three times.",
+    "columns": "Add --columns; --problem multi-view needs --view three times.",
 }
-# commands that read data of which a coreset was made before
+# commands that read the data of an existing coreset
 READ_AGAIN = ("verify", "report", "train")
-UNLIKE = "The coreset was made of data without this; correct the data, or build the coreset again."
+OTHER_DATA = "The coreset was made from data without this; correct the data, or build it again."
 
 
 class Stopped(BaseException):
@@ -83,7 +83,7 @@ def stop_on_signals() -> None:
 
 def run_command(arguments: list[str]) -> int:
     """Run a command line and return its exit code."""
-    # searched by hand, because a line that cannot be parsed is an error too
+    # not parsed: a command line that cannot be parsed is an error, too
     debug = "--debug" in arguments
     try:
         if sys.stdout is None:
@@ -103,18 +103,18 @@ def run_command(arguments: list[str]) -> int:
         return stop.exit_code
     # raised by completion, and by typer and rich when the pipe is closed
     except SystemExit as left:
-        return left.code if isinstance(left.code, int) and COMPLETING in os.environ else UNREAD
+        return left.code if isinstance(left.code, int) and COMPLETING in os.environ else CLOSED_PIPE
     except BrokenPipeError:
-        return UNREAD
+        return CLOSED_PIPE
     except Exception as error:
         if debug:
             traceback.print_exc()
         message = _message(error, next(iter(arguments), ""))
         _say(f"Error: {message}")
         if "--json" in arguments:
-            with suppress(OSError):  # nobody can read it, but the exit code says it
+            with suppress(OSError):  # if nobody can read it, the exit code remains
                 print(json.dumps({"error": message}), flush=True)
-        return WRONG
+        return USAGE_ERROR
 
 
 def application(arguments: list[str]) -> typer.Typer:
@@ -139,7 +139,7 @@ def application(arguments: list[str]) -> typer.Typer:
 
 
 def _command_group(name: str, module: ModuleType) -> typer.Typer:
-    """A command with commands of its own; its help is the docstring of the module."""
+    """A command with subcommands; its help is the docstring of the module."""
     text = cleandoc(module.__doc__ or "").removeprefix(f"karat {name}: ")
     group = typer.Typer(name=name, no_args_is_help=True, help=text[:1].upper() + text[1:])
     for command in module.COMMANDS:
@@ -184,8 +184,8 @@ def _say(text: str) -> None:
 
 
 def _message(error: Exception, command: str) -> str:
-    """The error message: that of karat with options for arguments, or one for an error of the
-    parser or the system.
+    """The message of an error: karat's own with options instead of arguments, or one for an error
+    of the parser or the system.
     """
     if isinstance(error, InputError | MissingExtraError | NotExactError | StorageError):
         if (
@@ -193,7 +193,7 @@ def _message(error: Exception, command: str) -> str:
             and command in READ_AGAIN
             and error.argument in ("on_missing", "pipeline")
         ):
-            return f"{error.message} {UNLIKE}"
+            return f"{error.message} {OTHER_DATA}"
         if isinstance(error, InputError) and error.remedy and error.argument in REMEDIES:
             return f"{error.message} {REMEDIES[error.argument]}"
         return str(error)

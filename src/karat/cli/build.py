@@ -16,14 +16,13 @@ from karat.cli import printing
 from karat.cli.options import (
     Common,
     Database,
-    Name,
-    ProblemOptions,
     Roles,
     check_output,
     column_option,
     named,
     size,
 )
+from karat.cli.problems import Name, ProblemOptions
 from karat.errors import InputError
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def build(
         OnMissing,
         typer.Option(
             help=(
-                "Refuse rows with missing values, leave them out, or fill features with their mean."
+                "For missing values: raise an error, drop their rows, or fill features with means."
             )
         ),
     ] = OnMissing.ERROR,
@@ -87,8 +86,8 @@ def build(
         Verbatim,
         typer.Option(
             help=(
-                "Synthetic rows: keep rows that are far from all others as they are, or refuse"
-                " them."
+                "Synthetic rows: keep rows that are far from all others as they are, or raise an"
+                " error."
             )
         ),
     ] = Verbatim.KEEP,
@@ -116,18 +115,18 @@ def build(
     """
     chosen = problem.chosen(bool(roles.target))
     if roles.view is not None and problem.problem is not Name.MULTI_VIEW:
-        raise InputError("--view is for multi-view only; name the features with --columns.")
+        raise InputError("--view is only for multi-view; name the features with --columns.")
     check_output(output, [*(source or ()), *stored.files], force)
     if checkpoint is not None and checkpoint.resolve() == output.resolve():
         raise InputError(
             "--checkpoint and --output are the same file; choose another name for the checkpoint."
         )
-    resumed = checkpoint is not None and checkpoint.exists()  # one of another call is refused
+    resumed = checkpoint is not None and checkpoint.exists()  # of another call: an error
     start = time.perf_counter()
     opened = stored.source(source)
-    known = opened.schema().names
-    options = roles.arguments(known) | {
-        "one_hot": named("--one-hot", one_hot, known),
+    available = opened.schema().names
+    options = roles.arguments(available) | {
+        "one_hot": named("--one-hot", one_hot, available),
         "on_missing": on_missing.value,
     }
     options |= {"rows": rows.value, "verbatim": verbatim.value} | (
@@ -144,13 +143,13 @@ def build(
     )
     core.save(output)
     if shown.as_json:
-        found = {
+        facts = {
             "output": str(output),
             "bytes": output.stat().st_size,
             "seconds": seconds,
             "resumed": resumed,
         }
-        printing.document(printing.json_summary(core) | found)
+        printing.document(printing.json_summary(core) | facts)
         return
     speed = {"time": f"{printing.seconds(seconds)} ({core.n_rows / seconds:,.0f} rows/s)"}
     if checkpoint is not None:
@@ -168,9 +167,6 @@ def build(
 
 
 def _row_estimate(source: Source) -> int | None:
-    """About how many rows there are, where the files say so at once."""
-    return (
-        None
-        if not source.given or any("://" in one for one in source.given)
-        else source.row_count()[0]
-    )
+    """The approximate number of rows, if local files tell it at once."""
+    remote = any("://" in path for path in source.given)
+    return None if remote or not source.given else source.row_count()[0]

@@ -21,13 +21,13 @@ from karat.cli.options import (
     Common,
     Database,
     OutputKind,
-    ProblemOptions,
     Roles,
     check_output,
     loads,
     named,
     size,
 )
+from karat.cli.problems import ProblemOptions
 from karat.core import wording
 from karat.errors import InputError
 
@@ -61,7 +61,7 @@ def build(
     shown: Common,
     source: Data = None,
     on_missing: Annotated[
-        Missing, typer.Option(help="Refuse rows with missing values, or leave them out.")
+        Missing, typer.Option(help="Raise an error for missing values, or drop their rows.")
     ] = Missing.ERROR,
     memory: Annotated[
         int | None,
@@ -90,10 +90,10 @@ def build(
     check_output(output, [*(source or ()), *stored.files], force, CUBE)
     start = time.perf_counter()
     opened = stored.source(source)
-    known = opened.schema().names
-    labels = named("--by", by, known)
+    available = opened.schema().names
+    labels = named("--by", by, available)
     options = roles.arguments(
-        [name for name in known if name not in labels or name in (roles.columns or ())]
+        [name for name in available if name not in labels or name in (roles.columns or ())]
     )
     options = {name: value for name, value in options.items() if name not in ("groups", "sequence")}
     options |= {"on_missing": on_missing.value} | ({} if memory is None else {"memory": memory})
@@ -107,7 +107,7 @@ def build(
             progress=advance,
             **options,
         )
-    _told(
+    _print_change(
         cube,
         output,
         time.perf_counter() - start,
@@ -149,13 +149,13 @@ def fit(
     start = time.perf_counter()
     if rolling is not None:
         if where:
-            raise InputError("--where and --rolling exclude each other; use one of them.")
+            raise InputError("Use only one of --where and --rolling.")
         fits = loaded.rolling(*_window(rolling), by=names).fit(estimator)
     else:
         fits = loaded.fit(estimator, by=names, selection=_selection(loaded, where))
     seconds = time.perf_counter() - start
     tidy = fits.tidy()
-    *_, term, coefficient = tidy  # whatever the labels are called
+    *_, term, coefficient = tidy  # the last two columns; labels may have any name
     if shown.as_json:
         printing.document(
             {
@@ -176,9 +176,9 @@ def fit(
     for place, target in enumerate(fits.targets):
         if len(fits.targets) > 1:
             printing.say(f"\n{target}", style="bold")
-        labels = [[str(value) for value in label] for label in fits.labels]
+        labels = [[str(value) for value in column] for column in fits.labels]
         table = [
-            [*(own[i] for own in labels), int(fits.rows[i]), *values[i, place].tolist()]
+            [*(column[i] for column in labels), int(fits.rows[i]), *values[i, place].tolist()]
             for i in range(len(fits))
         ]
         printing.grid([*fits.by, "rows", *terms], table)
@@ -206,11 +206,11 @@ def update(
     before = len(loaded)
     changed = loaded.replace(opened) if replace else loaded.update(opened)
     rows = changed.history[-1]["rows"]
-    said = (
+    title = (
         f"{rows:,} rows {'rebuilt their cells' if replace else 'added'}, {len(changed) - before:,}"
         " new cells"
     )
-    _told(changed, cube, time.perf_counter() - start, shown, said)
+    _print_change(changed, cube, time.perf_counter() - start, shown, title)
 
 
 def show(
@@ -229,8 +229,8 @@ def show(
 
     loaded = karat.Cube.load(cube)
     table, facts = loaded.table(), loaded.facts()
-    which = matching(loaded.cells, loaded.by, _selection(loaded, where))
-    worst = which[(-facts["loss_error"][which]).argsort(kind="stable")][:cells]
+    matches = matching(loaded.cells, loaded.by, _selection(loaded, where))
+    worst = matches[(-facts["loss_error"][matches]).argsort(kind="stable")][:cells]
     lines = _records({name: values[worst] for name, values in table.items()})
     if shown.as_json:
         printing.document(_facts(loaded, cube) | {"history": list(loaded.history), "table": lines})
@@ -244,8 +244,8 @@ def show(
             for line, e in zip(lines, errors, strict=True)
         ]
         printing.grid([*names, "error"], shown_lines)
-    if len(which) > cells:
-        printing.say(f"({cells:,} of {len(which):,} cells)")
+    if len(matches) > cells:
+        printing.say(f"({cells:,} of {len(matches):,} cells)")
 
 
 def verify(
@@ -280,32 +280,32 @@ def verify(
     start = time.perf_counter()
     loaded = karat.Cube.load(cube)
     with printing.progress(not shown.as_json) as advance:
-        found = loaded.verify(
+        verification = loaded.verify(
             stored.source(source),
             progress=advance,
             **({} if memory is None else {"memory": memory}),
         )
-    if output is not None and found.ok:
-        found.cube.save(output)
+    if output is not None and verification.ok:
+        verification.cube.save(output)
     seconds = time.perf_counter() - start
     if shown.as_json:
-        printing.document(found.to_dict() | {"seconds": seconds})
+        printing.document(verification.to_dict() | {"seconds": seconds})
     else:
-        worst = wording.worst_error(found.certificate.to_dict(), wording.TERMINAL)
+        worst = wording.worst_error(verification.certificate.to_dict(), wording.TERMINAL)
         lines = {
-            "worst error": f"{worst}: {wording.verdict(found.ok)}",
+            "worst error": f"{worst}: {wording.verdict(verification.ok)}",
             "cells": f"{len(loaded):,} by {', '.join(loaded.by)}",
-            "rows": f"{found.n_rows:,} read",
+            "rows": f"{verification.n_rows:,} read",
         }
-        lines |= {"where": "\n".join(found.reasons())} if not found.ok else {}
-        lines |= {"output": str(output)} if output is not None and found.ok else {}
-        tone = printing.GOOD if found.ok else printing.BAD
+        lines |= {"where": "\n".join(verification.reasons())} if not verification.ok else {}
+        lines |= {"output": str(output)} if output is not None and verification.ok else {}
+        tone = printing.GOOD if verification.ok else printing.BAD
         printing.key_values(
-            f"{cube}: {wording.check_verdict(found.ok)}",
+            f"{cube}: {wording.check_verdict(verification.ok)}",
             lines | {"time": printing.seconds(seconds)},
             tone,
         )
-    if not found.ok:
+    if not verification.ok:
         raise typer.Exit(FAILED)
 
 
@@ -314,31 +314,36 @@ COMMANDS = (build, fit, update, show, verify)
 
 def _facts(cube: karat.Cube, path: Path) -> dict[str, Any]:
     kept, rows = int(cube.cells.starts[-1]), int(cube.cells.counts.sum())
-    found = {
+    facts = {
         "cells": len(cube),
         "by": list(cube.by),
         "rows_in": rows,
         "rows_kept": kept,
         "problem": cube.problem.describe(),
     }
-    errors = {"worst_error": float(max(one.loss_error for one in cube.cells.certificates))}
-    exact = {"exact": all(one.ok for one in cube.cells.certificates), "changes": len(cube.history)}
-    return found | errors | exact | {"bytes": path.stat().st_size}
+    errors = {
+        "worst_error": float(max(certificate.loss_error for certificate in cube.cells.certificates))
+    }
+    exact = {
+        "exact": all(certificate.ok for certificate in cube.cells.certificates),
+        "changes": len(cube.history),
+    }
+    return facts | errors | exact | {"bytes": path.stat().st_size}
 
 
 def _cube_lines(cube: karat.Cube, path: Path) -> dict[str, str]:
-    found = _facts(cube, path)
+    facts = _facts(cube, path)
     return {
-        "cells": f"{found['cells']:,} by {', '.join(cube.by)}",
-        "rows": f"{found['rows_kept']:,} kept of {found['rows_in']:,}",
-        "problem": found["problem"],
-        "worst error": f"{found['worst_error']:.1e}: {'exact' if found['exact'] else 'NOT exact'}",
-        "changes": f"{found['changes']:,}, the last of {cube.history[-1]['time']}",
-        "file": f"{path} ({printing.amount(found['bytes'])})",
+        "cells": f"{facts['cells']:,} by {', '.join(cube.by)}",
+        "rows": f"{facts['rows_kept']:,} kept of {facts['rows_in']:,}",
+        "problem": facts["problem"],
+        "worst error": f"{facts['worst_error']:.1e}: {'exact' if facts['exact'] else 'NOT exact'}",
+        "changes": f"{facts['changes']:,}, the last of {cube.history[-1]['time']}",
+        "file": f"{path} ({printing.amount(facts['bytes'])})",
     }
 
 
-def _told(cube: karat.Cube, path: Path, seconds: float, shown: Common, title: str) -> None:
+def _print_change(cube: karat.Cube, path: Path, seconds: float, shown: Common, title: str) -> None:
     if shown.as_json:
         printing.document(_facts(cube, path) | {"output": str(path), "seconds": seconds})
     else:
@@ -348,7 +353,7 @@ def _told(cube: karat.Cube, path: Path, seconds: float, shown: Common, title: st
 
 
 def _records(columns: dict[str, Any]) -> list[dict[str, Any]]:
-    """Columns as lines; dates as text."""
+    """Columns as a list of records, with dates as text."""
     plain = [
         values.astype(str).tolist() if values.dtype.kind == "M" else values.tolist()
         for values in columns.values()
@@ -357,27 +362,25 @@ def _records(columns: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _selection(cube: karat.Cube, where: list[str] | None) -> dict[str, Any]:
-    """Labels by name; two dots are a slice."""
-    found: dict[str, Any] = {}
+    """The labels of ``--where`` by name; a range FIRST..LAST becomes a slice."""
+    selection: dict[str, Any] = {}
     for text in where or ():
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise InputError(f"--where {text}: write it as LABEL=VALUE, such as region=EU.")
         read = partial(_parse_label, cube.labels(name).dtype.kind, name)
         first, dots, last = value.partition("..")
-        if dots and name not in found:
-            found[name] = slice(read(first) if first else None, read(last) if last else None)
-        elif dots or isinstance(found.get(name), slice):
-            raise InputError(
-                f"--where {text}: {name} is given several times; a range stands alone."
-            )
+        if dots and name not in selection:
+            selection[name] = slice(read(first) if first else None, read(last) if last else None)
+        elif dots or isinstance(selection.get(name), slice):
+            raise InputError(f"--where {text}: a range of {name} excludes other values of it.")
         else:
-            found[name] = [*found.get(name, ()), read(value)]
-    return found
+            selection[name] = [*selection.get(name, ()), read(value)]
+    return selection
 
 
 def _parse_label(kind: str, name: str, text: str) -> Any:
-    """A label: a number, where the labels are numbers."""
+    """Parse a label, as a number if the labels are numbers."""
     if kind in "USM":
         return text
     if kind == "b":
@@ -385,7 +388,7 @@ def _parse_label(kind: str, name: str, text: str) -> Any:
     for number in (int, float):
         with suppress(ValueError):
             return number(text)
-    raise InputError(f"--where {name}={text}: the labels are numbers.")
+    raise InputError(f"--where {name}={text}: the value must be a number, as the labels are.")
 
 
 def _window(text: str) -> tuple[str, int]:

@@ -1,10 +1,10 @@
 """karat demo: a lasso at twenty penalties on a million rows, on the coreset, and on as many rows
 drawn at random.
 
-All solvers stop at one tolerance, and run on one thread of BLAS: on a busy machine the threads of
-BLAS wait for each other, and the fits of all rows took 24 s on two and 12 s on one.  On all rows
-there are two ways: twenty separate fits, as a grid search does them, and scikit-learn's
-``lasso_path``, which sums X'X once and is fast for that reason.
+All solvers stop at the same tolerance and run on one BLAS thread: on a busy machine BLAS threads
+wait for each other, and the fits of all rows took 24 s on two and 12 s on one.  All rows are fitted
+in two ways: twenty separate fits, as in a grid search, and scikit-learn's ``lasso_path``, which is
+fast because it sums X'X once.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ def demo(
 
     Example:  karat demo
     """
-    found = run_demo(rows, seed)
+    results = run_demo(rows, seed)
     if shown.as_json:
-        printing.document(found)
+        printing.document(results)
     else:
-        _print_demo(found)
+        _print_demo(results)
 
 
 def run_demo(rows: int, seed: int = 0) -> dict[str, Any]:
@@ -148,8 +148,8 @@ def separate_fits(X: Any, y: Any, alphas: Any, weights: Any = None) -> np.ndarra
 
 
 def whole_path(X: Any, y: Any, alphas: Any) -> np.ndarray:
-    """The same by scikit-learn's ``lasso_path``, which has no intercept: columns are centred
-    first.
+    """The same fits by scikit-learn's ``lasso_path``, on centred columns since it has no
+    intercept.
     """
     import numpy as np
     from sklearn.linear_model import lasso_path
@@ -175,20 +175,20 @@ def _refusal(core: karat.Coreset, estimator: Any) -> str:
     raise AssertionError("a Huber loss is not a polynomial of the data")
 
 
-def _print_demo(found: dict[str, Any]) -> None:
+def _print_demo(results: dict[str, Any]) -> None:
     rows = wording.summary_rows(
-        found | {"rows": found["rows_in"], "kept": found["rows_kept"]}, wording.TERMINAL
+        results | {"rows": results["rows_in"], "kept": results["rows_kept"]}, wording.TERMINAL
     )
     printing.key_values(
-        f"{found['rows_in']:,} rows x {found['columns']} columns and a target became"
-        f" {found['rows_kept']:,} rows",
+        f"{results['rows_in']:,} rows x {results['columns']} columns and a target became"
+        f" {results['rows_kept']:,} rows",
         {name: rows[name] for name in ("worst error", "kept", "not kept")}
-        | {"time": printing.seconds(found["building_seconds"])},
+        | {"time": printing.seconds(results["building_seconds"])},
         printing.GOLD,
     )
     printing.say(
-        f"\nA lasso at {found['alphas']} alphas on all rows and on the {found['rows_kept']} kept"
-        " rows",
+        f"\nA lasso at {results['alphas']} alphas on all rows and on the {results['rows_kept']}"
+        " kept rows",
         style="bold",
     )
     names = ["alpha", "non-zero", "R2, all rows", "R2, coreset", "difference"]
@@ -202,7 +202,7 @@ def _print_demo(found: dict[str, Any]) -> None:
                 f"{round(at['r2_coreset'], 12) + 0.0:.12f}",
                 f"{at['difference']:.0e}",
             ]
-            for at in found["path"]
+            for at in results["path"]
         ],
         ["", "", "", "", printing.GOOD],
     )
@@ -210,12 +210,12 @@ def _print_demo(found: dict[str, Any]) -> None:
         "\nTime, with the construction, and digits of the coefficients that agree", style="bold"
     )
     printing.say(
-        f"Every solver runs on one thread, to a tolerance of {found['solver_tolerance']:.0e};"
+        f"Every solver runs on one thread, to a tolerance of {results['solver_tolerance']:.0e};"
         " scikit-learn's default, 1e-04, is faster and less exact."
     )
-    longest = max(way["seconds"] for way in found["ways"])
+    longest = max(way["seconds"] for way in results["ways"])
     lines = []
-    for way in found["ways"]:
+    for way in results["ways"]:
         bar = "█" * max(1, round(BAR * way["seconds"] / longest))
         agree = (
             ""
@@ -229,13 +229,15 @@ def _print_demo(found: dict[str, Any]) -> None:
         " serve cross-validation, and any tool that takes rows with weights."
     )
     verdict, took = (
-        wording.check_verdict(found["verified"]),
-        printing.seconds(found["verifying_seconds"]),
+        wording.check_verdict(results["verified"]),
+        printing.seconds(results["verifying_seconds"]),
     )
     printing.say(
         f"\nVerified on all rows in {took}: {verdict}, worst relative loss error"
-        f" {found['verified_error']:.1e}",
-        style=printing.GOOD if found["verified"] else printing.BAD,
+        f" {results['verified_error']:.1e}",
+        style=printing.GOOD if results["verified"] else printing.BAD,
     )
-    printing.say("\nAn estimator that needs more than what is kept is refused", style="bold")
-    printing.say(found["refusal"])
+    printing.say(
+        "\nAn estimator that needs more than the coreset keeps raises an error", style="bold"
+    )
+    printing.say(results["refusal"])

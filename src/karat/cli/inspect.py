@@ -30,8 +30,9 @@ def inspect(
     columns = printing.ordered_columns(loaded)
     heaviest = (-loaded.weights).argsort(kind="stable")[:rows]
     if shown.as_json:
-        some = [{name: values[i] for name, values in columns.items()} for i in heaviest]
-        printing.document(printing.json_summary(loaded) | {"columns": list(columns), "rows": some})
+        records = [{name: values[i] for name, values in columns.items()} for i in heaviest]
+        facts = {"columns": list(columns), "rows": records}
+        printing.document(printing.json_summary(loaded) | facts)
         return
     printing.key_values(str(core), printing.summary_lines(loaded) | _details(loaded))
     if rows:
@@ -41,34 +42,34 @@ def inspect(
 def _details(core: karat.Coreset) -> dict[str, str]:
     from karat.core.facts import coreset_facts
 
-    found = wording.details(coreset_facts(core), wording.TERMINAL)
+    lines = wording.details(coreset_facts(core), wording.TERMINAL)
     if core.maps is not None:
-        found["maps"] = ", ".join(core.maps)
-    return found | _answers(core) | _origin_lines(core)
+        lines["maps"] = ", ".join(core.maps)
+    return lines | _answers(core) | _origin_lines(core)
 
 
 def _answers(core: karat.Coreset) -> dict[str, str]:
-    """Rows about the regression tables that it can answer."""
+    """Lines about the regression tables that the coreset can answer."""
     from karat.core.regression import answers
 
-    found = answers(core.regression)
-    if not found and core.y is not None and core.problem.keeps_squares and core.absorbed is None:
+    stored = answers(core.regression)
+    if not stored and core.y is not None and core.problem.keeps_squares and core.absorbed is None:
         return {"tables": "nonrobust (karat regress)"}
-    if not found:
+    if not stored:
         return {}
     residuals = (
-        {"residuals": "quartiles and extremes of all rows"} if found["residual_quantiles"] else {}
+        {"residuals": "quartiles and extremes of all rows"} if stored["residual_quantiles"] else {}
     )
     shown = {
-        "formula": found["formula"],
-        "tables": ", ".join(found["tables"]),
-        "submodels": found["submodels"],
+        "formula": stored["formula"],
+        "tables": ", ".join(stored["tables"]),
+        "submodels": stored["submodels"],
     }
     return shown | residuals
 
 
 def _origin_lines(core: karat.Coreset) -> dict[str, str]:
-    """Rows about the source files and the command; a merged coreset lists those of all its
+    """Lines about the source files and the command; for a merged coreset, those of all its
     parts.
     """
     from karat.core.provenance import Provenance
@@ -78,7 +79,7 @@ def _origin_lines(core: karat.Coreset) -> dict[str, str]:
     if not files:
         return {}
     more = f" and {len(files) - FILES:,} more" if len(files) > FILES else ""
-    found = {
+    lines = {
         "made from": (
             ", ".join(f"{file['name']} ({file['rows']:,} rows)" for file in files[:FILES]) + more
         )
@@ -86,9 +87,9 @@ def _origin_lines(core: karat.Coreset) -> dict[str, str]:
     made = [
         f"karat {part.karat}, {part.created}, seed {part.seed}" for part in parts if part.created
     ]
-    found["made with"] = "; ".join(dict.fromkeys(made))
+    lines["made with"] = "; ".join(dict.fromkeys(made))
     commands = [part.command for part in parts if part.command]
-    return found | ({"command": "\n".join(commands)} if commands else {})
+    return lines | ({"command": "\n".join(commands)} if commands else {})
 
 
 def _print_rows(columns: dict[str, Any], heaviest: Any, kept: int) -> None:

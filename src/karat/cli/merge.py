@@ -39,7 +39,9 @@ def merge(
     if len(cores) < 2:
         raise InputError("Name at least two coresets to merge.")
     check_output(output, [str(path) for path in cores], force)
-    merged = reduce(lambda one, other: one.merge(other, random_state=seed), map(karat.load, cores))
+    merged = reduce(
+        lambda left, right: left.merge(right, random_state=seed), map(karat.load, cores)
+    )
     merged.save(output)
     if shown.as_json:
         printing.document(

@@ -16,7 +16,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from karat.cli.options import KINDS
+from karat.cli.problems import KINDS
 from karat.errors import InputError, MissingExtraError, NotExactError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Model(StrEnum):
 
 
 LINEAR = (Model.OLS, Model.RIDGE, Model.LASSO, Model.ELASTIC_NET, Model.LP)
-_OWN = {"LeastSquares": Model.OLS} | {
+_MODEL_OF_PROBLEM = {"LeastSquares": Model.OLS} | {
     kind.name: Model(name.value) for name, kind in KINDS.items() if name.value in set(Model)
 }
 
@@ -102,8 +102,8 @@ def _by_moments(problem: Any) -> Trainer:
     from karat import models
 
     kind = getattr(models, type(problem).__name__)
-    known = kind().get_params()
-    given = {name: value for name, value in problem.params().items() if name in known}
+    accepted = kind().get_params()
+    given = {name: value for name, value in problem.params().items() if name in accepted}
 
     def on_rows(X: Any, _: Any, weights: Any, lengths: Any) -> dict[str, np.ndarray]:
         sequences = {} if lengths is None else {"lengths": lengths}
@@ -115,32 +115,30 @@ def _by_moments(problem: Any) -> Trainer:
 def trainer(
     core: Coreset, model: Model | None, alpha: float | None, l1_ratio: float | None, intercept: bool
 ) -> tuple[Model, Trainer]:
-    """Make the model; by default that of the coreset's own problem.
+    """Make the model; the default is that of the coreset's problem.
 
-    An option that it does not have is an error.
+    An option that the model does not have is an error.
     """
     problem = core.problem
-    own = _OWN.get(type(problem).__name__)
-    model = model or own
+    default = _MODEL_OF_PROBLEM.get(type(problem).__name__)
+    model = model or default
     if model is None:
-        raise InputError(
-            f"A coreset of {problem.describe()} has no model of its own; name one with --model."
-        )
+        raise InputError(f"Add --model: a coreset of {problem.describe()} has no default model.")
     _check_options(model, alpha, l1_ratio, intercept)
     if model not in LINEAR:
-        if model is not own:
+        if model is not default:
             raise NotExactError(
                 f"A coreset of {problem.describe()} cannot train --model {model}; build one for"
                 " that problem."
             )
         return model, _by_moments(problem)
     if alpha is None:
-        alpha = getattr(problem, "alpha", None) if model is own else None
+        alpha = getattr(problem, "alpha", None) if model is default else None
     if alpha is None and model is not Model.OLS:
         raise InputError(f"--model {model} needs --alpha.")
     intercept = intercept and getattr(problem, "fit_intercept", True)
     if model is Model.LP or core.correction is not None:
-        return model, _own_problem(problem, model, own, alpha, intercept)
+        return model, _by_problem(problem, model, default, alpha, intercept)
     exact = _by_estimator(_estimator(model, alpha, l1_ratio, intercept))
     if model not in (Model.LASSO, Model.ELASTIC_NET):
         return model, exact
@@ -153,7 +151,7 @@ def trainer(
 def linear_estimator(
     model: Model, alpha: float | None, l1_ratio: float | None, intercept: bool
 ) -> Any:
-    """A linear model of scikit-learn; an option that it does not have is an error."""
+    """Make a linear model of scikit-learn; an option that it does not have is an error."""
     if model not in LINEAR or model is Model.LP:
         raise InputError(
             f"--model {model} cannot be fitted by label; use ols, ridge, lasso or elastic-net."
@@ -185,17 +183,17 @@ def _check_options(
         raise InputError(f"--alpha must be a number of at least 0, not {alpha:g}.")
 
 
-def _own_problem(
-    problem: Any, model: Model, own: Model | None, alpha: float | None, intercept: bool
+def _by_problem(
+    problem: Any, model: Model, default: Model | None, alpha: float | None, intercept: bool
 ) -> Trainer:
-    """The minimiser of the coreset's own problem, with its correction; another alpha only if
+    """The minimiser of the coreset's own problem, with its correction; alpha may differ only if
     nothing was absorbed.
     """
     import numpy as np
 
     from karat.problems.absorb.minimise import minimise_power
 
-    if model is not own:
+    if model is not default:
         serves = Model.LP if model is Model.LP else "least-squares"
         raise NotExactError(
             f"A coreset of {problem.describe()} cannot train --model {model}; build one with"
@@ -203,9 +201,9 @@ def _own_problem(
         )
     if problem.absorb is not None and (alpha, intercept) != (problem.alpha, problem.fit_intercept):
         raise NotExactError(
-            "The regulariser has absorbed a part of the data, so this coreset is exact for alpha ="
-            f" {problem.alpha:g} {'with' if problem.fit_intercept else 'without'} an intercept"
-            " only."
+            "The regulariser has absorbed a part of the data, so this coreset is exact only for"
+            f" alpha = {problem.alpha:g} {'with' if problem.fit_intercept else 'without'} an"
+            " intercept."
         )
     served = replace(problem, alpha=alpha, fit_intercept=intercept)
 
@@ -262,7 +260,7 @@ def _learned(model: Any) -> dict[str, np.ndarray]:
     """The fitted arrays of a learner; a tuple of arrays becomes one entry per view."""
     import numpy as np
 
-    found: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
     for name, value in vars(model).items():
         if not name.endswith("_") or name.startswith(("_", "n_")):
             continue
@@ -271,5 +269,5 @@ def _learned(model: Any) -> dict[str, np.ndarray]:
             if isinstance(value, tuple)
             else {name: value}
         )
-        found |= {key: part for key, part in parts.items() if isinstance(part, np.ndarray)}
-    return found
+        arrays |= {key: part for key, part in parts.items() if isinstance(part, np.ndarray)}
+    return arrays

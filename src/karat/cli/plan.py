@@ -10,7 +10,8 @@ import typer
 
 import karat
 from karat.cli import printing
-from karat.cli.options import Common, ProblemOptions, count, named
+from karat.cli.options import Common, count, named
+from karat.cli.problems import ProblemOptions
 from karat.errors import InputError
 
 Where = StrEnum("Where", ["MEMORY", "FILES", "CLUSTER"])
@@ -62,7 +63,7 @@ def plan(
     left_out: list[str] = []
     if source:
         if (rows, columns, targets) != (None, None, None):
-            raise InputError("Name files, or give --rows, --columns and --targets; not both.")
+            raise InputError("Name files, or give --rows, --columns and --targets, but not both.")
         from karat.io.find import open_source
         from karat.io.source import text_columns
 
@@ -91,18 +92,18 @@ def plan(
         partitions=partitions,
         workers=workers,
     )
-    asked = {
+    facts = {
         "problem": chosen.describe(),
         "rows_in": rows,
         "columns": columns,
         "left_out": left_out,
     }
     if shown.as_json:
-        printing.document(asked | asdict(expected))
+        printing.document(facts | asdict(expected))
         return
     beside = "in each process" if expected.method == "sketch" else "beside the data"
     lines = {
-        "problem": asked["problem"],
+        "problem": facts["problem"],
         "data": f"{'about ' if source and not exact else ''}{rows:,} rows, {columns:,} columns",
         "rows made" if synthetic else "rows kept": f"{expected.rows:,}, as a rule"
         if synthetic

@@ -115,9 +115,9 @@ def json_summary(core: Coreset) -> dict[str, Any]:
     from karat.core.facts import coreset_facts
     from karat.core.regression import answers
 
-    found = coreset_facts(core)
-    found |= {"regression": answers(core.regression)} if core.regression is not None else {}
-    return {"rows_in": found.pop("rows"), "rows_kept": found.pop("kept")} | found
+    facts = coreset_facts(core)
+    facts |= {"regression": answers(core.regression)} if core.regression is not None else {}
+    return {"rows_in": facts.pop("rows"), "rows_kept": facts.pop("kept")} | facts
 
 
 def summary_lines(core: Coreset) -> dict[str, str]:
@@ -132,11 +132,11 @@ def ordered_columns(core: Coreset) -> dict[str, np.ndarray]:
     from karat.core.export import free_name
     from karat.core.facts import kept_columns
 
-    found: dict[str, np.ndarray] = {}
+    columns: dict[str, np.ndarray] = {}
     for column in sorted(kept_columns(core), key=lambda column: column.role not in FIRST):
         # a column of the data may be called "weight" or "row", too
-        found[free_name(column.name, found)] = column.values
-    return found
+        columns[free_name(column.name, columns)] = column.values
+    return columns
 
 
 def names_of_role(core: Coreset, role: str) -> list[str]:
@@ -150,11 +150,10 @@ def names_of_role(core: Coreset, role: str) -> list[str]:
 def progress(
     shown: bool, rows: Callable[[], int | None] = lambda: None
 ) -> Iterator[Progress | None]:
-    """Show a bar if standard error is a terminal; yield a callback for (bytes done, bytes in all),
-    or None.
+    """Show a bar if standard error is a terminal; yield a callback for (bytes done, total), or
+    None.
 
-    ``rows`` returns about how many rows there are, which the bar then counts; it is called only if
-    there is a bar.
+    ``rows`` estimates the number of rows, which the bar counts; it is called only for a bar.
     """
     if not shown or not sys.stderr.isatty():
         yield None

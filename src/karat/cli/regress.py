@@ -39,10 +39,12 @@ def regress(
     ] = None,
     use_t: Annotated[
         bool,
-        typer.Option("--use-t", help="The t distribution for robust errors, as in R and Stata."),
+        typer.Option(
+            "--use-t", help="Use the t distribution for robust errors, as in R and Stata."
+        ),
     ] = False,
     on_missing: Annotated[
-        OnMissing, typer.Option(help="Refuse rows with missing values, or leave them out.")
+        OnMissing, typer.Option(help="Raise an error for missing values, or drop their rows.")
     ] = OnMissing.ERROR,
     residuals: Annotated[
         bool,
@@ -106,7 +108,7 @@ def regress(
 
 
 def _split(words: list[str]) -> tuple[list[str], str | None]:
-    """The paths and the formula, which holds a tilde."""
+    """Split the paths from the formula, which contains a tilde."""
     if "~" in words[-1] and not Path(words[-1]).exists():
         if len(words) == 1:
             raise InputError(
@@ -118,10 +120,10 @@ def _split(words: list[str]) -> tuple[list[str], str | None]:
 
 def _covariances(typed: list[str]) -> tuple[list[str], str | None]:
     kinds, columns = [], []
-    for one in typed:
-        kind, colon, column = one.partition(":")
+    for text in typed:
+        kind, colon, column = text.partition(":")
         if colon and kind != "cluster":
-            raise InputError(f"--cov {one}: only cluster takes a column, as in cluster:user_id.")
+            raise InputError(f"--cov {text}: only cluster takes a column, as in cluster:user_id.")
         if column:
             columns.append(column)
         kinds.append(kind)
@@ -131,7 +133,7 @@ def _covariances(typed: list[str]) -> tuple[list[str], str | None]:
 
 
 def _coreset(paths: list[str]) -> Any:
-    """The coreset in a file, or None where the paths are data."""
+    """The coreset in a file; None if the paths are data."""
     if (
         len(paths) != 1
         or Path(paths[0]).suffix not in (".npz", ".parquet")

@@ -49,15 +49,15 @@ def report(
     start = time.perf_counter()
     loaded = karat.load(core)
     with printing.progress(not shown.as_json) as advance:
-        found = facts(loaded, stored.source_if_given(data), progress=advance)
-    write_page(found, output)
-    seconds, verified = time.perf_counter() - start, found["verified"]
+        page_facts = facts(loaded, stored.source_if_given(data), progress=advance)
+    write_page(page_facts, output)
+    seconds, verified = time.perf_counter() - start, page_facts["verified"]
     if shown.as_json:
-        told = {name: found[name] for name in ("problem", "exact", "verified", "weights")}
-        sizes = {"rows_in": found["rows"], "rows_kept": found["kept"]}
+        selected = {name: page_facts[name] for name in ("problem", "exact", "verified", "weights")}
+        sizes = {"rows_in": page_facts["rows"], "rows_kept": page_facts["kept"]}
         printing.document(
             sizes
-            | told
+            | selected
             | {
                 "output": str(output),
                 "bytes": output.stat().st_size,
@@ -69,8 +69,8 @@ def report(
             verified
         )
         printing.key_values(
-            f"{wording.several(found['rows'], 'row')}, {found['kept']:,}"
-            f" {'made' if found['made'] else 'kept'}",
+            f"{wording.several(page_facts['rows'], 'row')}, {page_facts['kept']:,}"
+            f" {'made' if page_facts['made'] else 'kept'}",
             lines | {"time": printing.seconds(seconds)},
         )
     if verified is not None and not verified["ok"]:
@@ -78,7 +78,7 @@ def report(
 
 
 def _measured(verified: dict[str, Any] | None) -> dict[str, str]:
-    """Rows about the measurement on the data."""
+    """Lines about the measurement on the data."""
     if verified is None:
         return {"data": "not given, so nothing was measured; name it with --data"}
     worst = (

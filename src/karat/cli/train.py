@@ -56,7 +56,7 @@ def train(
     loaded = karat.load(core)
     chosen, learner = trainer(loaded, model, alpha, l1_ratio, not no_intercept)
     fitted = Fitted(learner.on_coreset(loaded), learner.seconds_on_coreset(loaded))
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "model": chosen.value,
         "rows": len(loaded),
         "seconds": fitted.seconds,
@@ -68,7 +68,7 @@ def train(
 
         rows = read_all(loaded, check)
         full = learner.on_all_rows(rows)
-        at = found["check"] = _compared(fitted, full) | {
+        at = results["check"] = _compared(fitted, full) | {
             "rows": len(rows.X[0] if isinstance(rows.X, tuple) else rows.X),
             "rows_expected": loaded.n_represented,
             "parameters": _parameters_by_name(loaded, full),
@@ -78,7 +78,7 @@ def train(
             },
         }
     if shown.as_json:
-        printing.document(found)
+        printing.document(results)
     else:
         printing.say(
             f"{chosen.value} from {len(loaded):,} rows that represent {loaded.n_represented:,}",
@@ -105,7 +105,7 @@ def _compared(few: Fitted, all_rows: Fitted) -> dict[str, Any]:
     A difference is relative to the largest parameter of its kind.  For the intercept that includes
     the coefficients, whose errors it inherits.
     """
-    # some need all rows
+    # some parameters exist only for all rows
     both = {name: value for name, value in all_rows.parameters.items() if name in few.parameters}
     differences = {
         name: float(abs(value - few.parameters[name]).max()) for name, value in both.items()

@@ -58,15 +58,17 @@ def verify(
     """
     start = time.perf_counter()
     opened = stored.source_if_given(source)
-    known: list[str] = opened.schema().names if opened is not None and (target or columns) else []
+    available: list[str] = (
+        opened.schema().names if opened is not None and (target or columns) else []
+    )
     options: dict[str, Any] = {
-        "target": named("--target", target, known) or None,
-        "columns": named("--columns", columns, known) or None,
+        "target": named("--target", target, available) or None,
+        "columns": named("--columns", columns, available) or None,
     }
     options |= {} if memory is None else {"memory": memory}
     loaded = karat.load(core)
     with printing.progress(not shown.as_json, lambda: loaded.n_rows) as advance:
-        found = karat.verify_files(
+        verification = karat.verify_files(
             loaded,
             opened,
             sample_weight=weight,
@@ -77,41 +79,41 @@ def verify(
         )
     seconds = time.perf_counter() - start
     if shown.as_json:
-        printing.document(found.to_dict() | {"seconds": seconds})
+        printing.document(verification.to_dict() | {"seconds": seconds})
     else:
-        tone = printing.GOOD if found.ok else printing.BAD
+        tone = printing.GOOD if verification.ok else printing.BAD
         printing.key_values(
-            f"{core}: {wording.check_verdict(found.ok)}",
-            _verdict_lines(found) | {"time": printing.seconds(seconds)},
+            f"{core}: {wording.check_verdict(verification.ok)}",
+            _verdict_lines(verification) | {"time": printing.seconds(seconds)},
             tone,
         )
-    if not found.ok:
+    if not verification.ok:
         raise typer.Exit(FAILED)
 
 
-def _verdict_lines(found: Any) -> dict[str, str]:
-    certificate = found.certificate
+def _verdict_lines(verification: Any) -> dict[str, str]:
+    certificate = verification.certificate
     worst = wording.worst_error(certificate.to_dict(), wording.TERMINAL)
     lines = {
         "worst error": (
             worst
-            if certificate.ok and not found.ok
+            if certificate.ok and not verification.ok
             else f"{worst}: {wording.verdict(certificate.ok)}"
         ),
-        "data": wording.data_verdict(found.data, len(found.columns)),
+        "data": wording.data_verdict(verification.data, len(verification.columns)),
         "rows": (
             f"{certificate.n_rows:,} read, {certificate.size:,}"
             f" {'kept' if certificate.rows == 'real' else 'made'}"
         ),
     }
-    if found.changed:
+    if verification.changed:
         more = (
-            f"\nand {len(found.changed) - BLOCKS:,} more blocks"
-            if len(found.changed) > BLOCKS
+            f"\nand {len(verification.changed) - BLOCKS:,} more blocks"
+            if len(verification.changed) > BLOCKS
             else ""
         )
         lines["where"] = (
-            "\n".join(map(str, found.changed[:BLOCKS]))
+            "\n".join(map(str, verification.changed[:BLOCKS]))
             + more
             + "\n(rows are counted from 0, without a header)"
         )

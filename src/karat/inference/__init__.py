@@ -14,7 +14,7 @@ try:
 except ImportError:
     raise MissingExtraError("karat.inference", "inference") from None
 
-from karat.inference.nested import anova
+from karat.inference.hypotheses import anova
 from karat.inference.table import ols
 
 __all__ = ["anova", "ols"]

@@ -1,13 +1,16 @@
-"""Tests of the terms of a fit, as statsmodels makes them from its own formulas."""
+"""Tests of hypotheses: of the terms of a fit, as statsmodels makes them from its own formulas, and
+of nested models of one coreset (:func:`anova`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
+from statsmodels.stats.anova import anova_lm
 from statsmodels.stats.contrast import MultiCompResult, t_test_multi
 
 from karat.engine.linalg import Array
@@ -15,27 +18,25 @@ from karat.errors import InputError
 
 
 @contextmanager
-def hypothesis(asked: Any, labels: list[str]) -> Iterator[None]:
-    """Say in one message what is wrong with a hypothesis, whoever reads it (patsy, formulaic,
-    NumPy).
-    """
+def hypothesis(r_matrix: Any, labels: list[str]) -> Iterator[None]:
+    """Turn any error of patsy, formulaic or NumPy about a hypothesis into one kind of message."""
     try:
         with np.errstate(divide="ignore", invalid="ignore"):
             yield
     except Exception as error:
         if isinstance(error, InputError | Warning):
             raise
-        said = str(error).strip().splitlines() or [type(error).__name__]
-        shown = repr(asked) if isinstance(asked, str) else f"of shape {np.shape(asked)}"
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        shown = repr(r_matrix) if isinstance(r_matrix, str) else f"of shape {np.shape(r_matrix)}"
         raise InputError(
-            f"The hypothesis {shown} cannot be tested ({said[0]}); write it as 'a - b = 0', or as a"
-            f" matrix with a column for each of {', '.join(labels)}.",
+            f"The hypothesis {shown} cannot be tested ({reason[0]}); write it as 'a - b = 0', or as"
+            f" a matrix with a column for each of {', '.join(labels)}.",
             argument="r_matrix",
         ) from error
 
 
 def terms_of(results: Any) -> dict[str, list[int]]:
-    """The places of the columns of every term."""
+    """The positions of the columns of every term."""
     if results.design is None:
         return {name: [place] for place, name in enumerate(results.labels)}
     names = {
@@ -43,20 +44,22 @@ def terms_of(results: Any) -> dict[str, list[int]]:
         for term in results.design.design.terms
         for column in term.columns
     }
-    found: dict[str, list[int]] = {}
+    places: dict[str, list[int]] = {}
     for place, label in enumerate(results.labels):
-        found.setdefault(names[label], []).append(place)
-    return found
+        places.setdefault(names[label], []).append(place)
+    return places
 
 
 def constraints(results: Any) -> list[tuple[str, Array]]:
-    """That all columns of a term are zero, for every term."""
+    """For every term, the hypothesis that all its coefficients are zero."""
     identity = np.eye(len(results.labels))
     return [(name, identity[places]) for name, places in terms_of(results).items()]
 
 
-def pairwise(results: Any, term_name: str, method: Any, alpha: float, factor_labels: Any) -> Any:
-    """t tests between all pairs of levels of a category, corrected for their number."""
+def compare_levels(
+    results: Any, term_name: str, method: Any, alpha: float, factor_labels: Any
+) -> Any:
+    """t tests between all pairs of levels of a category, corrected for multiple comparisons."""
     learned = {} if results.design is None else results.design.design.learned.levels
     terms = () if results.design is None else results.design.design.terms
     term = next(
@@ -68,13 +71,13 @@ def pairwise(results: Any, term_name: str, method: Any, alpha: float, factor_lab
         None,
     )
     if term is None or not set(term.columns) <= set(results.labels):
-        there = [t for t in terms if set(t.columns) <= set(results.labels)]
-        known = [
-            t.factors[0][0] for t in there if len(t.factors) == 1 and t.factors[0][0] in learned
+        fitted = [t for t in terms if set(t.columns) <= set(results.labels)]
+        categories = [
+            t.factors[0][0] for t in fitted if len(t.factors) == 1 and t.factors[0][0] in learned
         ]
         raise InputError(
-            f"t_test_pairwise compares the levels of a category; {term_name!r} is none of"
-            f" {', '.join(known) or 'this fit'}."
+            f"t_test_pairwise compares the levels of a category, and {term_name!r} is not one;"
+            f" this fit has {', '.join(categories) or 'none'}."
         )
     levels = learned[term_name] if factor_labels is None else list(factor_labels)
     if len(levels) != len(learned[term_name]):
@@ -89,13 +92,63 @@ def pairwise(results: Any, term_name: str, method: Any, alpha: float, factor_lab
     for row, (first, second) in zip(matrix, pairs, strict=True):
         row[places] = coding[second] - coding[first]
     labels = [f"{levels[second]}-{levels[first]}" for first, second in pairs]
-    found = t_test_multi(
+    frame = t_test_multi(
         results, matrix, method=method, ci_method=None, alpha=alpha, contrast_names=labels
     )
     return MultiCompResult(
-        result_frame=found,
+        result_frame=frame,
         contrasts=matrix,
         term=term_name,
         contrast_labels=labels,
         term_encoding_matrix=coding,
     )
+
+
+def anova(*fits: Any) -> Any:
+    """F tests between nested models, from the smallest to the largest, as ``anova_lm`` in
+    statsmodels.
+
+    Parameters
+    ----------
+    *fits : results of :func:`karat.inference.ols`
+        Two or more, of the same rows and response; each must contain all columns of the previous
+        one.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``df_resid``, ``ssr``, and for each model against the previous one ``df_diff``, ``ss_diff``,
+        ``F`` and ``Pr(>F)``; the residual variance is that of the largest model.
+    """
+    if len(fits) < 2:
+        raise InputError("anova compares two or more nested fits.")
+    for fit in fits:
+        if not hasattr(fit, "labels") or not hasattr(fit, "uncentered_tss"):
+            raise InputError(
+                f"anova compares results of karat.inference.ols, not {type(fit).__name__}."
+            )
+    for smaller, larger in pairwise(fits):
+        missing = [name for name in smaller.labels if name not in larger.labels]
+        if missing or len(larger.labels) == len(smaller.labels):
+            reason = (
+                f"the column {missing[0]!r} is not in the larger one"
+                if missing
+                else "they have the same columns"
+            )
+            raise InputError(
+                f"The fits are not nested: {reason}. Pass them from the smallest to the largest."
+            )
+        # the weighted sum of squares of the response shows whether the data is the same
+        squares = float(smaller.uncentered_tss), float(larger.uncentered_tss)
+        same = smaller.nobs == larger.nobs and smaller.model.endog_names == larger.model.endog_names
+        if not same or not np.isclose(*squares, rtol=1e-8, atol=0.0):
+            raise InputError(
+                "anova needs fits of the same data; these differ in rows, weights or response."
+            )
+    robust = next((fit.cov_type for fit in fits if fit.cov_type != "nonrobust"), None)
+    if robust is not None:
+        raise InputError(
+            f"anova compares fits with the classical covariance, not {robust}; test the terms of"
+            " the larger fit with wald_test."
+        )
+    return anova_lm(*fits)

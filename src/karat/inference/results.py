@@ -1,10 +1,10 @@
 """statsmodels' results for all rows, from the kept ones.
 
 A weighted fit of the kept rows has the coefficients, the residual and the total sum of squares of
-all rows.  Everything else that statsmodels derives from these needs the number of observations, and
-the sum of the logarithms of the weights, which are put in their places here.  Robust covariances
-come from sums that were stored with the coreset; what was not stored, and what looks at single
-residuals, is refused.
+all rows.  Everything else that statsmodels derives from these needs the number of observations and
+the sum of the logarithms of the weights, which this module supplies.  Robust covariances come from
+sums that were stored with the coreset.  Methods that need sums which were not stored, or single
+residuals, raise an error.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from karat.engine.least_squares import DependentColumnError, LeastSquaresSolutio
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
 from karat.inference import show
-from karat.inference.hypotheses import constraints, hypothesis, pairwise
+from karat.inference.hypotheses import compare_levels, constraints, hypothesis
 from karat.inference.new_rows import check_rows, checked_array, design_columns, in_blocks
 
-KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", "cluster")  # of covariances
-SHAPE = "It looks at every residual of the full data, which a coreset does not keep."
-SMALLEST = 1e-280  # variances, beyond which they lose digits
+KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", "cluster")  # of covariances (cov_type)
+NO_RESIDUALS = "They need every residual of the full data, which a coreset does not keep."
+NO_FITTED = "A coreset does not keep the rows of the full data."
+SMALLEST = 1e-280  # variance of a coefficient; smaller ones lose digits to underflow
 
 
 def check_cov_type(cov_type: str) -> None:
-    """Refuse a covariance that is not known."""
+    """Raise for an unknown covariance type."""
     if cov_type not in KINDS:
         raise InputError(
             f"cov_type must be one of {', '.join(KINDS)}, not {cov_type!r}.", argument="cov_type"
@@ -40,7 +41,7 @@ def check_cov_type(cov_type: str) -> None:
 
 @dataclass(frozen=True)
 class FullData:
-    """What is known about all rows beside the kept ones.
+    """What is known about all rows, besides the kept ones.
 
     Attributes
     ----------
@@ -51,9 +52,9 @@ class FullData:
         Robust covariances of the parameters, by HC0, HC2, HC3 and cluster, without corrections for
         small samples.
     residuals : dict of float
-        Quantiles of all residuals, if a pass was made for them.
+        Quantiles of all residuals, if they were computed.
     clusters : int
-        How many there are.
+        The number of clusters.
     """
 
     observations: float
@@ -63,19 +64,15 @@ class FullData:
     clusters: int = 0
 
     def covariance(self, kind: str, width: int) -> Array:
-        """With the corrections of statsmodels; refused if its sums were not stored."""
+        """A robust covariance with the small-sample corrections of statsmodels."""
         stored = "HC0" if kind == "HC1" else kind
         if stored not in self.covariances:
-            known = (
-                ", ".join(
-                    sorted({*self.covariances, *(["HC1"] if "HC0" in self.covariances else [])})
-                )
-                or "none"
-            )
+            available = {*self.covariances, *(["HC1"] if "HC0" in self.covariances else [])}
             raise NotExactError(
-                f"Robust covariance {kind}: its sums (fourth moments of rows and residuals) were"
-                f" not stored with this coreset, which has {known}; call karat.inference.ols with"
-                f" the data and cov_type={kind!r}."
+                f"The sums of the robust covariance {kind} (fourth moments of rows and residuals)"
+                f" were not stored with this coreset, which has"
+                f" {', '.join(sorted(available)) or 'none'}; call karat.inference.ols with the data"
+                f" and cov_type={kind!r}."
             )
         n, groups = self.observations, self.clusters
         factor = {
@@ -86,13 +83,13 @@ class FullData:
 
 
 def _dependent(error: DependentColumnError, names: list[str], intercept: bool) -> str:
-    """Say which column of a formula is a combination of which others."""
+    """The message that names a column and those of which it is a combination."""
     name = names[error.column]
     if not error.others:
-        return f"The column {name!r} is always zero; leave its term out of the formula."
+        return f"The column {name!r} is always zero; remove its term from the formula."
     if intercept and error.others == (0,):
         return (
-            f"The column {name!r} is constant, like the intercept; leave its term out of the"
+            f"The column {name!r} is constant, like the intercept; remove its term from the"
             " formula."
         )
     others = ", ".join(repr(names[other]) for other in error.others[:5]) + (
@@ -100,12 +97,12 @@ def _dependent(error: DependentColumnError, names: list[str], intercept: bool) -
     )
     return (
         f"The column {name!r} is a linear combination of {others}, so its coefficient is not"
-        " defined; leave one of these terms out of the formula."
+        " defined; remove one of these terms from the formula."
     )
 
 
 class FrequencyWLS(WLS):
-    """Weighted least squares of kept rows that knows how many rows they stand for."""
+    """Weighted least squares of the kept rows, with the number of rows that they represent."""
 
     def __init__(
         self, y: Any, X: Any, weights: Array, full: FullData, coreset: Any, design: Any = None
@@ -117,16 +114,13 @@ class FrequencyWLS(WLS):
 
     @property
     def solution(self) -> LeastSquaresSolution:
-        """Of all rows."""
-        first = self.exog_names[0] in ("Intercept", "const") and bool(
-            (self.exog[:, 0] == 1.0).all()
-        )
+        """The least-squares solution of all rows."""
+        names = [str(name) for name in self.exog_names]
+        intercept = names[0] in ("Intercept", "const") and bool((self.exog[:, 0] == 1.0).all())
         try:
-            return solve(self.exog, self.endog, self.weights, first)
+            return solve(self.exog, self.endog, self.weights, intercept)
         except DependentColumnError as error:
-            raise InputError(
-                _dependent(error, [str(name) for name in self.exog_names], first)
-            ) from error
+            raise InputError(_dependent(error, names, intercept)) from error
 
     def fit(
         self,
@@ -138,34 +132,37 @@ class FrequencyWLS(WLS):
     ) -> Any:
         """Fit; a robust covariance is that of the full data, if its sums were stored."""
         if cov_kwds is not None or kwargs:
-            raise NotExactError(f"Robust covariances with options: {SHAPE}")
-        found = self.solution
+            raise NotExactError(
+                f"Robust covariances with options are not available. {NO_RESIDUALS}"
+            )
+        solution = self.solution
+        root = solution.root
         with np.errstate(over="ignore", invalid="ignore"):
-            self.rank, self.normalized_cov_params = self.exog.shape[1], found.root @ found.root.T
+            self.rank, self.normalized_cov_params = self.exog.shape[1], root @ root.T
         self._check_size()
         if self.nobs <= self.rank:
             raise InputError(
                 f"{self.nobs:.0f} observations leave no degrees of freedom for {self.rank} columns;"
-                " leave terms out."
+                " remove terms."
             )
-        return RegressionResultsWrapper(FullDataResults(self, found, cov_type, use_t))
+        return RegressionResultsWrapper(FullDataResults(self, solution, cov_type, use_t))
 
     def _check_size(self) -> None:
         """Refuse columns whose variance is too large or too small for a double."""
         variances = np.diag(self.normalized_cov_params)
-        strange = np.flatnonzero(~((variances > SMALLEST) & (variances < 1 / SMALLEST)))
-        if len(strange):
-            name, size = self.exog_names[strange[0]], float(np.abs(self.exog[:, strange[0]]).max())
+        extreme = np.flatnonzero(~((variances > SMALLEST) & (variances < 1 / SMALLEST)))
+        if len(extreme):
+            name, size = self.exog_names[extreme[0]], float(np.abs(self.exog[:, extreme[0]]).max())
             raise InputError(
-                f"The column {name!r} has values of size {size:.0e}, so that the variance of its"
-                " coefficient is no number in double precision; write it in other units.",
+                f"Change the units of the column {name!r}: its values have size {size:.0e}, so the"
+                " variance of its coefficient overflows or underflows in double precision.",
                 column=str(name),
             )
 
     def fit_regularized(self, *args: Any, **kwargs: Any) -> Any:
-        """Refused: statsmodels divides the loss by the number of kept rows."""
+        """Raises an error: statsmodels would divide the loss by the number of kept rows."""
         raise NotExactError(
-            "fit_regularized would count the kept rows; use"
+            "fit_regularized would count only the kept rows; use"
             " fit.coreset.fit(sklearn.linear_model.Lasso(...))."
         )
 
@@ -175,7 +172,7 @@ class FrequencyWLS(WLS):
         return self.log_likelihood(rss)
 
     def log_likelihood(self, rss: float) -> float:
-        """The same from the residual sum of squares."""
+        """The log-likelihood from the residual sum of squares."""
         with np.errstate(divide="ignore"):
             return float(
                 -0.5 * self.nobs * (np.log(2 * np.pi * rss / self.nobs) + 1)
@@ -184,8 +181,8 @@ class FrequencyWLS(WLS):
 
 
 def quiet(name: str) -> Any:
-    """A number of statsmodels without NumPy's warnings: of a perfect fit it is infinite or not
-    defined, and says so.
+    """A property of statsmodels' results without NumPy's warnings: for a perfect fit it is infinite
+    or NaN.
     """
 
     def read(self: Any) -> Any:
@@ -201,31 +198,22 @@ class FullDataResults(RegressionResults):
     """Results of all rows; see :func:`karat.inference.ols`."""
 
     def __init__(
-        self, model: FrequencyWLS, found: LeastSquaresSolution, cov_type: str, use_t: bool | None
+        self, model: FrequencyWLS, solution: LeastSquaresSolution, cov_type: str, use_t: bool | None
     ) -> None:
-        self.found = found
-        scale = found.rss / model.df_resid
-        super().__init__(
-            model,
-            found.params,
-            model.normalized_cov_params,
-            scale,
-            use_t=True if use_t is None else use_t,
-        )
+        self.solution = solution
+        scale = solution.rss / model.df_resid
+        unscaled, t = model.normalized_cov_params, use_t is None or use_t
+        super().__init__(model, solution.params, unscaled, scale, use_t=t)
         self.scale = scale
         check_cov_type(cov_type)
         if cov_type != "nonrobust":
             self.cov_type, clustered = cov_type, cov_type == "cluster"
             robust = "robust to cluster correlation" if clustered else "heteroscedasticity robust"
-            self.cov_params_default = model.full.covariance(cov_type, len(found.params))
-            self.use_t = bool(use_t)  # statsmodels has the normal distribution here, too
-            # in the words of statsmodels
-            description = f"Standard Errors are {robust} ({cov_type})"
-            self.cov_kwds = {
-                "description": description,
-                "use_t": self.use_t,
-                "adjust_df": clustered,
-            }
+            self.cov_params_default = model.full.covariance(cov_type, len(solution.params))
+            self.use_t = bool(use_t)  # by default the normal distribution, as in statsmodels
+            # the wording of statsmodels
+            words = f"Standard Errors are {robust} ({cov_type})"
+            self.cov_kwds = {"description": words, "use_t": self.use_t, "adjust_df": clustered}
             if clustered:
                 self.df_resid_inference = model.full.clusters - 1
                 self.n_groups = model.full.clusters
@@ -236,11 +224,11 @@ class FullDataResults(RegressionResults):
 
     @property
     def ssr(self) -> float:
-        return self.found.rss
+        return self.solution.rss
 
     @property
     def llf(self) -> float:
-        return float(self.model.log_likelihood(self.found.rss))
+        return float(self.model.log_likelihood(self.solution.rss))
 
     @property
     def labels(self) -> list[str]:
@@ -252,17 +240,19 @@ class FullDataResults(RegressionResults):
     ) -> Any:
         """The same fit with another covariance, if its sums were stored."""
         if kwargs:
-            raise NotExactError(f"Robust covariances with options: {SHAPE}")
+            raise NotExactError(
+                f"Robust covariances with options are not available. {NO_RESIDUALS}"
+            )
         return self.model.fit(cov_type=cov_type, use_t=self.use_t if use_t is None else use_t)
 
     @property
     def coreset(self) -> Any:
-        """The kept rows, with the formula and the robust sums; it can be saved, and asked again."""
+        """The kept rows, with the formula and the robust sums; save it to query it again later."""
         return self.model.coreset
 
     @property
     def design(self) -> Any:
-        """Encodes new rows, if the fit was made from a formula."""
+        """The encoder of new rows; None if the fit was not made from a formula."""
         return self.model.design
 
     def submodel(self, terms: Any) -> Any:
@@ -276,13 +266,13 @@ class FullDataResults(RegressionResults):
         if isinstance(terms, str):
             if self.design is None:
                 raise InputError(
-                    "This fit was not made from a formula; name the columns of the submodel.",
+                    "This fit was not made from a formula; list the columns of the submodel.",
                     argument="terms",
                 )
             terms = self.design.columns_of(terms, self.labels)
         if not isinstance(terms, list | tuple | pd.Index | np.ndarray) or not len(terms):
             raise InputError(
-                "A submodel is a formula, or a list of columns; 'Intercept' is one.",
+                "A submodel is a formula or a list of columns, which may include 'Intercept'.",
                 argument="terms",
             )
         places = [self._place(name) for name in terms]
@@ -304,7 +294,7 @@ class FullDataResults(RegressionResults):
         return self.labels.index(name)
 
     def _encoded(self, exog: Any) -> tuple[Iterable[Array], Any]:
-        """New rows as columns of the design, some at a time, and their index."""
+        """The design of new rows, in blocks, and their index."""
         if isinstance(exog, np.ndarray):
             return in_blocks(checked_array(exog, self.labels)), None
         check_rows(exog)
@@ -313,19 +303,19 @@ class FullDataResults(RegressionResults):
         return self.design.pieces(exog, self.labels), exog.index if hasattr(exog, "iloc") else None
 
     def predict(self, exog: Any = None, interval: Any = None, **kwargs: Any) -> Any:
-        """Predictions for new rows, which are encoded as the rows of the fit were.
+        """Predict new rows, which are encoded in the same way as the rows of the fit.
 
         Parameters
         ----------
         exog : frame, or array of the columns of the design
         interval : float, optional
-            A level such as 0.95: also the standard error of the mean, and intervals for the mean
-            and for an observation.
+            A level such as 0.95: return a frame with the standard error of the mean, and intervals
+            for the mean and for an observation.
         """
         if kwargs:
             raise InputError(f"predict takes new rows and interval=, not {', '.join(kwargs)}.")
         if exog is None:
-            raise NotExactError(f"Predictions need new rows: predict(frame). {SHAPE}")
+            raise NotExactError(f"Pass new rows: predict(frame). {NO_FITTED}")
         if interval is not None:
             if not isinstance(interval, float) or not 0 < interval < 1:
                 raise InputError(
@@ -333,7 +323,7 @@ class FullDataResults(RegressionResults):
                 )
             return self.get_prediction(exog).summary_frame(alpha=1 - interval)
         pieces, index = self._encoded(exog)
-        means = np.concatenate([np.empty(0), *map(self.found.means, pieces)])
+        means = np.concatenate([np.empty(0), *map(self.solution.means, pieces)])
         return pd.Series(means, index=index, name=self.model.endog_names)
 
     def get_prediction(
@@ -346,22 +336,22 @@ class FullDataResults(RegressionResults):
     ) -> Any:
         """As in statsmodels, for new rows."""
         if exog is None:
-            raise NotExactError(f"Predictions need new rows: get_prediction(frame). {SHAPE}")
+            raise NotExactError(f"Pass new rows: get_prediction(frame). {NO_FITTED}")
         pieces, index = self._encoded(exog)
         rows = np.concatenate([np.empty((0, len(self.labels))), *pieces])
         labels = index if row_labels is None else row_labels
-        found = super().get_prediction(
+        prediction = super().get_prediction(
             exog=rows, transform=False, weights=weights, row_labels=labels, **kw
         )
-        # with more digits, where columns are far from zero
-        found.predicted, variances = self.found.predicted(rows)
+        # shifted columns keep more digits where columns are far from zero
+        prediction.predicted, variances = self.solution.predicted(rows)
         if self.cov_type == "nonrobust":
-            found.var_pred = self.scale * variances
-        return found
+            prediction.var_pred = self.scale * variances
+        return prediction
 
     def summary(self, *args: Any, **kwargs: Any) -> Any:
-        """The table; statsmodels' tests of the residuals' shape (skewness, Durbin-Watson) need
-        every residual.
+        """The table, without statsmodels' tests of the residuals (skewness, Durbin-Watson), which
+        need every residual.
         """
         return show.summary(self, *args, **kwargs)
 
@@ -369,11 +359,11 @@ class FullDataResults(RegressionResults):
         return str(self.summary().as_html())
 
     def tidy(self, alpha: float = 0.05) -> Any:
-        """The coefficients as a frame with one row each."""
+        """The coefficients as a frame, one row for each."""
         return show.tidy(self, alpha)
 
     def glance(self) -> Any:
-        """The numbers about the whole model as a frame of one row."""
+        """The statistics of the whole model as a frame of one row."""
         return show.glance(self)
 
     def _stored(self, kind: str) -> Array:
@@ -388,27 +378,27 @@ class FullDataResults(RegressionResults):
     HC2_se = property(lambda self: np.sqrt(np.diag(self.cov_HC2)))
     HC3_se = property(lambda self: np.sqrt(np.diag(self.cov_HC3)))
 
-    def _refused(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotExactError(f"Robust statistics of single rows are not available: {SHAPE}")
+    def _not_available(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotExactError(f"Statistics of single rows are not available. {NO_RESIDUALS}")
 
-    get_influence = outlier_test = compare_lm_test = el_test = conf_int_el = _refused
-    resid_pearson = property(_refused)
+    get_influence = outlier_test = compare_lm_test = el_test = conf_int_el = _not_available
+    resid_pearson = property(_not_available)
 
     def _kept_only(self) -> Any:
         raise NotExactError(
-            "A coreset has residuals and fitted values of its kept rows only. Those of all rows:"
-            " frame['y'] - fit.predict(frame); their quantiles: ols(..., residual_quantiles=True)."
+            "A coreset has residuals and fitted values of its kept rows only. Use frame['y'] -"
+            " fit.predict(frame) for all rows, or ols(..., residual_quantiles=True) for quantiles."
         )
 
     @property
     def residual_quantiles(self) -> pd.Series:
-        """Smallest, quartiles, median and largest of all residuals (times the root of the weight,
-        as in R).
+        """Minimum, quartiles, median and maximum of all residuals (times the square root of the
+        weight, as in R).
         """
         if not self.model.full.residuals:
             raise NotExactError(
-                "Quantiles of the residuals take a pass of their own, which was not made for this"
-                " fit; call karat.inference.ols with the data and residual_quantiles=True."
+                "The quantiles of the residuals were not computed for this fit; call"
+                " karat.inference.ols with the data and residual_quantiles=True."
             )
         return pd.Series(self.model.full.residuals, name="residuals")
 
@@ -431,7 +421,7 @@ class FullDataResults(RegressionResults):
         self, term_name: str, method: Any = "hs", alpha: float = 0.05, factor_labels: Any = None
     ) -> Any:
         """As in statsmodels."""
-        return pairwise(self, term_name, method, alpha, factor_labels)
+        return compare_levels(self, term_name, method, alpha, factor_labels)
 
     def wald_test_terms(
         self,
@@ -441,18 +431,19 @@ class FullDataResults(RegressionResults):
         scalar: bool = True,
     ) -> Any:
         """As in statsmodels: one test per term of the formula."""
-        own = [
+        tests = [
             (name, matrix)
             for name, matrix in constraints(self)
             if len(matrix) > 1 or not skip_single
         ]
-        every = own + list(extra_constraints or [])
+        tests += list(extra_constraints or [])
+        # statsmodels would find terms by patsy's design, so all tests are passed as extra ones
         return super().wald_test_terms(
-            skip_single=True, extra_constraints=every, combine_terms=combine_terms, scalar=scalar
+            skip_single=True, extra_constraints=tests, combine_terms=combine_terms, scalar=scalar
         )
 
     def summary2(self, *args: Any, **kwargs: Any) -> Any:
-        """Refused: it holds tests of every residual's shape."""
+        """Raises an error: it contains tests of all residuals."""
         raise NotExactError(
             "summary2() tests the shape of all residuals, which a coreset does not keep; use"
             " summary()."

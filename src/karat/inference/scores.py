@@ -1,4 +1,4 @@
-"""The second pass: sums of squared residuals and rows at the solution, from which robust
+"""Scores: the pass at the solution that sums squared residuals times rows, from which robust
 covariances follow.
 
 With weights u, residuals e = y - x'b, and W such that the rows z = W'x have sum u z z' = 1 (so W W'
@@ -9,13 +9,13 @@ is the inverse of X'UX),
     cluster  W (sum_g s_g s_g') W',  s_g = sum over its rows of u e z  times G / (G - 1) (n - 1) /
     (n - k)
 
-Sums of z z' lose no digits however the columns are scaled.  Sums by cluster are linear in z, so
-they are taken of u e x, and W' comes last: G products instead of n.  Only sums travel: k x k
-numbers, and G x k for G clusters.  The same pass counts the rows and sums u e^2 and u e z, which
-must be those of the coreset: other data is noticed.
+Sums of z z' lose no digits, whatever the scales of the columns.  Sums by cluster are linear in z:
+the pass sums u e x and multiplies by W' at the end: G products instead of n.  Only sums travel
+between workers: k x k numbers, and G x k for G clusters.  The same pass counts the rows and sums
+u e^2 and u e z.  These must agree with the coreset, which detects other data.
 
-Sums by cluster are added to as rows arrive in any order.  Integers that lie close together are
-their own addresses among these sums; other labels get addresses from a table.
+Rows may arrive in any order.  Integer labels that lie close together are used as addresses of the
+sums of their clusters; other labels get addresses from a table.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from karat.errors import InputError, NotExactError
 from karat.io.scan import Consumer
 from karat.io.source import Chunk
 
-SPAN = 2**20  # addresses that are taken without asking how many rows there are
-SPARE = 8  # addresses per row
-SOME = 2**12  # clusters that are squared at a time
-BLOCK = 2**12  # rows that are summed at a time: they stay in the cache
-WAITING = 2**20  # scores that wait to be added to their clusters
+SPAN = 2**20  # addresses that are always allowed, however few rows there are
+SPARE = 8  # addresses that are allowed per row
+CLUSTER_BLOCK = 2**12  # clusters whose outer products are summed at a time
+BLOCK = 2**12  # rows that are summed at a time, so that they stay in the cache
+WAITING = 2**20  # scores that are collected before they are added to their clusters
 LEVERAGE = 1e-10  # 1 - h below which a row is fitted exactly, and HC2 and HC3 are 0 / 0
-EXACT = 1e-24  # of the response's sum of squares: residuals of that size are rounding
-SAME = 1e-6  # relative: the sums of other data differ by more
+EXACT = 1e-24  # residuals this small, relative to the squares of the response, are rounding
+SAME = 1e-6  # relative difference of sums that other data would exceed
 
 
 class ClusterSums:
@@ -50,14 +50,14 @@ class ClusterSums:
     Parameters
     ----------
     width : int
-        The numbers of a row.
+        The number of sums for each label.
     """
 
     def __init__(self, width: int) -> None:
         self.sums = np.zeros((width, 0))
         self.seen = np.zeros(0, dtype=bool)
-        self.low: int | None = None  # the label at address 0, where labels are addresses
-        self.places: dict[Any, int] | None = None  # of other labels
+        self.low: int | None = None  # the label at address 0, if labels are addresses
+        self.places: dict[Any, int] | None = None  # addresses of other labels
         self.rows = 0
 
     def add(self, labels: np.ndarray, values: Array) -> None:
@@ -85,34 +85,34 @@ class ClusterSums:
         assert self.places is not None
         distinct, codes = encode(labels)
         places = self.places
-        known = np.array(
+        addresses = np.array(
             [places.setdefault(label, len(places)) for label in distinct.tolist()], dtype=np.intp
         )
         if len(places) > len(self.seen):
             self._move(0, max(len(places), 3 * len(self.seen) // 2))
-        return np.asarray(known[codes])
+        return np.asarray(addresses[codes])
 
     def _cover(self, start: int, end: int) -> None:
-        """Make labels from ``start`` to ``end`` addresses, and some beside them: the next rows hold
-        others.
+        """Allocate addresses for the labels from ``start`` to ``end``, with a margin for those of
+        the next rows.
         """
         if self.low is not None and self.low <= start and end < self.low + len(self.seen):
             return
-        beside = (end - start) // 8
-        low = start - beside
+        margin = (end - start) // 8
+        low = start - margin
         low = low if self.low is None else min(low, self.low)
-        self._move(0 if self.low is None else self.low - low, end + beside - low + 1)
+        self._move(0 if self.low is None else self.low - low, end + margin - low + 1)
         self.low = low
 
     def _move(self, before: int, size: int) -> None:
-        """Take ``size`` addresses, ``before`` of them in front of those there are."""
+        """Allocate ``size`` addresses, ``before`` of them in front of the present ones."""
         sums, seen = np.zeros((len(self.sums), size)), np.zeros(size, dtype=bool)
         held = len(self.seen)
         sums[:, before : before + held], seen[before : before + held] = self.sums, self.seen
         self.sums, self.seen = sums, seen
 
     def _tabulate(self) -> None:
-        """Go over from addresses to a table."""
+        """Change from labels as addresses to a table of labels."""
         labels = self.labels()
         self.sums, self.places, self.low = (
             self.sums[:, self.seen],
@@ -135,7 +135,7 @@ class ClusterSums:
         """Add the sums of other rows."""
         labels = other.labels()
         if labels:
-            # labels of a table stay what they are: an array of -1 and 2**63 would be one of doubles
+            # labels of a table stay objects: -1 and 2**63 together would become doubles
             self.add(
                 np.asarray(labels, dtype=None if other.places is None else object),
                 other.sums[:, other.seen],
@@ -143,21 +143,21 @@ class ClusterSums:
 
     @property
     def count(self) -> int:
-        """Clusters that were seen."""
+        """The number of clusters that were seen."""
         return int(self.seen.sum())
 
-    def outer(self, turn: Array) -> Array:
-        """The sum over the clusters of s s', s the sums of a cluster times ``turn``."""
-        total = np.zeros((turn.shape[1], turn.shape[1]))
-        for start in range(0, self.sums.shape[1], SOME):
-            some = turn.T @ self.sums[:, start : start + SOME]
-            total += some @ some.T
+    def outer(self, whitening: Array) -> Array:
+        """The sum of s s' over the clusters, where s are the sums of a cluster, whitened."""
+        total = np.zeros((whitening.shape[1], whitening.shape[1]))
+        for start in range(0, self.sums.shape[1], CLUSTER_BLOCK):
+            scores = whitening.T @ self.sums[:, start : start + CLUSTER_BLOCK]
+            total += scores @ scores.T
         return total
 
 
 def _differences(labels: np.ndarray, low: int) -> np.ndarray:
-    """``labels - low``, which is between 0 and 2**63, for integers of any width: modulo 2**64
-    nothing overflows.
+    """``labels - low`` for integers of any width; the result is between 0 and 2**63, so arithmetic
+    modulo 2**64 is exact.
     """
     if labels.dtype.kind == "i":
         labels = labels.astype(np.int64, copy=False).view(np.uint64)
@@ -170,32 +170,32 @@ class FullDataSolution:
 
     Attributes
     ----------
-    found : LeastSquaresSolution
+    estimate : LeastSquaresSolution
         In shifted columns, which keep more digits.
     intercept : bool
         Whether the first column is the constant.
     observations : int
     """
 
-    found: LeastSquaresSolution
+    estimate: LeastSquaresSolution
     intercept: bool
     observations: int
 
     @property
     def width(self) -> int:
-        """Columns, with the intercept."""
-        return len(self.found.params)
+        """The number of columns, with the intercept."""
+        return len(self.estimate.params)
 
 
 @dataclass
 class Scores(Consumer):
-    """Sums of a scan at a solution.
+    """The sums of robust covariances, over the rows of a scan.
 
     Parameters
     ----------
-    solution : Solution
+    solution : FullDataSolution
     kinds : tuple of str
-        Of HC0, HC2, HC3 and cluster.
+        Any of HC0, HC2, HC3 and cluster.
     """
 
     background = True
@@ -206,10 +206,10 @@ class Scores(Consumer):
     rows: int = 0
     rss: float = 0.0
     size: float = 0.0  # the sum of squares of the response
-    block: Array = field(init=False)  # x of the rows in work
-    room: Array = field(init=False)  # scores that wait
+    block: Array = field(init=False)  # columns of the current block of rows
+    room: Array = field(init=False)  # scores that are not yet added to their clusters
     held: int = 0
-    labels: list[np.ndarray] = field(default_factory=list, init=False)  # their clusters
+    labels: list[np.ndarray] = field(default_factory=list, init=False)  # clusters of these scores
     total: Array = field(init=False)
     sums: dict[str, Array] = field(init=False)
 
@@ -225,48 +225,48 @@ class Scores(Consumer):
     def add(self, chunk: Chunk, batch: Batch) -> None:
         *design, response = batch.parts
         for start in range(0, len(batch), BLOCK):
-            some = slice(start, min(start + BLOCK, len(batch)))
-            weights = None if batch.weights is None else batch.weights[some]
+            rows = slice(start, min(start + BLOCK, len(batch)))
+            weights = None if batch.weights is None else batch.weights[rows]
             x, weighted = self._add_block(
-                design, response[some, 0].astype(float, copy=False), weights, some
+                design, response[rows, 0].astype(float, copy=False), weights, rows
             )
             if self.sums:
-                self._add_squares(x, weighted, weights, some.start, chunk)
+                self._add_squares(x, weighted, weights, start, chunk)
             if self.clusters is not None:
                 assert batch.keys is not None
                 if self.held + len(weighted) > self.room.shape[1]:
                     self.flush()
                 np.multiply(x, weighted, out=self.room[:, self.held : self.held + len(weighted)])
-                self.labels.append(batch.keys[some])
+                self.labels.append(batch.keys[rows])
                 self.held += len(weighted)
         self.rows += len(batch)
 
     def flush(self) -> None:
-        """Add the scores that wait to their clusters: many at a time, because each time costs as
-        much as there are clusters.
+        """Add the collected scores to their clusters; each call costs time in proportion to the
+        number of clusters, so many are added at once.
         """
         if self.clusters is not None and self.held:
             self.clusters.add(np.concatenate(self.labels), self.room[:, : self.held])
         self.held, self.labels = 0, []
 
     def __getstate__(self) -> dict[str, Any]:
-        """For messages: without the room for scores that wait."""
+        """For messages between workers: without the room for scores."""
         self.flush()
         return vars(self) | {"room": self.room[:, :0], "block": self.block[:, :0]}
 
     def _add_block(
-        self, design: Sequence[Any], y: Array, weights: Array | None, some: slice
+        self, design: Sequence[Any], y: Array, weights: Array | None, rows: slice
     ) -> tuple[Array, Array]:
-        """The shifted columns x of some rows, and u e; their plain sums are added."""
-        found, fixed = self.solution.found, int(self.solution.intercept)
+        """Add u e^2 and u e x of some rows to the sums; return their shifted columns x, and u e."""
+        estimate, fixed = self.solution.estimate, int(self.solution.intercept)
         x = self.block[:, : len(y)]
         x[:fixed], place = 1.0, fixed
         for part in design:
             after = place + part.shape[1]
-            np.subtract(part[some].T, found.shift[place:after, None], out=x[place:after])
+            np.subtract(part[rows].T, estimate.shift[place:after, None], out=x[place:after])
             place = after
-        first = found.shifted[0] if self.solution.intercept else 0.0
-        error = y - first - found.shifted[fixed:] @ x[fixed:]
+        first = estimate.shifted[0] if self.solution.intercept else 0.0
+        error = y - first - estimate.shifted[fixed:] @ x[fixed:]
         weighted = error if weights is None else weights * error
         self.rss += float(error @ weighted)
         self.size += float(y @ (y if weights is None else weights * y))
@@ -277,7 +277,7 @@ class Scores(Consumer):
         self, x: Array, weighted: Array, weights: Array | None, start: int, chunk: Chunk
     ) -> None:
         """The sums of HC0, HC2 and HC3."""
-        z = self.solution.found.whitening.T @ x
+        z = self.solution.estimate.whitening.T @ x
         factors: dict[str, Array | float] = {"HC0": 1.0}
         if "HC2" in self.sums or "HC3" in self.sums:
             leverage = np.einsum("ij,ij->j", z, z)
@@ -286,7 +286,7 @@ class Scores(Consumer):
                 raise NotExactError(
                     f"{chunk.where(start + int(np.argmin(rest)))}, or a row near it, has leverage"
                     " 1: it is fitted exactly, and HC2 and HC3 are not defined; use HC0 or HC1, or"
-                    " leave the term out that only this row has."
+                    " remove the term that only this row has."
                 )
             factors |= {"HC2": 1 / np.sqrt(rest), "HC3": 1 / rest}
         for kind in self.sums:
@@ -309,25 +309,25 @@ class Scores(Consumer):
             self.clusters.merge(other.clusters)
 
     def covariances(self) -> dict[str, Array]:
-        """W M W' of every kind, without the corrections for small samples; refused if the rows were
-        other ones.
+        """W M W' of every kind, without small-sample corrections; raises if the rows are not those
+        of the coreset.
         """
         self._check_same()
         self.flush()
-        found = dict(self.sums)
+        middles = dict(self.sums)
         if self.clusters is not None:
-            found["cluster"] = self.clusters.outer(self.solution.found.whitening)
-        root = self.solution.found.root
-        return {kind: root @ value @ root.T for kind, value in found.items()}
+            middles["cluster"] = self.clusters.outer(self.solution.estimate.whitening)
+        root = self.solution.estimate.root
+        return {kind: root @ value @ root.T for kind, value in middles.items()}
 
     def _check_same(self) -> None:
-        """Refuse other rows than those of the solution: their residuals have another size, or do
-        not cancel.
+        """Raise if these are not the rows of the solution: the residuals of others have another
+        sum of squares, or are not orthogonal to the columns.
         """
-        expected, observations = self.solution.found.rss, self.solution.observations
-        # residuals that are rounding only say nothing
+        expected, observations = self.solution.estimate.rss, self.solution.observations
+        # residuals that are rounding errors tell nothing
         tiny = EXACT * max(self.rss, expected, self.size)
-        drift = float(np.linalg.norm(self.solution.found.whitening.T @ self.total)) ** 2
+        drift = float(np.linalg.norm(self.solution.estimate.whitening.T @ self.total)) ** 2
         if (
             self.rows == observations
             and abs(self.rss - expected) <= SAME * expected + tiny
@@ -335,14 +335,14 @@ class Scores(Consumer):
         ):
             return
         raise InputError(
-            f"These are not the rows that the coreset was made of: {self.rows:,} rows with a"
+            f"These are not the rows that the coreset was made from: {self.rows:,} rows with a"
             f" residual sum of squares of {self.rss:.9g}, instead of {observations:,} with"
             f" {expected:.9g}. The data must be the same in every pass."
         )
 
 
 def wanted_sums(kinds: Sequence[str]) -> tuple[str, ...]:
-    """The sums that some covariances are made of."""
+    """The sums that the covariances are computed from."""
     return tuple(
         dict.fromkeys("HC0" if kind == "HC1" else kind for kind in kinds if kind != "nonrobust")
     )

@@ -1,4 +1,4 @@
-"""How a regression table is shown: as text and HTML by statsmodels' own tables, and as tidy
+"""How a regression table is shown: as text and HTML by the tables of statsmodels, and as tidy
 frames.
 """
 
@@ -17,7 +17,7 @@ def summary(
     results: Any, yname: str | None = None, xname: Any = None, title: str | None = None,
     alpha: float = 0.05, slim: bool = False,
 ) -> Any:  # fmt: skip
-    """The table of a fit; ``slim`` leaves numbers about the whole model out, as in statsmodels."""
+    """The table of a fit; ``slim`` omits some statistics of the whole model, as in statsmodels."""
     weighted = "WLS" if results.model.full.log_weights else "OLS"
     groups = [("Clusters:", [f"{results.n_groups:,}"])] if results.cov_type == "cluster" else []
     left: list[tuple[str, Any]] = [
@@ -43,9 +43,9 @@ def summary(
     if slim:
         left, right = [left[i] for i in (0, 1, 3, *range(6, len(left)))], right[:4]
     title = title or f"Observations: {results.nobs:,.0f} ({len(results.model.exog):,} rows kept)"
-    found = Summary()
-    found.add_table_2cols(results, gleft=left, gright=right, yname=yname, xname=xname, title=title)
-    found.add_table_params(results, yname=yname, xname=xname, alpha=alpha, use_t=results.use_t)
+    table = Summary()
+    table.add_table_2cols(results, gleft=left, gright=right, yname=yname, xname=xname, title=title)
+    table.add_table_params(results, yname=yname, xname=xname, alpha=alpha, use_t=results.use_t)
     notes = [results.cov_kwds["description"]]
     if results.model.full.residuals:
         kind = "Weighted residuals" if results.model.full.log_weights else "Residuals"
@@ -53,14 +53,17 @@ def summary(
             f"{kind}: "
             + ", ".join(f"{name} {value:.5g}" for name, value in results.residual_quantiles.items())
         )
-    found.add_extra_txt(notes)
-    return found
+    table.add_extra_txt(notes)
+    return table
 
 
 def tidy(results: Any, alpha: Any) -> pd.DataFrame:
-    """One row per coefficient."""
+    """A frame with one row per coefficient."""
     if not isinstance(alpha, float) or not 0 < alpha < 1:
-        raise InputError(f"alpha is a share such as 0.05, not {alpha!r}.", argument="alpha")
+        raise InputError(
+            f"alpha must be a number between 0 and 1, such as 0.05, not {alpha!r}.",
+            argument="alpha",
+        )
     ends = np.asarray(results.conf_int(alpha))
     return pd.DataFrame(
         {
@@ -76,7 +79,7 @@ def tidy(results: Any, alpha: Any) -> pd.DataFrame:
 
 
 def glance(results: Any) -> pd.DataFrame:
-    """One row about the model."""
+    """A frame with one row of statistics of the model."""
     row = {
         "r_squared": results.rsquared,
         "adj_r_squared": results.rsquared_adj,

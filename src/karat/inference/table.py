@@ -1,15 +1,15 @@
 """The regression table of all rows, from a formula or a coreset.
 
 levels     one pass, if the formula has categories or transforms of all rows, or there are weights
-           (:mod:`.learn`)
+           (:mod:`karat.formulas.learn`)
 moments    one pass: the coreset of the design (:mod:`karat.stream`)
 scores     one pass at the solution, for robust covariances (:mod:`.scores`)
 residuals  one or two passes at the solution, for quantiles of all residuals (:mod:`.residuals`)
 
-Coefficients, residual sum and total sum of squares are kept moments, so standard errors, t, F, R2,
-log-likelihood, AIC and BIC are functions of the coreset and of the number of observations.  Plain
-``WLS(weights=core.weights)`` gets the coefficients and R2 right and the rest wrong: it takes
-weights for precisions and counts kept rows as observations.
+The coreset keeps the coefficients, the residual and the total sum of squares, so standard errors,
+t, F, R2, log-likelihood, AIC and BIC follow from it and the number of observations.  Plain
+``WLS(weights=core.weights)`` gets the coefficients and R2 right and the rest wrong: it treats
+weights as precisions and counts kept rows as observations.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from karat.data.arguments import progress_bar
 from karat.engine.linalg import MOST
 from karat.engine.rows import Progress
 from karat.errors import InputError, NotExactError
-from karat.inference.design import make_design, restored_design
-from karat.inference.encoder import Encoder
-from karat.inference.formula import parse
-from karat.inference.layout import formula_columns, needed_columns, open_rows
-from karat.inference.learn import Learn
+from karat.formulas.design import make_design, restored_design
+from karat.formulas.formula import parse
+from karat.formulas.layout import formula_columns, needed_columns, open_rows
+from karat.formulas.learn import Learn
+from karat.inference.new_rows import Encoder
 from karat.inference.residuals import residual_quantiles
 from karat.inference.results import KINDS, FrequencyWLS, FullData, check_cov_type
 from karat.inference.scores import FullDataSolution, Scores, wanted_sums
@@ -57,26 +57,26 @@ def ols(
     Parameters
     ----------
     formula : str or Coreset
-        Such as ``"price ~ carat + C(cut) + carat:C(color)"``; or a coreset, whose table is shown.
+        Such as ``"price ~ carat + C(cut) + carat:C(color)"``; or the coreset of a table.
     data : optional
         Rows: a pandas or polars frame, an Arrow table, a path, list, folder or pattern of Parquet,
         CSV or Arrow files, a DuckDB relation, a Dask or Spark data frame.  Or, with a formula, the
         coreset of a larger one.
     cov_type : str, or a list of them
-        nonrobust, HC0, HC1, HC2, HC3 or cluster.  Of several, the first is shown and the sums of
-        all are stored.
+        nonrobust, HC0, HC1, HC2, HC3 or cluster.  With several, the table shows the first, and the
+        sums of all are stored.
     cluster : str, optional
         The column that labels the clusters.
     weights : str, optional
         The column of the weights: inverse variances, as in statsmodels' WLS (``weights`` of lm,
         analytic weights of Stata).
     use_t : bool, optional
-        The t distribution for robust covariances; by default the normal distribution, as in
-        statsmodels.
+        Use the t distribution with robust covariances; the default is the normal distribution, as
+        in statsmodels.
     on_missing : {"error", "drop"}
-        What to do with rows that lack a value of the formula.
+        What to do with rows in which a value of the formula is missing.
     residual_quantiles : bool, default False
-        Also find the quartiles and extremes of all residuals, exactly, by one more pass (two from
+        Also compute the exact quartiles and extremes of all residuals, in one more pass (two from
         four million rows on).
     progress : True or callable, optional
         True shows a bar.  A callable is called with (bytes done, bytes in all) in every pass.
@@ -85,8 +85,8 @@ def ols(
     -------
     results
         statsmodels' results of all rows, with labels; also ``tidy()``, ``glance()``,
-        ``submodel(...)``, ``predict(frame, interval=0.95)``, and ``coreset``, which can be saved
-        and asked again: ``ols(karat.load(path))``.
+        ``submodel(...)``, ``predict(frame, interval=0.95)``, and ``coreset``, which you can save
+        and query again later: ``ols(karat.load(path))``.
 
     Examples
     --------
@@ -102,10 +102,10 @@ def ols(
     kinds = _kinds(cov_type, cluster)
     for name, switch in (("use_t", use_t), ("residual_quantiles", residual_quantiles)):
         if switch not in (None, True, False):
-            raise InputError(f"{name} is True or False, not {switch!r}.", argument=name)
+            raise InputError(f"{name} must be True or False, not {switch!r}.", argument=name)
     if isinstance(formula, Coreset):
         if weights is not None:
-            raise InputError("A coreset knows its weights; leave weights= out.", argument="weights")
+            raise InputError("Remove weights=: a coreset has its own weights.", argument="weights")
         core = formula
         if data is not None:
             with progress_bar(progress, "B") as advance:
@@ -115,11 +115,11 @@ def ols(
         _check_cluster(core, kinds, cluster)
         fit = _shown(core, kinds[0], use_t)
         if residual_quantiles:
-            fit.residual_quantiles  # noqa: B018 - refused if they are not stored
+            fit.residual_quantiles  # noqa: B018 - raises if they are not stored
         return fit
     if not isinstance(formula, str):
         raise InputError(
-            f"The first argument is a formula or a coreset, not {type(formula).__name__}.",
+            f"The first argument must be a formula or a coreset, not {type(formula).__name__}.",
             argument="formula",
         )
     if data is None:
@@ -127,8 +127,8 @@ def ols(
     if isinstance(data, Coreset):
         if kinds != ("nonrobust",) or weights is not None or residual_quantiles:
             raise NotExactError(
-                "A submodel of a coreset has the classical covariance only; robust sums and"
-                " quantiles of residuals are of one formula each."
+                "A submodel of a coreset has only the classical covariance; robust sums and"
+                " quantiles of residuals belong to one formula."
             )
         return _shown(data, "nonrobust", use_t).submodel(formula)
     with progress_bar(progress, "B") as advance:
@@ -141,29 +141,29 @@ def ols(
 def _kinds(cov_type: str | Sequence[str], cluster: str | None) -> tuple[str, ...]:
     if not isinstance(cov_type, str | list | tuple):
         raise InputError(
-            f"cov_type is one or a list of {', '.join(KINDS)}, not {cov_type!r}.",
+            f"cov_type must be one of {', '.join(KINDS)}, or a list of them, not {cov_type!r}.",
             argument="cov_type",
         )
     kinds = (cov_type,) if isinstance(cov_type, str) else tuple(cov_type)
     for kind in kinds:
         check_cov_type(kind)
     if not kinds:
-        raise InputError("cov_type names no covariance.", argument="cov_type")
+        raise InputError("cov_type must name at least one covariance.", argument="cov_type")
     if cluster is not None and "cluster" not in kinds:
         raise InputError("cluster= is for cov_type='cluster'; pass both.", argument="cov_type")
     if cluster is not None and not isinstance(cluster, str):
-        raise InputError("cluster is the name of a column of the data.", argument="cluster")
+        raise InputError("cluster must be the name of a column of the data.", argument="cluster")
     return kinds
 
 
 def _check_cluster(core: Coreset, kinds: Sequence[str], cluster: str | None) -> None:
-    """Refuse clusters of another column than those that were summed."""
+    """Raise if the stored sums are of the clusters of another column."""
     stored = (
         {} if core.regression is None else core.regression.facts["covariances"].get("cluster", {})
     )
     if "cluster" in kinds and cluster is not None and stored and stored["column"] != cluster:
         raise NotExactError(
-            f"The sums of this coreset are of the clusters {stored['column']!r}, not {cluster!r};"
+            f"This coreset stores the sums of the clusters {stored['column']!r}, not {cluster!r};"
             " pass the data."
         )
 
@@ -180,16 +180,17 @@ def _table(core: Coreset, cov_type: str = "nonrobust", use_t: bool | None = None
 
     Input weights count as frequencies, unless the coreset was made by :func:`ols` with weights.
     """
-    made = core.rows == SYNTHETIC  # which keep all second moments
-    lost = not made and not (core.problem.keeps_squares and core.problem.keeps_total)
-    if core.y is None or lost or core.absorbed is not None:
+    # synthetic rows keep all second moments
+    keeps_squares = core.problem.keeps_squares and core.problem.keeps_total
+    sufficient = core.rows == SYNTHETIC or keeps_squares
+    if core.y is None or not sufficient or core.absorbed is not None:
         raise NotExactError(
             "Inference needs a coreset of LeastSquares() with its total weight and a target."
         )
     X, y = core.arrays()
     assert y is not None
     if y.ndim == 2 and y.shape[1] > 1:
-        raise NotExactError("Inference takes one target at a time; build a coreset for each.")
+        raise NotExactError("Inference needs a single target; build a coreset for each.")
     facts = {} if core.regression is None else core.regression.facts
     intercept = facts.get("intercept", core.problem.shifts)
     names = facts.get("columns") or (
@@ -209,7 +210,7 @@ def _table(core: Coreset, cov_type: str = "nonrobust", use_t: bool | None = None
 
 
 def _full_data(core: Coreset) -> FullData:
-    """What a coreset knows about all rows beside the kept ones."""
+    """What a coreset stores about all rows, besides the kept ones."""
     if core.regression is None:
         return FullData(float(core.weights.sum()))
     facts = core.regression.facts
@@ -228,7 +229,7 @@ def formula_coreset(
     residuals.
     """
     if weight is not None and not isinstance(weight, str):
-        raise InputError("weights is the name of a column of the data.", argument="weights")
+        raise InputError("weights must be the name of a column of the data.", argument="weights")
     rows = open_rows(needed_columns(data, text, (weight, cluster)), progress)
     schema = rows.schema()
     formula = parse(text, [name for name in schema.names if name not in (weight, cluster)])
@@ -241,9 +242,7 @@ def formula_coreset(
         learn = rows.scan(learn.reading(), learn)
     design = make_design(formula, learn.learned())
     if not design.names:
-        raise InputError(
-            f"The formula {text!r} has no term but the intercept; a table needs a term."
-        )
+        raise InputError(f"The formula {text!r} has no term but the intercept; add one.")
     _check_width(design)
     layout = columns.of_design(design)
     core = rows.coreset(layout)
@@ -261,15 +260,15 @@ def formula_coreset(
 
 
 def _check_width(design: Any) -> None:
-    """Refuse more columns than a coreset is worth making for, by the name of the widest term."""
+    """Raise if there are too many columns for a useful coreset, and name the widest term."""
     width = len(design.names)
     if (width + 2) * (width + 3) // 2 > MOST:
         widest = max(design.terms, key=lambda term: len(term.columns))
         text = ":".join(factor for factor, _ in widest.factors)
         raise InputError(
             f"The formula has {width:,} columns, {len(widest.columns):,} of them of the term"
-            f" {text!r}; a coreset of so many is not worth making. Join levels, leave the term out,"
-            " or use it as cluster=."
+            f" {text!r}, too many for a useful coreset. Join levels, remove the term, or use it as"
+            " cluster=."
         )
 
 
@@ -281,20 +280,21 @@ def _scored(
     cluster: str | None,
     quantiles: bool,
 ) -> Coreset:
-    """The coreset with what passes at the solution find: sums of robust covariances, quantiles of
-    the residuals.
+    """The coreset with the results of passes at the solution: sums of robust covariances, quantiles
+    of the residuals.
     """
     regression, wanted = core.regression, wanted_sums(kinds)
     assert regression is not None
     if "cluster" in wanted and cluster is None:
-        said = "A clustered covariance needs clusters."
         raise InputError(
-            said, "It needs cluster=, the column that labels them.", argument="cluster"
+            "A clustered covariance needs the column that labels the clusters.",
+            "Pass its name as cluster=.",
+            argument="cluster",
         )
     if not wanted and not quantiles:
         return core
     solution = FullDataSolution(
-        _table(core).found, regression.facts["intercept"], regression.facts["observations"]
+        _table(core).solution, regression.facts["intercept"], regression.facts["observations"]
     )
     if wanted:
         scores = rows.scan(
@@ -302,15 +302,13 @@ def _scored(
         )
         regression = _with_sums(regression, scores, cluster)
     if quantiles:
-        told = {"residual_quantiles": residual_quantiles(rows, layout, solution)}
-        regression = replace(regression, facts=regression.facts | told)
+        quantile_facts = {"residual_quantiles": residual_quantiles(rows, layout, solution)}
+        regression = replace(regression, facts=regression.facts | quantile_facts)
     return replace(core, regression=regression)
 
 
 def _with_sums(regression: Regression, scores: Any, cluster: str | None) -> Regression:
-    """The regression with the sums of robust covariances, beside those of other kinds that it
-    had.
-    """
+    """The regression with new sums of robust covariances; sums of other kinds stay."""
     sums = scores.covariances()
     covariances: dict[str, Any] = {kind: {} for kind in sums}
     if scores.clusters is not None:
@@ -321,9 +319,10 @@ def _with_sums(regression: Regression, scores: Any, cluster: str | None) -> Regr
                 column=cluster,
             )
         covariances["cluster"] = {"column": cluster, "clusters": scores.clusters.count}
-    kept = {kind: value for kind, value in regression.sums.items() if kind not in sums}
-    known = {kind: value for kind, value in regression.facts["covariances"].items() if kind in kept}
-    return Regression(regression.facts | {"covariances": known | covariances}, kept | sums)
+    other_sums = {kind: value for kind, value in regression.sums.items() if kind not in sums}
+    earlier = regression.facts["covariances"]
+    covariances = {kind: earlier[kind] for kind in earlier if kind in other_sums} | covariances
+    return Regression(regression.facts | {"covariances": covariances}, other_sums | sums)
 
 
 def _with_scores(
@@ -335,7 +334,7 @@ def _with_scores(
     quantiles: bool,
     progress: Any,
 ) -> Coreset:
-    """A coreset of a formula, with sums over its data."""
+    """The coreset of a formula with sums over its data, which are computed now."""
     if core.regression is None:
         raise NotExactError(
             "This coreset was not made from a formula; call ols(formula, data, cov_type=...)."

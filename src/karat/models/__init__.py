@@ -3,7 +3,7 @@
 They need scikit-learn.
 
 Latent-variable models learned by moments (``pip install 'karat[models]'``), and learners of second
-moments for which scikit-learn's version refuses ``sample_weight`` or uses it in part only.
+moments for which scikit-learn's version rejects ``sample_weight`` or uses it only in part.
 """
 
 from karat.errors import MissingExtraError

@@ -66,14 +66,12 @@ class Learner(BaseEstimator):
         """Set the fitted attributes."""
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from data; y is there for scikit-learn's pipelines only."""
+        """Learn from data; y is ignored."""
         return self._fit(X, sample_weight)
 
     def _fit(self, X: Any, sample_weight: Any, lengths: Any = None) -> Self:
         if isinstance(X, Coreset):
-            raise InputError(
-                "fit takes rows; a coreset is learned from by fit_coreset(core).", argument="X"
-            )
+            raise InputError("fit takes rows; use fit_coreset(core) for a coreset.", argument="X")
         X = self._validated(X, reset=True)
         problem = self._problem(X, sample_weight)
         sample, tables = read_sample(X, problem, sample_weight, lengths)
@@ -113,7 +111,7 @@ class Learner(BaseEstimator):
         return self._learn(wanted.statistics(kept, maps), maps, wanted)
 
     def _take_names(self, core: Coreset) -> None:
-        """The names of the columns, where the rows of the coreset have them."""
+        """Take the names of the columns from the rows of the coreset, if they have any."""
         table = core.X if core.problem.rows_per_sample == 1 else np.zeros((1, 1))
         validate_data(self, table, reset=True, skip_check_array=True)
 
@@ -308,7 +306,7 @@ def view_checks(
 
 
 def _used_columns(view: Any) -> Indices:
-    """Columns with an entry: of the symbols up to a large code, few may occur."""
+    """Columns that have an entry: few of the symbols up to a large code may occur."""
     return np.unique(view.indices) if hasattr(view, "indices") else np.arange(view.shape[1])
 
 
@@ -339,7 +337,7 @@ def solve_small(matrix: Array, right: Array, parts: str) -> Array:
         ) from error
 
 
-def as_distributions(rows: Array, what: str, samples: float = np.inf) -> Array:
+def as_distributions(rows: Array, subject: str, samples: float = np.inf) -> Array:
     """Rows with negative entries clipped and sum 1; warn if that changes more than sampling noise
     would.
     """
@@ -352,22 +350,22 @@ def as_distributions(rows: Array, what: str, samples: float = np.inf) -> Array:
     )
     if negative > CLIPPED + NOISE / max(samples, 1.0) ** 0.5:
         warn_recovery(
-            f"{what} came out with up to {negative:.0%} negative mass, which was clipped: the data"
-            " are too few, or not of this model."
+            f"{subject} came out with up to {negative:.0%} negative mass, which was clipped: the"
+            " data are too few, or not of this model."
         )
     return np.asarray(
         np.where(total > 0, positive / np.maximum(total, 1e-300), 1.0 / rows.shape[1])
     )
 
 
-def positive_variances(variances: Array, common: float, what: str) -> Array:
+def positive_variances(variances: Array, common: float, subject: str) -> Array:
     """Variances raised to at least a small share of the common one; warn if some were smaller."""
     floor = FLOOR * max(common, 1e-300)
     if (variances < floor).any():
         listed = ", ".join(f"{x:.3g}" for x in variances)
         warn_recovery(
-            f"{what} came out as {listed}; those below {floor:.3g} were raised to it. The data are"
-            " too few, or not of this model."
+            f"{subject} came out as {listed}; those below {floor:.3g} were raised to it. The data"
+            " are too few, or not of this model."
         )
     return np.maximum(variances, floor)
 

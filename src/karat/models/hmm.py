@@ -34,7 +34,7 @@ from karat.problems.latent.base import Maps
 from karat.problems.latent.markov import symbols_of
 from karat.problems.latent.sample import Sample, read, sequence_steps
 
-# share of the uniform law mixed in where a likelihood is taken: nothing is impossible
+# share of the uniform law that is mixed in before likelihoods, so that nothing is impossible
 SMOOTH = 1e-6
 
 
@@ -74,8 +74,8 @@ class HiddenMarkov(Learner):
         ``startprob_`` from the first state of all windows (the stationary law, for one long chain),
         or from the first step of every sequence (the initial law; needs many sequences).
     refine : {None, "spherical", "diag", "tied", "full"}
-        Go on by hmmlearn's EM on all rows; the better one by held-out likelihood is kept.  The kind
-        of the covariances for Gaussian emissions; for symbols any of them.
+        Continue with hmmlearn's EM on all rows, and keep the model of higher held-out likelihood.
+        The value is the type of the covariances of Gaussian emissions; for symbols use any.
     random_state : int
         For :meth:`sample` and ``refine``.
 
@@ -118,7 +118,7 @@ class HiddenMarkov(Learner):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, lengths: Any = None, sample_weight: Any = None) -> Self:  # type: ignore[override]
-        """Learn from sequences one after another; y is there for scikit-learn's pipelines only.
+        """Learn from sequences that follow one another in X; y is ignored.
 
         Parameters
         ----------
@@ -131,14 +131,14 @@ class HiddenMarkov(Learner):
         """
         if self.refine is not None and sample_weight is not None:
             raise InputError(
-                "hmmlearn's EM takes no sample_weight; leave it out, or use refine=None.",
+                "hmmlearn's EM takes no sample_weight; remove it, or use refine=None.",
                 argument="refine",
             )
         self._fit(X, sample_weight, lengths)
         return self if self.refine is None else self.refine_with(X, lengths)
 
     def refine_with(self, X: Any, lengths: Any = None) -> Self:
-        """Go on by hmmlearn's EM on rows, for example after ``fit_coreset``; see ``refine``."""
+        """Continue with hmmlearn's EM on rows, such as after ``fit_coreset``; see ``refine``."""
         refining.check_kind(self.refine)
         self._log_emissions(X)  # checks X
         table = np.asarray(containers.as_table(X, "X")).astype(
@@ -150,11 +150,9 @@ class HiddenMarkov(Learner):
 
         def start_of(rows: Array, cut: Array) -> Any:
             part = HiddenMarkov(
-                self.n_states,
-                emissions=self.emissions,
-                start=self.start,
+                self.n_states, emissions=self.emissions, start=self.start,
                 random_state=self.random_state,
-            )
+            )  # fmt: skip
             return part.fit(rows, lengths=cut).to_hmmlearn(
                 kind=kind, n_features=self.n_features_in_
             )
@@ -163,8 +161,8 @@ class HiddenMarkov(Learner):
         if self.emissions == "gaussian":  # far from the origin hmmlearn's squares would cancel
             centre = self.means_.mean(axis=0)
             start.means_, table = start.means_ - centre, table - centre
-        own = [] if self.recovery_.fits else [lambda: self._empty_peer(kind)]
-        peer, self.refinement_ = refining.refine_chain(start, start_of, table, long, own)
+        library_starts = [] if self.recovery_.fits else [lambda: self._empty_peer(kind)]
+        peer, self.refinement_ = refining.refine_chain(start, start_of, table, long, library_starts)
         if self.refinement_.kept:
             self._take(peer)
             if self.emissions == "gaussian":
@@ -181,9 +179,8 @@ class HiddenMarkov(Learner):
         covariances = np.asarray(peer.covars_)
         # hmmlearn gives d matrices for each state, all the same
         if peer.covariance_type == "spherical":
-            covariances = covariances.reshape(len(self.means_), -1, *covariances.shape[1:])[
-                :, 0, 0, 0
-            ]
+            by_state = covariances.reshape(len(self.means_), -1, *covariances.shape[1:])
+            covariances = by_state[:, 0, 0, 0]
         self.covars_ = covariances
 
     def _validated(self, X: Any, reset: bool) -> Any:
@@ -197,15 +194,8 @@ class HiddenMarkov(Learner):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         if self.emissions == "categorical":  # one column of symbols
-            (
-                tags.input_tags.two_d_array,
-                tags.input_tags.one_d_array,
-                tags.input_tags.categorical,
-            ) = (
-                False,
-                True,
-                True,
-            )
+            tags.input_tags.two_d_array = False
+            tags.input_tags.one_d_array = tags.input_tags.categorical = True
         return tags
 
     def _problem(self, X: Any = None, sample_weight: Any = None) -> latent.HiddenMarkov:
@@ -218,11 +208,11 @@ class HiddenMarkov(Learner):
         if self.start == "first" and "first" not in maps:
             raise NotExactError(
                 'start="first" needs the first steps of the sequences, which a keep="all" coreset'
-                ' does not know; use start="windows".'
+                ' does not store; use start="windows".'
             )
         self.covariance_type_, self.refinement_ = "spherical", None
-        found = self._mixture(moments["tensor"], maps, problem)
-        small = found.small
+        mixture = self._mixture(moments["tensor"], maps, problem)
+        small = mixture.small
         # M'P12 M, and the states in the first step
         inner, before = maps["M"].T @ maps["cross1"], small
         if problem.lifted:
@@ -232,32 +222,29 @@ class HiddenMarkov(Learner):
             before = small + np.append((maps["mean2"] - maps["mean1"]) @ maps["M"], 0.0)
         half = solve_small(before.T, inner, problem.parts)
         self.joint_ = solve_small(small.T, half.T, problem.parts).T
-        self.transmat_ = as_distributions(
-            self.joint_, "The transition probabilities", float(maps["n"])
-        )
+        n = float(maps["n"])
+        self.transmat_ = as_distributions(self.joint_, "The transition probabilities", n)
         law = self.joint_.sum(axis=1)
         if self.start == "first":
             law = solve_small(small.T, maps["first"], problem.parts)
-        self.startprob_ = as_distributions(
-            law[None], "The probabilities of the first state", float(maps["n"])
-        )[0]
+        self.startprob_ = as_distributions(law[None], "The probabilities of the first state", n)[0]
         if self.emissions == "categorical":
-            laws = maps["mean2"][None] if problem.k == 1 and "mean2" in maps else found.points
-            self.emissionprob_ = as_distributions(
-                laws, "The emission probabilities", float(maps["n"])
-            )
+            laws = maps["mean2"][None] if problem.k == 1 and "mean2" in maps else mixture.points
+            self.emissionprob_ = as_distributions(laws, "The emission probabilities", n)
             return
-        squares = solve_small((found.weights[:, None] * small).T, moments["spread"], problem.parts)
-        if maps["top"].shape[1] < found.points.shape[1]:
-            own = squares
-        else:
-            own = (squares - np.square(found.points).sum(axis=1)) / found.points.shape[1]
-        common = max(
-            float(found.weights @ own / found.weights.sum()),
-            1e-12 * float(np.square(found.points).mean()),
+        squares = solve_small(
+            (mixture.weights[:, None] * small).T, moments["spread"], problem.parts
         )
-        self.means_ = found.points + maps["mean2"]
-        self.covars_ = positive_variances(own, common, "The variances of the states")
+        if maps["top"].shape[1] < mixture.points.shape[1]:
+            variances = squares
+        else:
+            variances = (squares - np.square(mixture.points).sum(axis=1)) / mixture.points.shape[1]
+        common = max(
+            float(mixture.weights @ variances / mixture.weights.sum()),
+            1e-12 * float(np.square(mixture.points).mean()),
+        )
+        self.means_ = mixture.points + maps["mean2"]
+        self.covars_ = positive_variances(variances, common, "The variances of the states")
 
     def _checks(self, maps: Maps, problem: latent.Latent, sample: Sample | None) -> list[Check]:
         if sample is not None:
@@ -272,14 +259,20 @@ class HiddenMarkov(Learner):
         return [Check("tensor", self._simulated(maps), NOT_INDEPENDENT)]
 
     def _simulated(self, maps: Maps) -> float:
-        """The p-value of a diagonal tensor, its noise that of chains drawn from this model."""
+        """The p-value of a diagonal tensor, with the noise of chains drawn from this model."""
         ell, V = self._basis[0], misfit.orthonormal(self._basis[1])
-        hidden, own = simulate.states(self.transmat_), [maps[name] for name in ("W1", "M", "W3")]
+        hidden, whitenings = (
+            simulate.states(self.transmat_),
+            [maps[name] for name in ("W1", "M", "W3")],
+        )
         if self.emissions == "gaussian":
-            means = [(self.means_ - maps[f"mean{a}"]) @ one for a, one in enumerate(own, 1)]
-            views = simulate.gaussians(hidden, means, self.covars_, own)
+            means = [
+                (self.means_ - maps[f"mean{a}"]) @ whitening
+                for a, whitening in enumerate(whitenings, 1)
+            ]
+            views = simulate.gaussians(hidden, means, self.covars_, whitenings)
         else:
-            views = simulate.symbols(hidden, self.emissionprob_, own)
+            views = simulate.symbols(hidden, self.emissionprob_, whitenings)
         values = view_products([view.reshape(-1, len(V)) for view in views], V, ell)
         windows = views[0].shape[1]
         draws = values.reshape(len(hidden), windows, -1).mean(axis=1)
@@ -302,7 +295,7 @@ class HiddenMarkov(Learner):
             raise InputError("X has no rows.", argument="X")
         if symbols.max(initial=0) >= self.n_features_in_:
             raise InputError(
-                f"X holds symbol {symbols.max()}; the model was fitted with symbols 0 to"
+                f"X contains the symbol {symbols.max()}; the model was fitted with symbols 0 to"
                 f" {self.n_features_in_ - 1}."
             )
         return np.asarray(np.log(refining.smoothed(self.emissionprob_, SMOOTH)).T[symbols])
@@ -312,11 +305,8 @@ class HiddenMarkov(Learner):
         first steps.
         """
         emissions = self._log_emissions(X)
-        steps = (
-            np.arange(len(emissions))
-            if lengths is None
-            else sequence_steps(lengths, len(emissions))
-        )
+        rows = len(emissions)
+        steps = np.arange(rows) if lengths is None else sequence_steps(lengths, rows)
         start, step = (refining.smoothed(law, SMOOTH) for law in (self.startprob_, self.transmat_))
         return chain_of_densities(start, step), emissions, np.asarray(steps == 0)
 
@@ -333,10 +323,8 @@ class HiddenMarkov(Learner):
             np.log(chain.startprob_[states]),
             np.log(chain.transmat_[np.roll(states, 1), states]),
         )
-        return (
-            float(np.take_along_axis(emissions, states[:, None], axis=1).sum() + moves.sum()),
-            states,
-        )
+        likelihood = np.take_along_axis(emissions, states[:, None], axis=1).sum() + moves.sum()
+        return float(likelihood), states
 
     def predict(self, X: Any, lengths: Any = None) -> np.ndarray:
         """The most likely states of each sequence."""
@@ -345,7 +333,7 @@ class HiddenMarkov(Learner):
     def fit_predict(
         self, X: Any, y: Any = None, lengths: Any = None, sample_weight: Any = None
     ) -> np.ndarray:
-        """Learn from sequences and give their most likely states."""
+        """Learn from sequences and return their most likely states."""
         return self.fit(X, lengths=lengths, sample_weight=sample_weight).predict(X, lengths)
 
     def predict_proba(self, X: Any, lengths: Any = None) -> Array:
@@ -372,9 +360,8 @@ class HiddenMarkov(Learner):
 
     def bic(self, X: Any, lengths: Any = None) -> float:
         """Bayesian information criterion of sequences; lower is better."""
-        return -2 * self.score(X, lengths=lengths) + self._parameters * float(
-            np.log(len(self._columns(X)))
-        )
+        penalty = self._parameters * float(np.log(len(self._columns(X))))
+        return -2 * self.score(X, lengths=lengths) + penalty
 
     def aic(self, X: Any, lengths: Any = None) -> float:
         """Akaike's information criterion of sequences; lower is better."""
@@ -436,10 +423,8 @@ class HiddenMarkov(Learner):
         # few sequences say nothing about the first state; EM would make it certain
         if self.start == "windows":
             peer.params = peer.params.replace("s", "")
-        peer.startprob_, peer.transmat_ = (
-            refining.smoothed(self.startprob_),
-            refining.smoothed(self.transmat_),
-        )
+        peer.startprob_ = refining.smoothed(self.startprob_)
+        peer.transmat_ = refining.smoothed(self.transmat_)
         if self.emissions == "categorical":
             more = max((n_features or 0) - self.n_features_in_, 0)
             peer.emissionprob_ = refining.smoothed(np.pad(self.emissionprob_, ((0, 0), (0, more))))
@@ -457,9 +442,6 @@ class HiddenMarkov(Learner):
             )
         else:
             full = self._full_covariances()
-            peer.covars_ = {
-                "diag": np.diagonal(full, axis1=1, axis2=2),
-                "tied": full[0],
-                "full": full,
-            }[kind]
+            diagonals = np.diagonal(full, axis1=1, axis2=2)
+            peer.covars_ = {"diag": diagonals, "tied": full[0], "full": full}[kind]
         return peer

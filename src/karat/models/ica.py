@@ -87,7 +87,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
             @ misfit.orthonormal(self._basis[1]).T
         )
         pairs = list(combinations(range(problem.k), 2))
-        bent = np.column_stack([_bent(one) for one in h.T])
+        bent = np.column_stack([_bent(source) for source in h.T])
         sizes = np.column_stack([bent[:, i] * bent[:, j] for i, j in pairs])
         bends = np.column_stack([_source_with_size(h[:, i], h[:, j]) for i, j in pairs])
         return [
@@ -155,20 +155,22 @@ def _source_with_size(a: Array, b: Array) -> Array:
     E a f(a) E g'(b)``.  The combination is the one that a turn (e' = -e) does not change; what the
     error of the whitening (e' = e = -E ab / 2) changes is taken off.
     """
-    f, g, own = [], [], []
+    f, g, slopes = [], [], []
     for h in (a, b):
         inside = np.abs(h) < CAP
         f.append(np.clip(h, -CAP, CAP) - np.clip(h, -CAP, CAP).mean())
         g.append(np.minimum(np.square(h), CAP**2))
         g[-1] = g[-1] - g[-1].mean()
         # f', h f, h g, g'
-        own.append((inside.mean(), (h * f[-1]).mean(), (h * g[-1]).mean(), 2 * (h * inside).mean()))
+        slopes.append(
+            (inside.mean(), (h * f[-1]).mean(), (h * g[-1]).mean(), 2 * (h * inside).mean())
+        )
     moved = (
-        [own[i][0] * own[j][2] for i, j in ((0, 1), (1, 0))],
-        [own[i][1] * own[j][3] for i, j in ((0, 1), (1, 0))],
+        [slopes[i][0] * slopes[j][2] for i, j in ((0, 1), (1, 0))],
+        [slopes[i][1] * slopes[j][3] for i, j in ((0, 1), (1, 0))],
     )
     turned = moved[0][0] - moved[1][0], moved[1][1] - moved[0][1]  # of f(a) g(b) and of g(a) f(b)
     size = max(float(np.hypot(*turned)), 1e-300)
-    one, two = turned[1] / size, -turned[0] / size
-    whitened = one * (moved[0][0] + moved[1][0]) + two * (moved[0][1] + moved[1][1])
-    return np.asarray(one * f[0] * g[1] + two * g[0] * f[1] - whitened * a * b / 2)
+    first, second = turned[1] / size, -turned[0] / size
+    whitened = first * (moved[0][0] + moved[1][0]) + second * (moved[0][1] + moved[1][1])
+    return np.asarray(first * f[0] * g[1] + second * g[0] * f[1] - whitened * a * b / 2)

@@ -126,7 +126,7 @@ def orthonormal(V: Array) -> Array:
 
 
 def triple(a: Array, b: Array, c: Array) -> Callable[[int, int, int], Array]:
-    """Entries of the symmetric part of ``a (x) b (x) c`` of every sample."""
+    """Entries of the symmetric part of ``a (x) b (x) c``, for every sample."""
 
     def entry(i: int, j: int, l: int) -> Array:  # noqa: E741
         if a is b:
@@ -212,19 +212,19 @@ def directions(rows: Array, top: Array) -> float:
 
 def constant_columns(rows: Array) -> list[Check]:
     """A failed check if columns do not vary: spherical components have noise in every column."""
-    found = np.flatnonzero((rows == rows[0]).all(axis=0)).tolist()
-    if not found:
+    constant = np.flatnonzero((rows == rows[0]).all(axis=0)).tolist()
+    if not constant:
         return []
     named = (
-        f"column {found[0]} is"
-        if len(found) == 1
-        else f"columns {', '.join(map(str, found[:5]))} are"
+        f"column {constant[0]} is"
+        if len(constant) == 1
+        else f"columns {', '.join(map(str, constant[:5]))} are"
     )
     return [
         Check(
             "constant columns",
             0.0,
-            f"{named} constant, and spherical noise is in every column, so leave that out",
+            f"{named} constant, but spherical noise is in every column; drop constant columns",
         )
     ]
 

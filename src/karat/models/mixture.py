@@ -87,17 +87,17 @@ class GaussianMixture(DensityMixin, Learner):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from data; y is there for scikit-learn's pipelines only."""
+        """Learn from data; y is ignored."""
         if self.refine is not None and sample_weight is not None:
             raise InputError(
-                "scikit-learn's EM takes no sample_weight; leave it out, or use refine=None.",
+                "scikit-learn's EM takes no sample_weight; remove it, or use refine=None.",
                 argument="refine",
             )
         self._fit(X, sample_weight)
         return self if self.refine is None else self.refine_with(X)
 
     def refine_with(self, X: Any) -> Self:
-        """Go on by scikit-learn's EM on rows, for example after ``fit_coreset``; see ``refine``."""
+        """Continue with scikit-learn's EM on rows, say after ``fit_coreset``; see ``refine``."""
         refining.check_kind(self.refine)
         self._check_fitted()
         if self.covariance_type_ != "spherical":
@@ -151,18 +151,18 @@ class GaussianMixture(DensityMixin, Learner):
         return super()._matching(core)
 
     def _recover(self, moments: dict[str, Array], maps: Maps, problem: latent.Latent) -> None:
-        found = self._mixture(moments["tensor"], maps, problem)
-        self.means_ = found.points + maps["mean"]
-        self.mass_ = found.mass
+        mixture = self._mixture(moments["tensor"], maps, problem)
+        self.means_ = mixture.points + maps["mean"]
+        self.mass_ = mixture.mass
         common, d = float(maps["sigma2"]), len(maps["mean"])
         if self.variances == "spherical":
-            own = solve_small(
-                (found.weights[:, None] * found.small).T, moments["spread"], problem.parts
+            estimates = solve_small(
+                (mixture.weights[:, None] * mixture.small).T, moments["spread"], problem.parts
             )
-            variances = positive_variances(own, common, "The variances of the components")
+            variances = positive_variances(estimates, common, "The variances of the components")
         else:
             variances = np.full(problem.k, common)
-        self.weights_ = as_distributions(found.weights[None], "The mixing weights")[0]
+        self.weights_ = as_distributions(mixture.weights[None], "The mixing weights")[0]
         self.covariances_ = variances
         self.n_components_ = problem.k
         self.covariance_type_, self.refinement_ = "spherical", None
@@ -262,11 +262,11 @@ class GaussianMixture(DensityMixin, Learner):
         return np.asarray(logsumexp(self._log_joint(X), axis=1))
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Mean log-likelihood; y is there for scikit-learn's searches only."""
+        """Mean log-likelihood; y is ignored."""
         return float(self.score_samples(X).mean())
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
-        """Learn from data and give the component of each row."""
+        """Learn from data and return the component of each row."""
         return self.fit(X, sample_weight=sample_weight).predict(X)
 
     @property

@@ -69,11 +69,11 @@ class MultiView(Learner):
         )
         if reset:
             self.view_names_ = names
-        for number, (own, seen) in enumerate(zip(names, self.view_names_, strict=True), 1):
-            if own is not None and seen is not None and own != seen:
+        for number, (given, fitted) in enumerate(zip(names, self.view_names_, strict=True), 1):
+            if given is not None and fitted is not None and given != fitted:
                 raise InputError(
-                    f"View {number} has columns {', '.join(own)}; the model was fitted with"
-                    f" {', '.join(seen)}."
+                    f"View {number} has columns {', '.join(given)}; the model was fitted with"
+                    f" {', '.join(fitted)}."
                 )
         return X
 
@@ -89,18 +89,18 @@ class MultiView(Learner):
         return latent.MultiView(self.n_components)
 
     def _recover(self, moments: dict[str, Array], maps: Maps, problem: latent.Latent) -> None:
-        found = self._mixture(moments["tensor"], maps, problem)
+        mixture = self._mixture(moments["tensor"], maps, problem)
         views = []
         for name, mean in (("cross1", "mean1"), ("cross3", "mean3")):
             # M'P2a about the means, with the constant
             cross = np.vstack([maps[name].T, np.zeros((1, len(maps[name])))])
             views.append(
-                solve_small(found.small.T, cross, problem.parts) / found.weights[:, None]
+                solve_small(mixture.small.T, cross, problem.parts) / mixture.weights[:, None]
                 + maps[mean]
             )
-        second = found.points + maps["mean2"]
-        self.mass_ = found.mass
-        self.weights_ = as_distributions(found.weights[None], "The mixing weights")[0]
+        second = mixture.points + maps["mean2"]
+        self.mass_ = mixture.mass
+        self.weights_ = as_distributions(mixture.weights[None], "The mixing weights")[0]
         self.means_ = (views[0], second, views[1])
         self.n_features_in_ = tuple(m.shape[1] for m in self.means_)
 
@@ -114,13 +114,13 @@ class MultiView(Learner):
         :meth:`predict_proba` assumes.
         """
         index = misfit.probe(sample)
-        found = []
+        spreads = []
         for view, means in zip(sample.views, self.means_, strict=True):
             x = dense(read(view, index))
             total = np.var(x, axis=0)
             between = self.weights_ @ np.square(means - self.weights_ @ means)
-            found.append(np.maximum(total - between, 1e-3 * np.maximum(total, 1e-300)))
-        return tuple(found)
+            spreads.append(np.maximum(total - between, 1e-3 * np.maximum(total, 1e-300)))
+        return tuple(spreads)
 
     def predict_proba(self, X: Any) -> Array:
         """Posterior probabilities of the components (n x k), if the noise is Gaussian and the same
@@ -142,7 +142,7 @@ class MultiView(Learner):
                     f" {means.shape[1]}."
                 )
             if not np.isfinite(table).all():
-                raise InputError("A view holds NaN or infinity; drop or fill such rows first.")
+                raise InputError("A view contains NaN or infinity; drop or fill such rows first.")
             scale = np.sqrt(variances)
             joint = joint + spherical_log_density(table / scale, means / scale, np.ones(len(means)))
         return np.asarray(softmax(joint, axis=1))
@@ -152,5 +152,5 @@ class MultiView(Learner):
         return np.asarray(self.predict_proba(X).argmax(axis=1))
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
-        """Learn from data and give the component of each row."""
+        """Learn from data and return the component of each row."""
         return self.fit(X, sample_weight=sample_weight).predict(X)

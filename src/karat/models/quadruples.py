@@ -76,28 +76,28 @@ def word_moments(counts: csr_array, words: Array, blocks: int = 1) -> list[WordT
     by_word = (
         csr_array((tuples[3][: edges[-1]], np.arange(edges[-1]), edges), shape=(blocks, n)) @ counts
     )
-    found = []
+    moments = []
     for start, stop, word in zip(edges[:-1], edges[1:], by_word.toarray(), strict=True):
         here = slice(start, stop)
         x, xx, y, z = p1[here], p11[here], p2[here], p3[here]
-        one, two, three, four = (weights[here] for weights in tuples)
-        pairs = (two[:, None] * x).T @ x - (two @ y).reshape(k, k)
-        triples = ((three[:, None] * (xx - 3 * y)).T @ x).ravel() + 2 * (three @ z)
-        weighted = four[:, None] * y
+        singles, per_pair, per_triple, per_quadruple = (weights[here] for weights in tuples)
+        pairs = (per_pair[:, None] * x).T @ x - (per_pair @ y).reshape(k, k)
+        triples = ((per_triple[:, None] * (xx - 3 * y)).T @ x).ravel() + 2 * (per_triple @ z)
+        weighted = per_quadruple[:, None] * y
         fourth = (
-            (four[:, None] * xx - 6 * weighted).T @ xx
+            (per_quadruple[:, None] * xx - 6 * weighted).T @ xx
             + 3 * weighted.T @ y
             - 6 * squares.T @ (word[:, None] * squares)
         )
-        fourth = fourth.ravel() + 8 * (z.T @ (four[:, None] * x)).ravel()
+        fourth = fourth.ravel() + 8 * (z.T @ (per_quadruple[:, None] * x)).ravel()
         tensors = (
-            one @ x,
+            singles @ x,
             pairs,
             symmetric(triples.reshape(k, k, k)),
             symmetric(fourth.reshape((k,) * 4)),
         )
-        found.append(WordTensors(*(tensor / size for tensor in tensors)))
-    return found
+        moments.append(WordTensors(*(tensor / size for tensor in tensors)))
+    return moments
 
 
 def symmetric(tensor: Array) -> Array:
@@ -135,7 +135,7 @@ def deviation(moments: WordTensors, V: Array, a: float) -> Array:
 def fourth_moment_p_value(
     counts: csr_array, words: Array, V: Array, values: Sequence[float]
 ) -> float:
-    """Of "the fourth moments of the proportions are those of the model"; 1 if it cannot be told.
+    """The p-value of "the proportions have the fourth moments of the model"; 1 if it is unknown.
 
     ``values`` of alpha_0: the largest p-value counts.  One that was chosen by the data has noise of
     its own.
@@ -151,7 +151,7 @@ def fourth_moment_p_value(
 
 def _p_value(whole: WordTensors, blocks: list[WordTensors], V: Array, a: float) -> float:
     try:
-        found = deviation(whole, V, a)
+        measured = deviation(whole, V, a)
         left_out = np.array([deviation(whole.without(block, BLOCKS), V, a) for block in blocks])
     except np.linalg.LinAlgError:
         return 1.0
@@ -159,4 +159,6 @@ def _p_value(whole: WordTensors, blocks: list[WordTensors], V: Array, a: float) 
     noise = (BLOCKS - 1) / BLOCKS * apart.T @ apart
     if not np.isfinite(noise).all() or np.linalg.cond(noise) > SINGULAR:
         return 1.0
-    return misfit.hotelling(float(found @ np.linalg.solve(noise, found)), len(found), BLOCKS)
+    return misfit.hotelling(
+        float(measured @ np.linalg.solve(noise, measured)), len(measured), BLOCKS
+    )

@@ -1,4 +1,4 @@
-"""How well the moments of the data fit a model, as numbers and in words."""
+"""How well the moments of the data fit a model, in numbers and in words."""
 
 from __future__ import annotations
 
@@ -96,40 +96,40 @@ class Recovery:
 
     @property
     def fits(self) -> bool:
-        """Whether nothing speaks against the model."""
+        """Whether no check speaks against the model."""
         return not self.doubts("components", self.leading)
 
     def doubts(self, parts: str, k: int) -> list[str]:
-        """What speaks against k components, in words."""
-        found = [] if self.converged else ["a component did not converge"]
+        """The evidence against k components, in words."""
+        doubts = [] if self.converged else ["a component did not converge"]
         e, last = self.spectrum, self.leading
         tested = any(check.name == "rank" for check in self.checks)
         if not tested and 0 < last < len(e) and e[last] > FLAT * e[last - 1]:
-            found.append(
+            doubts.append(
                 f"the second moments do not show {k} {parts}: eigenvalue {last} is"
                 f" {e[last - 1]:.3g}, the next {e[last]:.3g}"
             )
         if self.order == 3 and self.whitening_condition > STRETCHED:
-            found.append(
+            doubts.append(
                 f"the {parts} are {self.whitening_condition:.1e} times more spread in one direction"
                 f" than in another (effective rank {self.effective_rank:.2g} of {last}); if the"
                 " columns have different units, standardise them"
             )
         if self.tensor_residual > 0.5:
-            found.append(
+            doubts.append(
                 f"{self.tensor_residual:.0%} of the tensor is not explained by {k} {parts}"
             )
         elif self.off_diagonal > SLANTED + NOISE / max(self.samples, 1.0) ** 0.5:
-            found.append(
+            doubts.append(
                 f"the whitened {parts} are not at right angles (cosine {self.off_diagonal:.2g}), as"
                 " a model's are"
             )
         elif not self.refined and self.tensor_residual > SLANTED:
-            found.append(
+            doubts.append(
                 f"the {parts} found one by one are not stable on the whole tensor (residual"
                 f" {self.tensor_residual:.2g})"
             )
-        return found + [str(check) for check in self.checks if not check.ok]
+        return doubts + [str(check) for check in self.checks if not check.ok]
 
     def __str__(self) -> str:
         return (

@@ -75,7 +75,7 @@ def smoothed(laws: Array, share: float = SMOOTH) -> Array:
 
 
 def floored(variances: Array) -> Array:
-    """Variances that are not tiny beside the others."""
+    """Variances, raised where they are tiny compared with the others."""
     return np.maximum(variances, FLOOR * max(float(np.mean(variances)), 1e-300))
 
 
@@ -89,24 +89,25 @@ def check_kind(refine: Any) -> None:
 
 def improve(
     start: Any, start_of: Callable[[Array], Any], rows: Array, parts: tuple[Array, Array],
-    own: list[Callable[[], Any]], run: Callable[[Any, Array], Any],
+    library_starts: list[Callable[[], Any]], run: Callable[[Any, Array], Any],
     score: Callable[[Any, Array], float], noise: Callable[[Any, Any, Array], float] = lambda one,
     two, rows: 0.0,
 ) -> tuple[Any, Refinement]:  # fmt: skip
-    """The better of the moments and EM.
+    """The model of the moments or that after EM, whichever is better.
 
     Parameters
     ----------
     start : model
         With the parameters that the moments of all rows give.
     start_of : callable
-        The same for some rows: what is compared on held-out rows must not have seen them.
+        The same for some rows, since models that are compared on held-out rows must not have seen
+        them.
     rows : array
         All rows.
     parts : two arrays
-        Those on which both learn to be compared, and those that are held out.
-    own : list of callables
-        Models that begin at the library's own starts.
+        The rows on which both are fitted for the comparison, and the held-out rows.
+    library_starts : list of callables
+        Make models that begin at the starting points of the library.
     run : callable
         From a model with parameters and rows to the model after EM.
     score : callable
@@ -118,14 +119,21 @@ def improve(
     with no_convergence_warnings():
         first = start_of(train)
         before = score(first, held)
-        found = _best(
-            [("moments", first), *(("library", make()) for make in own)], train, run, score
+        refined = _best(
+            [("moments", first), *(("library", make()) for make in library_starts)],
+            train,
+            run,
+            score,
         )
-        after = -np.inf if found is None else score(found[1], held)
-        if found is None or not after >= before - noise(first, found[1], held):
+        after = -np.inf if refined is None else score(refined[1], held)
+        if refined is None or not after >= before - noise(first, refined[1], held):
             return start, Refinement(before, after, False, 0, "moments")
-        again = [("moments", start), *(("library", make()) for make in own)] if len(own) > 1 else []
-        final = _best([found, *again], rows, run, score) or found
+        again = (
+            [("moments", start), *(("library", make()) for make in library_starts)]
+            if len(library_starts) > 1
+            else []
+        )
+        final = _best([refined, *again], rows, run, score) or refined
         return final[1], Refinement(before, after, True, int(final[1].n_iter_), final[0])
 
 
@@ -146,15 +154,15 @@ def _run_and_score(
 ) -> tuple[Any, float]:
     """The model after EM and its score; minus infinity if the library gives up."""
     try:
-        found = run(model, rows)
-        return found, score(found, rows)
+        refined = run(model, rows)
+        return refined, score(refined, rows)
     except (ValueError, FloatingPointError, np.linalg.LinAlgError):
         return None, -np.inf
 
 
 @contextmanager
 def no_convergence_warnings() -> Iterator[None]:
-    """Silence what the libraries say about convergence; the likelihoods are compared here."""
+    """Silence warnings about convergence; the likelihoods are compared instead."""
     log = logging.getLogger("hmmlearn")
     level = log.level
     log.setLevel(logging.ERROR)
@@ -174,15 +182,15 @@ def mixture_start(weights: Array, means: Array, variances: Array, kind: str, see
     return fitted_mixture(weights, means, precisions, kind, seed).set_params(max_iter=200)
 
 
-def shaped(own: Array, common: float, d: int, kind: str) -> Array:
+def shaped(spherical: Array, common: float, d: int, kind: str) -> Array:
     """Variances or precisions of spherical components (k,), and one for all, in the shape of a kind
     of covariances.
     """
     shapes = {
-        "spherical": own,
-        "diag": np.repeat(own[:, None], d, axis=1),
+        "spherical": spherical,
+        "diag": np.repeat(spherical[:, None], d, axis=1),
         "tied": common * np.eye(d),
-        "full": own[:, None, None] * np.eye(d),
+        "full": spherical[:, None, None] * np.eye(d),
     }
     return np.asarray(shapes[kind])
 
@@ -195,7 +203,7 @@ def free_covariances(kind: str, k: int, d: int) -> int:
 
 
 def fitted_mixture(weights: Array, means: Array, precisions: Array, kind: str, seed: int) -> Any:
-    """A scikit-learn mixture that counts as fitted with these parameters, and starts from them."""
+    """A scikit-learn mixture that is fitted with these parameters, and starts EM from them."""
     from sklearn.mixture import GaussianMixture as Peer
 
     peer = Peer(
@@ -235,19 +243,23 @@ def refine_mixture(
             )
         return again.fit(rows)
 
-    def own(seed: int) -> Callable[[], Any]:
+    def library_start(seed: int) -> Callable[[], Any]:
         return lambda: clone(start).set_params(
             weights_init=None, means_init=None, precisions_init=None, random_state=seed
         )
 
     order = np.random.default_rng(seed).permutation(len(X))[:PART]
     edge = int(len(order) * (1 - HELD))
-    starts = [own(seed + i) for i in range(STARTS if len(X) <= SMALL else 0 if fits else 1)]
+    starts = [
+        library_start(seed + i) for i in range(STARTS if len(X) <= SMALL else 0 if fits else 1)
+    ]
     parts = X[order[:edge]], X[order[edge:]]
 
-    def noise(one: Any, two: Any, rows: Array) -> float:
+    def noise(first: Any, second: Any, rows: Array) -> float:
         return (
-            float(np.std(one.score_samples(rows) - two.score_samples(rows)) / np.sqrt(len(rows)))
+            float(
+                np.std(first.score_samples(rows) - second.score_samples(rows)) / np.sqrt(len(rows))
+            )
             if fits
             else 0.0
         )
@@ -262,7 +274,7 @@ def refine_chain(
     start_of: Callable[[Array, Array], Any],
     X: Array,
     lengths: Array,
-    own: list[Callable[[], Any]],
+    library_starts: list[Callable[[], Any]],
 ) -> tuple[Any, Refinement]:
     """EM of hmmlearn on all sequences, from a model with parameters."""
     edges = np.cumsum(lengths)
@@ -289,4 +301,6 @@ def refine_chain(
     def score(model: Any, rows: Array) -> float:
         return float(model.score(rows, cut(rows))) / len(rows)
 
-    return improve(start, lambda rows: start_of(rows, cut(rows)), X, (train, held), own, run, score)
+    return improve(
+        start, lambda rows: start_of(rows, cut(rows)), X, (train, held), library_starts, run, score
+    )

@@ -55,35 +55,35 @@ def states(transitions: Array) -> Indices:
     rng = np.random.default_rng(SEED)
     laws = transitions.cumsum(axis=1)
     now = rng.integers(len(laws), size=CHAINS)
-    found = np.empty((CHAINS, STEPS), dtype=np.intp)
+    chains = np.empty((CHAINS, STEPS), dtype=np.intp)
     for step in range(-BURNED, STEPS):
         now = np.minimum((rng.random(CHAINS)[:, None] >= laws[now]).sum(axis=1), len(laws) - 1)
         if step >= 0:
-            found[:, step] = now
-    return found
+            chains[:, step] = now
+    return chains
 
 
 def symbols(hidden: Indices, emissions: Array, maps: list[Array]) -> list[Array]:
     """The three whitened views of the windows of sequences of symbols (CHAINS x windows x k)."""
-    found = emitted(emissions, hidden, np.random.default_rng(SEED + 1).random(hidden.shape))
-    return [one[found[:, a : STEPS - 2 + a]] for a, one in enumerate(maps)]
+    drawn = emitted(emissions, hidden, np.random.default_rng(SEED + 1).random(hidden.shape))
+    return [view[drawn[:, a : STEPS - 2 + a]] for a, view in enumerate(maps)]
 
 
 def emitted(emissions: Array, hidden: Indices, uniform: Array) -> Indices:
     """Symbols of states by inversion, from uniform numbers; the symbols may be many, so no law is
     copied for a step.
     """
-    found = np.empty(hidden.shape, dtype=np.intp)
+    drawn = np.empty(hidden.shape, dtype=np.intp)
     for state, law in enumerate(emissions.cumsum(axis=1)):
         here = hidden == state
-        found[here] = np.searchsorted(law, uniform[here], side="right")
-    return np.asarray(np.minimum(found, emissions.shape[1] - 1))
+        drawn[here] = np.searchsorted(law, uniform[here], side="right")
+    return np.asarray(np.minimum(drawn, emissions.shape[1] - 1))
 
 
 def gaussians(
     hidden: Indices, means: list[Array], variances: Array, maps: list[Array]
 ) -> list[Array]:
-    """The same of Gaussian emissions; ``means`` are those of the states in each view, whitened,
+    """The same for Gaussian emissions; ``means`` are those of the states in each view, whitened,
     ``maps`` without a constant.
     """
     k = maps[0].shape[1]

@@ -144,12 +144,12 @@ def decompose(
     """
     k, order = len(tensor), tensor.ndim
     rest, taken, still = tensor.copy(), 0, True
-    found: list[Array] = []
+    directions: list[Array] = []
     rng = np.random.default_rng(0)
     for _ in range(k):
         starts = rng.standard_normal((STARTS + 2 * k, k))
-        if order == 4 and found:
-            starts -= starts @ np.array(found).T @ np.array(found)
+        if order == 4 and directions:
+            starts -= starts @ np.array(directions).T @ np.array(directions)
         starts /= np.linalg.norm(starts, axis=1, keepdims=True)
         shift = (order - 1) * float(np.linalg.norm(rest.reshape(k, -1), 2))
         starts, calm, steps = follow(rest, starts, SCREEN)
@@ -158,12 +158,12 @@ def decompose(
         best = int(np.argmax(values >= values.max() * (1 - TIED)))
         vector, calm, last = fixed_point(rest, starts[best : best + 1], shift)
         taken, still = taken + steps + more + last, still and calm
-        found.append(vector[0])
+        directions.append(vector[0])
         rest = rest - rank_one(float(tensor_eigenvalues(rest, vector)[0]), vector[0], order)
         # a source of no kurtosis leaves nothing to follow: it is what the others are orthogonal to
         if order == 4:
             rest = turned(rest, np.eye(k) - np.outer(vector[0], vector[0]))
-    vectors = np.array(found)
+    vectors = np.array(directions)
     better, calm, more = follow(tensor, vectors, STEPS)
     better = refine_eigenvectors(tensor, better) if calm else better
     apart = np.abs(better @ better.T)

@@ -110,7 +110,7 @@ class _TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
         return checks
 
     def _alpha0_values(self) -> list[float]:
-        """The values of alpha_0 that the data must not contradict all together."""
+        """The values of alpha_0, of which the data must agree with at least one."""
         return [0.0]
 
     def top_words(
@@ -203,9 +203,10 @@ def topic_parts(counts: csr_array, maps: Maps, problem: Any, V: Array) -> tuple[
         return np.asarray(triples[:, at] / np.sqrt(table.multinomials[at]) + (moved if a else 0.0))
 
     def pair(i: int, j: int) -> Array:
-        own = (z[:, i] * z[:, j] - counts @ (M[:, i] * M[:, j])) / (length * (length - 1))
+        observed = (z[:, i] * z[:, j] - counts @ (M[:, i] * M[:, j])) / (length * (length - 1))
         return np.asarray(
-            own - a / (a + 1) * (apart[:, i] * mean[j] + apart[:, j] * mean[i] + mean[i] * mean[j])
+            observed
+            - a / (a + 1) * (apart[:, i] * mean[j] + apart[:, j] * mean[i] + mean[i] * mean[j])
         )
 
     return entry, pair
@@ -261,7 +262,7 @@ class SingleTopic(_TopicLearner):
         return np.asarray(self.predict_proba(X).argmax(axis=1))
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
-        """Learn from documents and give their most likely topics."""
+        """Learn from documents and return their most likely topics."""
         return self.fit(X, sample_weight=sample_weight).predict(X)
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -285,23 +286,23 @@ def alpha0_curve(X: Any, n_topics: int, sample_weight: Any = None) -> tuple[Arra
     problem = latent.LatentDirichlet(n_topics, 1.0)
     sample, _ = read_sample(X, problem, sample_weight, None)
     sums = problem.sums(sample)
-    known: dict[float, float] = {}
+    residuals: dict[float, float] = {}
 
     def residual(log: float) -> float:
         value = float(np.exp(log))
-        one = latent.LatentDirichlet(n_topics, value)
+        candidate = latent.LatentDirichlet(n_topics, value)
         try:
-            maps = one.maps_of(sums)
-            known[value] = decompose(one.statistics(sample, maps)["tensor"], maps["spectrum"])[
-                2
-            ].tensor_residual
+            maps = candidate.maps_of(sums)
+            residuals[value] = decompose(
+                candidate.statistics(sample, maps)["tensor"], maps["spectrum"]
+            )[2].tensor_residual
         except InputError:  # the data hold fewer topics at this value
-            known[value] = 1.0
-        return known[value]
+            residuals[value] = 1.0
+        return residuals[value]
 
     grid = np.log(GRID)
-    found = np.array([residual(x) for x in grid])
-    best = int(found.argmin())
+    on_grid = np.array([residual(x) for x in grid])
+    best = int(on_grid.argmin())
     inside = 0 < best < len(grid) - 1
     if inside:
         minimize_scalar(
@@ -315,8 +316,8 @@ def alpha0_curve(X: Any, n_topics: int, sample_weight: Any = None) -> tuple[Arra
             f"alpha0 = {GRID[best]:g} is the end of the values that were tried; the moments do not"
             " determine alpha0."
         )
-    values = np.array(sorted(known))
-    return values, np.array([known[x] for x in values])
+    values = np.array(sorted(residuals))
+    return values, np.array([residuals[x] for x in values])
 
 
 class LatentDirichlet(_TopicLearner):

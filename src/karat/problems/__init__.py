@@ -1,7 +1,7 @@
 """Problems: what a coreset must preserve."""
 
 from karat.problems.base import Problem
-from karat.problems.custom import Kernel
+from karat.problems.custom import Kernel, Transformed
 from karat.problems.grouped import GroupedLogistic
 from karat.problems.latent import (
     ICA,
@@ -13,7 +13,6 @@ from karat.problems.latent import (
 )
 from karat.problems.moments import Mean, Moments, TensorContraction
 from karat.problems.regression import LeastSquares, LpRegression, Ridge
-from karat.problems.transformed import Transformed
 
 __all__ = [
     "ICA",

@@ -1,8 +1,8 @@
 """The base class of problems: a problem says what must not change.
 
 A problem names a loss ``f(row, query)`` with a kernelization, ``f = <phi(row), h(query)>`` for
-every row and query (the paper's Algorithm 1).  It hands the engine its kernel, evaluates its loss,
-and says in words what a coreset for it keeps and what not.
+every row and query (the paper's Algorithm 1).  It gives the engine its kernel, evaluates its loss,
+and describes in words what a coreset for it keeps and what it does not keep.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NEVER_KEPT = (
     "leave-one-out scores",
     "privacy (kept rows are real records)",
 )
-LIKELIHOODS = "likelihoods other than of exponential families whose statistics are kept"
+LIKELIHOODS = "likelihoods, unless their sufficient statistics are kept"
 
 
 class CoresetLike(Protocol):
@@ -61,20 +61,20 @@ class Problem(ABC):
     # arguments of karat.coreset; "lengths" is the third
     takes: ClassVar[frozenset[str]] = frozenset({"y", "groups"})
     needs_target: ClassVar[bool] = False
-    # the features of a row depend on that row only; else a pass over all rows comes first
+    # the features of a row depend on that row alone, so coresets of parts can be merged
     mergeable: ClassVar[bool] = True
-    needs_sums: ClassVar[bool] = False  # of a first pass over all rows, before it can be lowered
-    rows_per_sample: ClassVar[int] = 1  # rows of the input side by side in a kept row
-    input_tables: ClassVar[int] = 1  # tables that X consists of
-    tables: ClassVar[int] = 1  # tables of as many columns that are stored of a sample
+    needs_sums: ClassVar[bool] = False  # a first pass over all rows comes before :meth:`with_maps`
+    rows_per_sample: ClassVar[int] = 1  # rows of the input that are side by side in a kept row
+    input_tables: ClassVar[int] = 1  # number of tables in X
+    tables: ClassVar[int] = 1  # number of tables, of equal width, that are stored for a sample
     storable: ClassVar[bool] = True  # the parameters can be written to a file
-    # the kernel reads something else than the stored rows (:meth:`view`)
+    # the kernel does not read the stored rows themselves (:meth:`view`)
     has_view: ClassVar[bool] = False
     stored_maps: dict[str, Array] | None = None  # what a coreset stores of the sums of a first pass
     # row-wise map to the columns that the kernel reads
     transform: Callable[[Any], Any] | None = None
     absorb: str | None = None  # how a regulariser carries a part of the data, if it does
-    total_weight: bool | None  # whether the total weight was asked for
+    total_weight: bool | None  # whether the user wants the total weight kept
 
     @property
     def power(self) -> int | None:
@@ -96,7 +96,7 @@ class Problem(ABC):
 
     @property
     def keeps_total(self) -> bool:
-        """Whether the total weight is kept even where the loss does not ask for it."""
+        """Whether the total weight is kept even if the loss does not need it."""
         return self.total_weight is not False
 
     @property
@@ -106,12 +106,11 @@ class Problem(ABC):
 
     @property
     def needs_real_rows(self) -> str:
-        """Why made rows, which keep second moments, do not serve the problem, and what to do; empty
-        if they do.
+        """Why synthetic rows, which keep second moments, are not enough, and what to do; empty if
+        they are.
         """
         return (
-            f"{self.describe()} needs more than the second moments of the columns: take"
-            " rows='real'."
+            f"{self.describe()} needs more than the second moments of the columns: use rows='real'."
         )
 
     @abstractmethod
@@ -145,7 +144,7 @@ class Problem(ABC):
         raise NotImplementedError
 
     def view(self, rows: Rows) -> Rows:
-        """What the kernel reads of rows as they are stored; by default the rows themselves."""
+        """The rows that the kernel reads, from the stored rows; by default the rows themselves."""
         return rows
 
     def with_maps(self, sums: Any, widths: tuple[int, ...] | None = None) -> Problem:
@@ -157,7 +156,7 @@ class Problem(ABC):
         return self
 
     def kept_parts(self, core: CoresetLike) -> list[Any] | None:
-        """The column blocks of a coreset, where they are not those of X and y."""
+        """The column blocks of a coreset; None if they are those of X and y."""
         return None
 
     def changed_maps(
@@ -186,7 +185,7 @@ class Problem(ABC):
 
     @classmethod
     def from_params(cls, params: dict[str, Any]) -> Problem:
-        """The problem with the parameters that a file has stored."""
+        """The problem with the parameters that are stored in a file."""
         return cls(**params)
 
     def params(self) -> dict[str, Any]:
@@ -194,7 +193,7 @@ class Problem(ABC):
         return asdict(self)  # type: ignore[call-overload,no-any-return]
 
     def describe(self) -> str:
-        """The name of the problem with those of its parameters that differ from the defaults."""
+        """The name of the problem, with the parameters that differ from their defaults."""
         changed = [
             f"{f.name}={getattr(self, f.name)!r}"
             for f in fields(self)  # type: ignore[arg-type]

@@ -1,13 +1,20 @@
-"""A user's own kernelization."""
+"""Problems made of a user's functions: a kernelization (:class:`Kernel`), or a transformation of
+the columns before another problem (:class:`Transformed`).
+
+A transformation maps every row by itself, ``z_i = t(x_i)``, so weights that keep the moments of the
+z_i keep them however the rows are stored.  The engine reads the z_i, and the coreset keeps the raw
+x_i, which may contain strings and dates.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
 
 import numpy as np
 
+from karat.engine import kernel as engine_kernel
 from karat.engine.function import FunctionKernel
 from karat.engine.linalg import Array
 from karat.errors import InputError
@@ -53,8 +60,8 @@ class Kernel(Problem):
 
     def width(self, columns: int, targets: int = 1) -> int:
         raise InputError(
-            "The width of a Kernel is known once it has seen data: build a coreset and read"
-            " certificate.bound."
+            "Build a coreset and read certificate.bound: the width of a Kernel is known only after"
+            " it has seen data."
         )
 
     def loss(self, X: Array, y: Array | None, weights: Array, query: Any) -> float:
@@ -68,3 +75,55 @@ class Kernel(Problem):
 
     def describe(self) -> str:
         return f"Kernel({getattr(self.function, '__name__', 'function')})"
+
+
+@final
+@dataclass(frozen=True)
+class Transformed(Problem):
+    """Another problem, for a row-wise transformation of the columns of X.
+
+    Parameters
+    ----------
+    problem : Problem
+        What must be kept of the transformed columns.
+    transform : callable
+        Maps a block of raw rows to a numeric array (or CSR matrix), one row each; a row's image
+        must not depend on other rows.
+    """
+
+    problem: Problem
+    transform: Callable[[Any], Any] = field()
+    storable: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        inherited = ("excludes", "mergeable", "needs_target", "total_weight")
+        vars(self).update({name: getattr(self.problem, name) for name in inherited})
+        vars(self)["keeps"] = f"{self.problem.keeps}, of the transformed columns"
+
+    @property
+    def needs_real_rows(self) -> str:
+        return (
+            "A transformation cannot be applied to synthetic rows: transform all rows first, and"
+            " pass the transformed columns; or use rows='real'."
+        )
+
+    @property
+    def keeps_total(self) -> bool:
+        return self.problem.keeps_total
+
+    @property
+    def shifts(self) -> bool:
+        return self.problem.shifts
+
+    def shifted(self, query: Any, X: Sequence[int], y: Sequence[int]) -> Any:
+        return self.problem.shifted(query, X, y)
+
+    def kernel(self, columns: int, targets: int) -> engine_kernel.Kernel:
+        return self.problem.kernel(columns, targets)
+
+    def loss(self, X: Array, y: Array | None, weights: Array, query: Any) -> float:
+        """The loss of the inner problem; X holds transformed columns."""
+        return self.problem.loss(X, y, weights, query)
+
+    def describe(self) -> str:
+        return f"{self.problem.describe()} of transformed columns"

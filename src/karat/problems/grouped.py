@@ -4,8 +4,8 @@ The logistic loss of a row (x, y), y = 0 or 1, is ``log(1 + exp(x . w + b)) - y 
 Losses of rows with different x are linearly independent (without an intercept: different up to
 sign; docs/theorems.md, A), so a coreset has a row at each x that occurs.  But where n rows have
 only N different x, the first term depends on how often each occurs and the second is linear in y
-(x, 1): N + rank X rows are enough, X with a column of ones if there is an intercept.  Merging equal
-rows leaves up to 2 N.
+(x, 1): N + rank X rows are enough, X with a column of ones if there is an intercept.  Merging only
+equal rows would leave up to 2 N.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class GroupedLogistic(Problem):
     fit_intercept : bool, default True
         Whether the models have an intercept.
     total_weight : bool, default True
-        Kept in any case: the rows at each point are counted.
+        Always kept, because the rows at each point are counted.
 
     Notes
     -----
@@ -78,8 +78,8 @@ class GroupedLogistic(Problem):
             )
         if not self.total_weight:
             raise InputError(
-                "GroupedLogistic keeps the total weight in any case: it counts the rows at every"
-                " point."
+                "GroupedLogistic always keeps the total weight, because it counts the rows at every"
+                " point; remove total_weight=False."
             )
         distinct = np.unique(points + 0.0, axis=0)
         object.__setattr__(self, "points", tuple(map(tuple, distinct.tolist())))
@@ -96,7 +96,7 @@ class GroupedLogistic(Problem):
                 f" {len(self.points[0])}."
             )
         if targets != 1:
-            raise InputError(f"GroupedLogistic takes one target, y has {targets}.")
+            raise InputError(f"GroupedLogistic takes one target, but y has {targets}.")
         return GroupedKernel(np.array(self.points), self.fit_intercept)
 
     def width(self, columns: int, targets: int = 1) -> int:

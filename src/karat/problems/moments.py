@@ -53,9 +53,7 @@ class Mean(Problem):
 
     def __post_init__(self) -> None:
         if not self.total_weight:
-            raise InputError(
-                "Mean keeps the total weight in any case; total_weight=False would change nothing."
-            )
+            raise InputError("Remove total_weight=False: Mean always keeps the total weight.")
 
     @property
     def needs_real_rows(self) -> str:
@@ -161,7 +159,8 @@ class Moments(Problem):
         check_integer("The degree of Moments", self.degree)
         if not self.total_weight:
             raise InputError(
-                "Moments keeps the total weight in any case: it is the moment of degree 0."
+                "Remove total_weight=False: Moments always keeps the total weight, the moment of"
+                " degree 0."
             )
 
     @property

@@ -174,16 +174,16 @@ class _Regression(Problem):
         """
         X, y, away = core.minus_offsets()
         assert y is not None
-        found = minimise_power(
+        solution = minimise_power(
             X, y, core.weights, self.power, self.penalty, self.fit_intercept, core.absorbed
         )
         if not any(away):
-            return found
-        # The intercept for the columns as they are, which `shifted` would turn into the one found.
+            return solution
+        # `shifted` turns the intercept for the original columns into that of the shifted ones
         _, offset = self.shifted(
-            found, [-a for a in away[: X.shape[1]]], [-a for a in away[X.shape[1] :]]
+            solution, [-a for a in away[: X.shape[1]]], [-a for a in away[X.shape[1] :]]
         )
-        return Solution(found.coef, offset if y.ndim == 2 else float(offset[0]))
+        return Solution(solution.coef, offset if y.ndim == 2 else float(offset[0]))
 
 
 class _Penalised(_Regression):
@@ -223,22 +223,23 @@ class _Penalised(_Regression):
         in units of ``unit``; corrections are not.
         """
         with one_blas_thread():
-            found = absorb(
+            absorbed = absorb(
                 rows, exact, self.power, self.fit_intercept, self.penalty / float(unit),
                 self.absorb == "box", self.keeps_total,
                 None if missing is None else missing.over(unit), seed, progress, unit,
             )  # fmt: skip
-        passes = exact.passes + found.passes
-        if not found.correction:
-            return replace(exact, passes=passes), found.correction
+        passes = exact.passes + absorbed.passes
+        if not absorbed.correction:
+            return replace(exact, passes=passes), absorbed.correction
+        error = absorbed.loss_error
         reduction = replace(
-            exact, positions=found.positions, weights=found.weights,
+            exact, positions=absorbed.positions, weights=absorbed.weights,
             inherited=inherited or exact.inherited,
-            proof=replace(exact.proof, loss_error=found.loss_error, moment_error=found.loss_error),
+            proof=replace(exact.proof, loss_error=error, moment_error=error),
             method=f"{exact.method}, then {self.absorb}", passes=passes,
             peeled=np.zeros(0, dtype=bool),
         )  # fmt: skip
-        return reduction, found.correction.times(unit)
+        return reduction, absorbed.correction.times(unit)
 
     def absorbed_error(
         self, rows: Rows, fitted: FittedMoments, kept: Rows, correction: Correction, unit: float

@@ -1,7 +1,7 @@
-"""The full data beside its coreset, for pictures: a uniform sample of rows, the kept moments, every
-column's mean and spread.
+"""The full data of a coreset, for plots: a uniform sample of rows, the kept moments, and the mean
+and spread of every column.
 
-A *row* here is what the problem looks at: the features (after a pipeline, if the problem has one),
+A *row* here is what the problem reads: the features (after a pipeline, if the problem has one),
 then the targets; for latent-variable models the views side by side.  :func:`open_data` gives one of
 two readers that answer the same questions, for data in memory and for data in files, which is read
 in batches and never held.
@@ -32,7 +32,7 @@ from karat.report.moments import (
     shows_moments,
 )
 
-SAMPLE = 2000  # rows of the data that a picture shows
+SAMPLE = 2000  # rows of the data that a plot shows
 
 
 def open_data(
@@ -52,8 +52,8 @@ def open_data(
     if are_paths(data) or is_source(data):
         if any(value is not None for value in (sample_weight, groups, lengths)):
             raise InputError(
-                "sample_weight, groups and lengths are for data in memory; the coreset knows them"
-                " of files."
+                "Remove sample_weight, groups and lengths: they are for data in memory, and for"
+                " files the coreset stores them."
             )
         from karat.report.files import FileData
 
@@ -72,25 +72,25 @@ def open_data(
 
 
 def are_paths(data: Any) -> bool:
-    """Whether data is named rather than given."""
+    """Whether data are paths of files."""
     several = isinstance(data, list | tuple) and len(data) > 0
     return isinstance(data, str | Path) or (
-        several and all(isinstance(one, str | Path) for one in data)
+        several and all(isinstance(path, str | Path) for path in data)
     )
 
 
 def is_source(data: Any) -> bool:
-    """Whether rows come in batches: of an open source, a query, a cursor or a reader
+    """Whether rows come in batches, from an open source, a query, a cursor or a reader
     (:mod:`karat.io.find`).
     """
-    known = (
+    readers = (
         "read_schema",
         "read_next_batch",
         "to_arrow_reader",
         "fetch_arrow_reader",
         "fetch_record_batch",
     )
-    return any(hasattr(data, name) for name in known)
+    return any(hasattr(data, name) for name in readers)
 
 
 class MemoryData(Data):
@@ -133,7 +133,7 @@ class MemoryData(Data):
 
 
 def kept_block(core: Coreset) -> Array:
-    """The kept rows as the problem looks at them (k, d)."""
+    """The kept rows as the problem reads them (k, d)."""
     if isinstance(core.problem, Latent):
         views = Rows(core.problem.kept_sample(core).views)
         return views.take(np.arange(len(core)), np.zeros(views.columns))[:, 1:]

@@ -16,7 +16,7 @@ FULL = "#4a6fa5"  # the full data: blue
 CORE = "#c8860a"  # the coreset: gold, which differs from the blue also in lightness
 OTHER = ("#009e73", "#8c4a7d", "#56b4e9", "#6b6b6b")  # further series, from the Okabe-Ito palette
 GUIDE = "#9a9a9a"
-SEEN = 20_000  # points drawn at most
+MOST_POINTS = 20_000  # drawn in one plot
 
 
 class Display:

@@ -1,8 +1,8 @@
-"""The full data in files, for pictures: one scan that verifies the coreset, and of which a sample
-and sums are left.
+"""The full data in files, for plots: one scan verifies the coreset, draws a sample and sums the
+columns.
 
-A latent-variable problem is lowered first, which takes a scan of its own; its rows are then the
-views of its samples.
+The maps of a latent-variable problem take a scan of their own first; its rows are then the views of
+its samples.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ class FileData(Data):
     def __init__(
         self, core: Coreset, source: Any, size: int, seed: int, progress: Progress | None
     ) -> None:
-        layout_of(core)  # refused here, if the coreset does not know its columns
+        layout_of(core)  # raises if the coreset does not know its columns
         self.core, self.size, self.seed = core, size, seed
         self.check = FileCheck(
             core, open_source(source), file_layout(core), progress=progress, beside=self._consumers
         )
-        self.found = self.check.run()
+        self.verification = self.check.run()
 
     def _consumers(self, check: FileCheck) -> list[Consumer]:
-        """What is read beside the verification."""
+        """The consumers besides those of the verification."""
         kept = check.kept
         self.kept = viewed(kept, kept)
         everything = self.kept.take(np.arange(len(self.kept)), np.zeros(self.kept.columns))[:, 1:]
@@ -81,13 +81,22 @@ class FileData(Data):
         )
 
     def verify(self) -> dict[str, Any]:
-        found, changed = self.found, [str(block) for block in self.found.changed]
-        return measured_facts(found.certificate, found.ok, found.data, changed, len(found.columns))
+        verification, changed = (
+            self.verification,
+            [str(block) for block in self.verification.changed],
+        )
+        return measured_facts(
+            verification.certificate,
+            verification.ok,
+            verification.data,
+            changed,
+            len(verification.columns),
+        )
 
 
 def viewed(kept: Table, batch: Batch, raw: bool = False) -> Rows:
-    """The rows of a batch as a report shows them: with views side by side; ``raw``: large whole
-    numbers are not shifted.
+    """The rows of a batch as a report shows them, with views side by side; ``raw``: large integers
+    are not shifted.
     """
     problem = kept.problem
     if not isinstance(problem, KnownMaps):

@@ -14,7 +14,7 @@ import numpy as np
 
 from karat.engine.linalg import Array
 from karat.errors import InputError
-from karat.report.display import CORE, FULL, GUIDE, OTHER, SEEN, Display, above_zero
+from karat.report.display import CORE, FULL, GUIDE, MOST_POINTS, OTHER, Display, above_zero
 
 MARKS = (("o", 46), ("x", 26), ("^", 30), ("s", 22), ("v", 30), ("D", 22))
 NOISE = 0.02  # share of the largest eigenvalue below which differences are noise
@@ -69,9 +69,13 @@ class SpectrumDisplay(Display):
         ax = self._axes(ax)
         place, size = np.arange(1, len(self.spectrum) + 1), above_zero(self.spectrum)
         ax.plot(place, size, color=GUIDE, linewidth=1.0, zorder=1)
-        own, rest = slice(0, self.leading), slice(self.leading, None)
+        leading, rest = slice(0, self.leading), slice(self.leading, None)
         ax.scatter(
-            place[own], size[own], color=CORE, zorder=2, label=f"{self.leading} of the components"
+            place[leading],
+            size[leading],
+            color=CORE,
+            zorder=2,
+            label=f"{self.leading} of the components",
         )
         if self.leading < len(place):
             ax.scatter(
@@ -202,10 +206,10 @@ class RecoveryDisplay(Display):
         -------
         RecoveryDisplay
         """
-        known = _components(true, "true")
+        truth = _components(true, "true")
         return cls(
-            known,
-            {name: matched(known, _components(values, name)) for name, values in estimated.items()},
+            truth,
+            {name: matched(truth, _components(values, name)) for name, values in estimated.items()},
         )
 
     @property
@@ -219,7 +223,7 @@ class RecoveryDisplay(Display):
         every = [self.true, *self.estimated.values()]
         ends = min(v.min() for v in every), max(v.max() for v in every)
         ax.plot(ends, ends, color=GUIDE, linewidth=1.0, zorder=1)
-        shown = slice(None, None, -(-self.true.size // SEEN))
+        shown = slice(None, None, -(-self.true.size // MOST_POINTS))
         for (name, values), colour, (mark, size) in zip(
             self.estimated.items(), (FULL, CORE, *OTHER), MARKS, strict=False
         ):
@@ -273,14 +277,14 @@ class RecoveryErrorDisplay(Display):
         -------
         RecoveryErrorDisplay
         """
-        known = _components(true, "true")
+        truth = _components(true, "true")
         for name, values in estimated.items():
             if len(values) != len(rows):
                 raise InputError(
                     f"rows has {len(rows)} entries, but {name!r} has {len(values)} estimates."
                 )
         errors = {
-            name: [relative_error(known, _components(value, name)) for value in values]
+            name: [relative_error(truth, _components(value, name)) for value in values]
             for name, values in estimated.items()
         }
         return cls(rows, errors)

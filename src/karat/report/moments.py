@@ -1,5 +1,5 @@
-"""What pictures ask of the full data: moments and column statistics of all rows beside those of the
-kept rows.
+"""What plots need from the full data: moments and column statistics of all rows and of the kept
+rows.
 
 Every moment is divided by the total weight and by the root mean square of its feature over the kept
 rows.  A moment is then of order one, and a difference of 1e-15 is rounding, whatever the units of
@@ -26,8 +26,8 @@ from karat.engine.powers import Polynomial
 from karat.engine.reduce import fit_moments
 from karat.engine.rows import Rows, sample
 
-PILOT = 16384
-WIDEST = 60  # columns of made rows whose moments are drawn
+PILOT = 16384  # rows for the first estimate of means and sizes
+WIDEST = 60  # columns of synthetic rows, beyond which their moments are not drawn
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class ColumnMatch:
 
 
 class Data(ABC):
-    """What pictures ask of the full data."""
+    """What plots need from the full data."""
 
     @abstractmethod
     def sample(self) -> Array:
@@ -61,8 +61,8 @@ class Data(ABC):
 
     @abstractmethod
     def moments(self) -> MomentMatch | None:
-        """The moments that the problem keeps, of all rows and of the kept ones; None where the rows
-        alone do not carry them.
+        """The moments that the problem keeps, of all rows and of the kept ones; None if the rows
+        alone do not determine them.
         """
 
     @abstractmethod
@@ -71,12 +71,12 @@ class Data(ABC):
 
     @abstractmethod
     def verify(self) -> dict[str, Any]:
-        """The coreset measured afresh, see :func:`measured_facts`."""
+        """The coreset measured on this data, see :func:`measured_facts`."""
 
 
 def shows_moments(core: Coreset) -> bool:
-    """Whether the rows alone carry the moments of the problem, and these are few enough for a
-    picture.
+    """Whether the rows alone determine the moments of the problem, and these are few enough for a
+    plot.
     """
     if core.absorbed is not None:
         return False
@@ -136,6 +136,6 @@ def keeps_columns(core: Coreset) -> bool:
     """Whether the problem keeps the mean and standard deviation of every column."""
     if core.problem.needs_sums or core.absorbed is not None:
         return False
-    own = read_input(core.X, core.y, core.problem, core.weights, None)
-    kernel = own.kernel
+    kept = read_input(core.X, core.y, core.problem, core.weights, None)
+    kernel = kept.kernel
     return isinstance(kernel, Polynomial) and kernel.affine and kernel.degree >= 2

@@ -1,5 +1,5 @@
-"""Pictures of one coreset: its weights, its rows over those of the data, and its moments beside
-those of the data.
+"""Plots of one coreset: its weights, its rows over those of the data, and its moments against those
+of the data.
 
 The plane of the rows is spanned by the first two principal components of the standardised columns:
 with z = (row - mean) / deviation and the singular value decomposition Z = U S V', the coordinates
@@ -19,7 +19,7 @@ from karat.core.wording import PAGE
 from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.report.data import SAMPLE, kept_block, open_data
-from karat.report.display import CORE, FULL, GUIDE, SEEN, Display, above_zero, strip_below
+from karat.report.display import CORE, FULL, GUIDE, MOST_POINTS, Display, above_zero, strip_below
 from karat.report.moments import thinned
 
 BINS = 30
@@ -56,7 +56,7 @@ class WeightsDisplay(Display):
         """Draw the histogram and the median."""
         ax = self._axes(ax, (5.6, 3.4))
         edges, counts = weight_bins(self.weights)
-        known = weight_facts(self.weights)
+        facts = weight_facts(self.weights)
         ax.bar(
             edges[:-1],
             counts,
@@ -66,10 +66,10 @@ class WeightsDisplay(Display):
             edgecolor="white",
             linewidth=0.8,
         )
-        ax.axvline(known["median"], color=GUIDE, linewidth=1.2, linestyle=(0, (4, 3)))
+        ax.axvline(facts["median"], color=GUIDE, linewidth=1.2, linestyle=(0, (4, 3)))
         ax.annotate(
-            f" median {PAGE.number(known['median'], 3)}",
-            (known["median"], 1.0),
+            f" median {PAGE.number(facts['median'], 3)}",
+            (facts["median"], 1.0),
             xycoords=("data", "axes fraction"),
             va="top",
             fontsize="small",
@@ -78,7 +78,7 @@ class WeightsDisplay(Display):
         ax.set(xscale="log", xlabel="weight of a kept row", ylabel="rows")
         ax.set_title(
             f"{PAGE.count(len(self.weights))} weights, effective sample size"
-            f" {PAGE.number(known['effective'], 3)}",
+            f" {PAGE.number(facts['effective'], 3)}",
             loc="left",
             fontsize="medium",
         )
@@ -118,11 +118,11 @@ class Plane:
         root = np.sqrt((np.ones(len(rows)) if weights is None else weights)[:, None])
         _, s, v = np.linalg.svd(root * scaled, full_matrices=False)
         axes, share = np.zeros((rows.shape[1], 2)), np.zeros(2)
-        found = min(2, int((s > 1e-12 * max(s[:1], default=0.0)).sum()))
-        axes[:, :found] = v[:found].T
+        rank = min(2, int((s > 1e-12 * max(s[:1], default=0.0)).sum()))
+        axes[:, :rank] = v[:rank].T
         # singular vectors have no sign; this choice is stable
         axes *= np.where(axes.sum(axis=0) < 0, -1.0, 1.0)
-        share[:found] = s[:found] ** 2 / max(float(np.square(s).sum()), 1e-300)
+        share[:rank] = s[:rank] ** 2 / max(float(np.square(s).sum()), 1e-300)
         return Plane(mean, scale, axes, share)
 
     def __call__(self, rows: Array) -> Array:
@@ -271,20 +271,20 @@ class CertificateDisplay(Display):
         CertificateDisplay
         """
         data = open_data(core, (X, y), sample_weight=sample_weight, groups=groups, lengths=lengths)
-        found = data.moments()
-        if found is None:
+        moments = data.moments()
+        if moments is None:
             raise InputError(
-                "The regulariser has absorbed a part of this coreset's data, so its rows alone do"
-                " not have the moments of the data; core.verify measures rows and correction"
-                " together."
+                "Use core.verify, which measures rows and correction together: the regulariser has"
+                " absorbed a part of this coreset's data, so its rows alone do not have the moments"
+                " of the data."
             )
         fresh = data.verify()
-        return cls(found.full, found.kept, fresh["loss_error"], fresh["tolerance"])
+        return cls(moments.full, moments.kept, fresh["loss_error"], fresh["tolerance"])
 
     def plot(self, ax: Any = None) -> Self:
         """Draw the moments and, below in ``difference_ax_``, the absolute differences."""
         ax = self._axes(ax, (5.6, 5.4))
-        shown = thinned(self.kept - self.full, SEEN)
+        shown = thinned(self.kept - self.full, MOST_POINTS)
         full, kept = self.full[shown], self.kept[shown]
         ends = min(full.min(), kept.min(), 0.0), max(full.max(), kept.max(), 0.0)
         ax.plot(ends, ends, color=GUIDE, linewidth=1.0, zorder=1)

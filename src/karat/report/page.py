@@ -34,9 +34,9 @@ from karat.storage.atomic import write_atomically
 
 MOMENTS = 2000  # moments shown on the page, among them the worst
 STATIC = 200  # rows of the table without scripts and in print
-# of the table of kept rows at most; of larger ones, the rows with the largest weights are shown
+# most cells in the table of kept rows; a larger one shows the rows with the largest weights
 CELLS = 150_000
-LETTERS = 200  # in a cell at most
+LETTERS = 200  # most characters in a cell
 MISSING = ("<NA>", "NaT")  # how frames write missing values
 
 
@@ -61,7 +61,7 @@ def facts(
         As in :meth:`karat.Coreset.verify`, for data in memory; for files the coreset stores the
         columns.
     progress : callable, optional
-        Called with (bytes done, bytes in all) while files are read.
+        Called with (bytes done, total bytes) while files are read.
 
     Returns
     -------
@@ -69,15 +69,15 @@ def facts(
         The facts of the coreset, and ``table``, ``histogram``, ``projection``, ``verified``,
         ``moments``, ``columns`` and ``reproduce``.
     """
-    known = core_facts.coreset_facts(core)
+    summary = core_facts.coreset_facts(core)
     if data is None and any(value is not None for value in (sample_weight, groups, lengths)):
-        raise InputError("sample_weight, groups and lengths need data; pass the data too.")
+        raise InputError("Pass the data: sample_weight, groups and lengths belong to it.")
     opened = None if data is None else open_data(
         core, data, sample_weight=sample_weight, groups=groups, lengths=lengths, progress=progress
     )  # fmt: skip
     edges, counts = weight_bins(core.weights)
     table = table_of_kept_rows(core)
-    return known | {
+    return summary | {
         "karat": karat.__version__,
         "table": table,
         "histogram": {"edges": edges.tolist(), "counts": counts.tolist()},
@@ -85,7 +85,7 @@ def facts(
         "verified": None if opened is None else opened.verify(),
         "moments": None if opened is None else _moments(opened),
         "columns": None if opened is None else _column_comparison(core, opened),
-        "reproduce": _reproduce(core, known),
+        "reproduce": _reproduce(core, summary),
     }
 
 
@@ -116,38 +116,38 @@ def write_report(core: Coreset, path: str | Path, data: Any = None, **options: A
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
         raise InputError(
-            f"A report is saved as .html, not {path.suffix or 'without a suffix'!r}: {path}."
+            f"The path of a report must end in .html, not {path.suffix or 'nothing'!r}: {path}."
         )
     write_page(facts(core, data, **options), path)
     return path
 
 
-def write_page(known: dict[str, Any], path: Path) -> None:
+def write_page(page_facts: dict[str, Any], path: Path) -> None:
     """Render the page and write it to a file."""
-    page = render(known).encode()
+    page = render(page_facts).encode()
     write_atomically(path, lambda file: file.write(page))
 
 
-def render(known: dict[str, Any]) -> str:
+def render(page_facts: dict[str, Any]) -> str:
     """Render the page of a dictionary of facts."""
     weights = np.array(
-        next(c["values"] for c in known["table"]["columns"] if c["role"] == "weight")
+        next(c["values"] for c in page_facts["table"]["columns"] if c["role"] == "weight")
     )
     charts = {
-        "weights": weights_chart(**known["histogram"]),
-        "projection": projection_chart(known["projection"], weights),
+        "weights": weights_chart(**page_facts["histogram"]),
+        "projection": projection_chart(page_facts["projection"], weights),
     }
-    if known["moments"]:
-        tolerance = known["verified"]["tolerance"]
-        charts["moments"] = moments_chart(known["moments"])
-        charts["differences"] = differences_chart(known["moments"], tolerance)
-    table = {name: known["table"][name] for name in ("columns", "shown", "rows")}
+    if page_facts["moments"]:
+        tolerance = page_facts["verified"]["tolerance"]
+        charts["moments"] = moments_chart(page_facts["moments"])
+        charts["differences"] = differences_chart(page_facts["moments"], tolerance)
+    table = {name: page_facts["table"][name] for name in ("columns", "shown", "rows")}
     places = {"charts": charts, "table_json": as_script_data(table), "static": STATIC}
     origin = {
-        "provenance": _origin(known["provenance"]),
-        "content": known["provenance"].get("content"),
+        "provenance": _origin(page_facts["provenance"]),
+        "content": page_facts["provenance"].get("content"),
     }
-    return str(_template().render(known | places | origin))
+    return str(_template().render(page_facts | places | origin))
 
 
 def as_script_data(value: Any) -> str:
@@ -162,7 +162,7 @@ def as_script_data(value: Any) -> str:
 
 def policy(style: str, script: str) -> str:
     """The content security policy: nothing is loaded or sent, and only this style and this script
-    count.
+    are used.
     """
     style_hash, script_hash = (
         b64encode(sha256(text.encode()).digest()).decode() for text in (style, script)
@@ -272,15 +272,15 @@ def _rounded_points(places: Array) -> list[list[float]]:
 
 
 def _moments(data: Data) -> dict[str, Any] | None:
-    found = data.moments()
-    if found is None:
+    moments = data.moments()
+    if moments is None:
         return None
-    difference = found.difference
+    difference = moments.difference
     shown = thinned(difference, MOMENTS)
     return {
         "count": len(difference),
         "worst": float(np.abs(difference).max()),
-        "full": found.full[shown].tolist(),
+        "full": moments.full[shown].tolist(),
         "difference": difference[shown].tolist(),
     }
 
@@ -289,13 +289,13 @@ def _column_comparison(core: Coreset, data: Data) -> list[dict[str, Any]] | None
     """Mean and standard deviation of every column, if the problem keeps them."""
     if not keeps_columns(core):
         return None
-    found = data.columns()
+    columns = data.columns()
     values = zip(
         row_names(core),
-        found.mean,
-        found.kept_mean,
-        found.deviation,
-        found.kept_deviation,
+        columns.mean,
+        columns.kept_mean,
+        columns.deviation,
+        columns.kept_deviation,
         strict=True,
     )
     return [
@@ -315,21 +315,21 @@ def _origin(provenance: dict[str, Any]) -> dict[str, Any]:
     elsewhere).
     """
     apart = ("content", "command")
-    known = {
+    present = {
         name: value for name, value in provenance.items() if name not in apart and value is not None
     }
     return {
         name: value
-        for name, value in known.items()
+        for name, value in present.items()
         if not isinstance(value, dict) or any(value.values())
     }
 
 
-def _reproduce(core: Coreset, known: dict[str, Any]) -> dict[str, str | None]:
+def _reproduce(core: Coreset, summary: dict[str, Any]) -> dict[str, str | None]:
     """The command line, if it is known, and the Python call that makes the same coreset."""
-    origin = known["provenance"]
+    origin = summary["provenance"]
     problem = (
-        f"karat.problems.{known['problem']}"
+        f"karat.problems.{summary['problem']}"
         if core.problem.storable
         else f"problem  # {type(core.problem).__name__}"
     )

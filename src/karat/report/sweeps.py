@@ -184,7 +184,7 @@ class ScalingDisplay(Display):
         if min(rows) < 1 or max(rows) > count:
             raise InputError(
                 f"rows must be between 1 and {count:,}, the rows of X; {min(rows):,} to"
-                f" {max(rows):,} were asked for."
+                f" {max(rows):,} were given."
             )
         check_integer("repeats", repeats)
         seconds, errors, sizes = [], [], []

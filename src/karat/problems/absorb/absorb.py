@@ -106,14 +106,14 @@ def absorb(
         if kernel.width <= widest:
             budget = budget or Budget()
             for attempt in range(ATTEMPTS):
-                found, more = _vertex(
+                absorbed, more = _vertex(
                     rows, exact, loss, kernel, alpha, box, seed + attempt, unit, budget
                 )
                 passes += more
-                if found is not None and (
-                    missing is not None or len(found.positions) < len(exact.positions)
+                if absorbed is not None and (
+                    missing is not None or len(absorbed.positions) < len(exact.positions)
                 ):
-                    return found
+                    return absorbed
     if missing is None:
         sets = monomials(rows.columns, degree).indices
         return Absorbed(
@@ -149,14 +149,16 @@ def _vertex(
     fixed = lower == upper
     rng = np.random.default_rng(seed)
     candidates = np.union1d(exact.positions, rng.integers(0, len(rows), CANDIDATES * kernel.width))
-    passes, known = 0, None
+    passes, priced_weights = 0, None
     if box:
-        candidates, known, _, passes = price_all(rows, kernel, candidates, lower, upper, budget)
-        if known is None:
+        candidates, priced_weights, _, passes = price_all(
+            rows, kernel, candidates, lower, upper, budget
+        )
+        if priced_weights is None:
             return None, passes
     features = kernel.features(rows.take(candidates, kernel.shift))
     fewest = max(1, int(fixed.sum()))  # generic data cannot do with fewer rows than exact moments
-    chosen = sparsest(features, lower, upper, rows.total, fewest, budget, known)
+    chosen = sparsest(features, lower, upper, rows.total, fewest, budget, priced_weights)
     if chosen is None:
         return None, passes
     positions, weights = candidates[chosen > 0], chosen[chosen > 0]

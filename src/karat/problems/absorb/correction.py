@@ -1,4 +1,4 @@
-"""The part of the loss that kept rows do not carry."""
+"""The part of the loss that the kept rows do not have."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class Correction:
         return Correction(self.sets, self.delta - other.delta)
 
     def __bool__(self) -> bool:
-        """Whether anything is carried at all."""
+        """Whether the correction is not zero."""
         return bool(self.delta.any())
 
     def times(self, unit: float) -> Correction:
-        """Back from units of the rows' weights, a power of two, so that nothing is rounded short of
-        underflow.
+        """Convert from units of the rows' weights; a unit is a power of two, so only underflow
+        rounds.
         """
         return self if unit == 1.0 else Correction(self.sets, self.delta * unit)
 
     def over(self, unit: float) -> Correction:
-        """In units of the rows' weights."""
+        """Convert to units of the rows' weights."""
         return self if unit == 1.0 else Correction(self.sets, self.delta / unit)
 
     def form(self, lead: int) -> Array:

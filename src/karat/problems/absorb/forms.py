@@ -43,8 +43,8 @@ def lifted(matrix: Array, half: int) -> Array:
 def _positions(sets: Indices, variables: int, degree: int) -> Indices:
     """Positions of multisets, given as rows of indices in any order, among all of their degree."""
     digits = variables ** np.arange(degree)[::-1]
-    known = monomials(variables, degree).indices @ digits  # lexicographic order: increasing
-    return np.searchsorted(known, np.sort(sets, axis=-1) @ digits)
+    codes = monomials(variables, degree).indices @ digits  # lexicographic order: increasing
+    return np.searchsorted(codes, np.sort(sets, axis=-1) @ digits)
 
 
 @lru_cache(maxsize=8)

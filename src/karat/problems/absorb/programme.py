@@ -149,8 +149,8 @@ def evaluate(rows: Rows, kernel: Powers, direction: Array) -> Array:
         if kernel.degree != 2:
             return [kernel.features(block) @ direction]
         variables = kernel.base_variables(block)
-        found = np.einsum("br,br->b", variables @ form, variables)
-        return [found + direction[-1] if kernel.total else found]
+        quadratic = np.einsum("br,br->b", variables @ form, variables)
+        return [quadratic + direction[-1] if kernel.total else quadratic]
 
     return np.concatenate(
         sweep(rows, kernel.shift, values, lambda a, b: a + b, kernel.product_shape)
@@ -174,18 +174,18 @@ def price_all(
     """Column generation at cost 1 per row: candidates that hold an optimum over all rows if the
     reduced cost is zero.
     """
-    reduced, known = -np.inf, None
+    reduced, vertex = -np.inf, None
     for passes in range(1, ROUNDS + 1):
         features = kernel.features(rows.take(candidates, kernel.shift))
         solved = programme(features, np.ones(len(candidates)), lower, upper, rows.total, budget)
         if solved is None:
-            return Priced(candidates, _weights_on(known, candidates), -np.inf, passes - 1)
-        known = candidates[solved.weights > 0], solved.weights[solved.weights > 0]
+            return Priced(candidates, _weights_on(vertex, candidates), -np.inf, passes - 1)
+        vertex = candidates[solved.weights > 0], solved.weights[solved.weights > 0]
         prices = 1.0 + evaluate(rows, kernel, -solved.dual)
         reduced = min(float(prices.min()), 0.0)
         # the vertex has price zero and stays
-        own = np.argsort(prices[candidates])[: TRIM * kernel.width]
-        candidates = np.union1d(candidates[own], known[0])
+        cheapest = np.argsort(prices[candidates])[: TRIM * kernel.width]
+        candidates = np.union1d(candidates[cheapest], vertex[0])
         if reduced >= -PRICE:
             break
         entering = np.flatnonzero(prices < -PRICE)
@@ -196,15 +196,15 @@ def price_all(
                 ]
             ]
         candidates = np.union1d(candidates, entering)
-    return Priced(candidates, _weights_on(known, candidates), reduced, passes)
+    return Priced(candidates, _weights_on(vertex, candidates), reduced, passes)
 
 
-def _weights_on(known: tuple[Indices, Array] | None, candidates: Indices) -> Array | None:
+def _weights_on(vertex: tuple[Indices, Array] | None, candidates: Indices) -> Array | None:
     """The weights of a vertex on a list of candidates that holds its rows."""
-    if known is None:
+    if vertex is None:
         return None
     weights = np.zeros(len(candidates))
-    weights[np.searchsorted(candidates, known[0])] = known[1]
+    weights[np.searchsorted(candidates, vertex[0])] = vertex[1]
     return weights
 
 

@@ -213,7 +213,7 @@ class Regularised:
             / self.floor
         )
 
-    @np.errstate(over="ignore", invalid="ignore")  # what is beyond all numbers is refused later
+    @np.errstate(over="ignore", invalid="ignore")  # overflow is an error later
     def missed(self, block: Array, weights: Array) -> Array:
         """Moments of all rows less those of kept ones, per monomial of degree p in the base
         variables.

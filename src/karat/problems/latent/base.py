@@ -55,15 +55,13 @@ class Latent(Problem):
 
     @classmethod
     def from_params(cls, params: dict[str, Any]) -> Problem:
-        """The problem of a file; karat 0.2.0 stored also whether its maps are about the mean."""
+        """The problem in a file; karat 0.2.0 also stored whether its maps are about the mean."""
         params = dict(params)
         centred = params.pop("centred", True)
-        found = cls(**params)
-        if found.lifted and not centred:
-            raise InputError(
-                "Its maps are about the origin, as those of karat 0.1.0 were: build it again."
-            )
-        return found
+        problem = cls(**params)
+        if problem.lifted and not centred:
+            raise InputError("Its maps are about the origin, as in karat 0.1.0; build it again.")
+        return problem
 
     @property
     def lifted(self) -> bool:
@@ -205,29 +203,29 @@ class Latent(Problem):
                 f'keep must be one of "tensor", "moments" and "all", not {self.keep!r}.'
             )
 
-    def check_columns(self, columns: int, what: str = "columns", more: int = 0) -> None:
+    def check_columns(self, columns: int, unit: str = "columns", more: int = 0) -> None:
         """Raise if k > d + ``more``."""
         if self.k > columns + more:
             raise InputError(
-                f"{self.k} {self.parts} cannot be told apart in {columns} {what}"
+                f"{self.k} {self.parts} cannot be told apart in {columns} {unit}"
                 f" (n_features={columns}): the method needs k <= {'d + 1' if more else 'd'}. Ask"
                 f" for at most {columns + more}."
             )
 
     @property
     def keeps(self) -> str:  # type: ignore[override]
-        what = "fourth-order" if self.order == 4 else "third-order"
+        order = "fourth-order" if self.order == 4 else "third-order"
         return {
             "tensor": (
-                f"the whitened {what} tensor (mode A: together with the stored maps of the full"
+                f"the whitened {order} tensor (mode A: together with the stored maps of the full"
                 " data)"
             ),
             "moments": (
-                f"all moments up to the {what} in the whitened space (mode B: together with the"
+                f"all moments up to the {order} in the whitened space (mode B: together with the"
                 " stored maps of the full data)"
             ),
             "all": (
-                f"the second moments and the whitened {what} tensor (mode C: the kept rows alone"
+                f"the second moments and the whitened {order} tensor (mode C: the kept rows alone"
                 " are enough)"
             ),
         }[self.keep]

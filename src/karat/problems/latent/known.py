@@ -1,7 +1,7 @@
 """Pass two: with known maps, a latent-variable problem is an ordinary problem, whose coresets
 merge.
 
-Rows are stored as they came, samples that reach over several rows side by side, and become
+Rows are stored as they are; samples of several rows are stored side by side.  They become
 coordinates when they are read.
 """
 
@@ -23,7 +23,7 @@ from karat.problems.latent.terms import TermKernel
 if TYPE_CHECKING:
     from karat.problems.latent.base import Latent, Maps
 
-BASIS = ("centre", "axes")  # maps that only choose coordinates of a span; others would do as well
+BASIS = ("centre", "axes")  # only choose coordinates of a span, so they may differ
 
 
 @final
@@ -35,9 +35,9 @@ class KnownMaps(Problem):
     problem : Latent
     maps : dict of arrays
     widths : tuple of int or None
-        Columns of each stored table, where there are several.
+        Columns of each stored table, if there are several.
     of_views : bool
-        Rows are the views of samples already, as they are in memory.
+        Whether the rows are already the views of samples, as in memory.
     """
 
     storable: ClassVar[bool] = False

@@ -131,9 +131,9 @@ class HiddenMarkov(ThreeViews):
         )
 
         def step(a: int) -> Computed:
-            own = slice(a * d, (a + 1) * d)
+            columns = slice(a * d, (a + 1) * d)
             return Computed(
-                lambda block: self._observations(np.asarray(block)[:, own], symbols),
+                lambda block: self._observations(np.asarray(block)[:, columns], symbols),
                 table,
                 columns=symbols,
             )
@@ -153,6 +153,6 @@ def symbols_of(table: np.ndarray) -> np.ndarray:
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         raise InputError(
-            f"Symbols must be integers of at least 0; row {row} of X holds {values[row]:g}."
+            f"Symbols must be integers of at least 0; row {row} of X contains {values[row]:g}."
         )
     return values.astype(np.int64)

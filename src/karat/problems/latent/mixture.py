@@ -107,14 +107,14 @@ class GaussianMixture(PlainRows, Latent):
 
     def reader(self, maps: Maps, keep: Keep) -> Reader:
         mean, top = maps["mean"], maps["top"]
-        free, own = len(mean) - self.k + 1, self.variances == "spherical"
+        free, spherical = len(mean) - self.k + 1, self.variances == "spherical"
         whiten_rows = self.whitening(maps["M"], mean)
         axes = maps.get("axes", np.zeros((0, 0)))
 
         def coordinates(x: Array) -> Array:
             z = whiten_rows(x)
             columns = [z]
-            if own:
+            if spherical:
                 centred = x - mean
                 inside = centred @ top
                 q = (
@@ -135,13 +135,13 @@ class GaussianMixture(PlainRows, Latent):
         self, columns: tuple[int, ...], maps: Maps | None, keep: Keep
     ) -> tuple[list[Term], int]:
         k, (d,) = self.k, columns
-        own = self.variances == "spherical"
+        spherical = self.variances == "spherical"
         z, free = slice(0, k), k - 1
-        count = k + own
+        count = k + spherical
         terms: list[Term] = []
         if keep == "tensor":
             metric = np.eye(k) if maps is None else within(maps["M"], k)
-            q = k if own else 0.0 if maps is None else float(maps["sigma2"])
+            q = k if spherical else 0.0 if maps is None else float(maps["sigma2"])
             terms += [Cubic("tensor", z, metric, q)]
         else:  # the lower moments are in the span, so q [z | G] need not be taken off
             whole = slice(count, count + free)
@@ -153,7 +153,7 @@ class GaussianMixture(PlainRows, Latent):
                 x = slice(count, count + d)
                 count += d
                 terms += [LinearTerm("first", x), Power("second", x, 2)]
-        if own:  # q itself is a combination of second moments
+        if spherical:  # q itself is a combination of second moments
             terms += [Product("spread", slice(k, k + 1), slice(0, free) if keep == "all" else z)]
         return [term for term in terms if term.width], count
 

@@ -51,32 +51,32 @@ SCATTERS = {"scatter": ("mean", "mean")} | {
 MEANS = {mean for pair in SCATTERS.values() for mean in pair}
 
 
-def add(one: Sums, two: Sums) -> Sums:
+def add(left_sums: Sums, right_sums: Sums) -> Sums:
     """The sums of both together."""
     both = {
-        name: _plus(one[name], two[name])
-        for name in one
-        if name in two and name not in MEANS and name not in SCATTERS
+        name: _plus(left_sums[name], right_sums[name])
+        for name in left_sums
+        if name in right_sums and name not in MEANS and name not in SCATTERS
     }
-    share = two["total"] / both["total"]
-    apart = {name: two[name] - one[name] for name in one if name in MEANS}
-    both |= {name: one[name] + share * difference for name, difference in apart.items()}
-    for name in one.keys() & SCATTERS.keys():
+    share = right_sums["total"] / both["total"]
+    apart = {name: right_sums[name] - left_sums[name] for name in left_sums if name in MEANS}
+    both |= {name: left_sums[name] + share * difference for name, difference in apart.items()}
+    for name in left_sums.keys() & SCATTERS.keys():
         left, right = SCATTERS[name]
         both[name] = (
-            one[name]
-            + two[name]
-            + float(one["total"] * share) * np.outer(apart[left], apart[right])
+            left_sums[name]
+            + right_sums[name]
+            + float(left_sums["total"] * share) * np.outer(apart[left], apart[right])
         )
     return both
 
 
-def _plus(one: Any, two: Any) -> Any:
-    """Entry by entry; symbols that one of the two has not met count as zero there."""
-    if one.shape == two.shape:
-        return one + two
-    shape = tuple(np.maximum(one.shape, two.shape))
-    return sum(_padded(a, shape) for a in (one, two))
+def _plus(left: Any, right: Any) -> Any:
+    """Add entry by entry; a symbol that one of the two has not seen counts as zero there."""
+    if left.shape == right.shape:
+        return left + right
+    shape = tuple(np.maximum(left.shape, right.shape))
+    return sum(_padded(a, shape) for a in (left, right))
 
 
 def _padded(array: Any, shape: tuple[int, ...]) -> Any:

@@ -1,7 +1,7 @@
 """Kernels of latent-variable models: a few *terms* over a few coordinates per sample.
 
 Once the maps of the full data are fixed, a sample is a handful of coordinates (z = M'x, ...), and
-what must be kept is a sum of polynomials of them.  A term knows its features per sample, and how to
+what must be kept is a sum of polynomials of them.  A term has its features per sample, and how to
 get their sum from products of blocks (BLAS-3), so that the n x k^3 features are never formed:
 
     Power      z^t, |t| = p                              Gram matrix of lower monomials
@@ -37,8 +37,8 @@ def expand(unique: Array, variables: int, order: int) -> Array:
     entries = unique / np.sqrt(table.multinomials)
     grid = np.sort(np.indices((variables,) * order).reshape(order, -1), axis=0)
     codes = np.ravel_multi_index(tuple(table.indices.T), (variables,) * order)
-    found = np.searchsorted(codes, np.ravel_multi_index(tuple(grid), (variables,) * order))
-    return np.asarray(entries[found].reshape((variables,) * order))
+    places = np.searchsorted(codes, np.ravel_multi_index(tuple(grid), (variables,) * order))
+    return np.asarray(entries[places].reshape((variables,) * order))
 
 
 def bracket(metric: Array) -> Array:
@@ -48,8 +48,8 @@ def bracket(metric: Array) -> Array:
     i, j, m = table.indices.T
     L = np.zeros((len(table), k))
     rows = np.arange(len(table))
-    for one, two, three in ((i, j, m), (j, i, m), (m, i, j)):
-        np.add.at(L, (rows, one), metric[two, three])
+    for first, second, third in ((i, j, m), (j, i, m), (m, i, j)):
+        np.add.at(L, (rows, first), metric[second, third])
     return L * np.sqrt(table.multinomials)[:, None]
 
 
@@ -255,8 +255,8 @@ class Product(Term):
 
     def sums(self, c: Array, weights: Array | None) -> tuple[Array, Array]:
         total, absolute = (
-            _accurate(one[self.a], _weighted(one[self.b], weights)).ravel()
-            for one in (c, np.abs(c))
+            _accurate(block[self.a], _weighted(block[self.b], weights)).ravel()
+            for block in (c, np.abs(c))
         )
         return total, absolute
 

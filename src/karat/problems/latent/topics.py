@@ -177,8 +177,8 @@ class _Topics(Latent):
                 return np.hstack([t3, t2, z / size])
             dense = c.toarray()
             first, last = np.triu_indices(dense.shape[1])
-            own = dense[:, first] * (dense[:, last] - (first == last))
-            return np.hstack([t3, own / (size * (size - 1))])
+            pairs = dense[:, first] * (dense[:, last] - (first == last))
+            return np.hstack([t3, pairs / (size * (size - 1))])
 
         return coordinates
 
@@ -211,17 +211,17 @@ def checked_counts(table: Any) -> sparse.csr_array:
     """Word counts as CSR; integers of at least 0."""
     counts = sparse.csr_array(table if sparse.issparse(table) else table[:], dtype=float)
     values = counts.data
-    for bad, what in (
+    for bad, fault in (
         (~np.isfinite(values), "NaN or infinite"),
         (values < 0, "negative"),
-        (values != np.floor(values), "not whole"),
+        (values != np.floor(values), "not integers"),
     ):
         if bad.any():
             first = int(np.flatnonzero(bad)[0])
             row = int(np.searchsorted(counts.indptr, first, side="right")) - 1
-            sign = "Negative values in data: " if what == "negative" else ""
+            sign = "Negative values in data: " if fault == "negative" else ""
             raise InputError(
-                f"{sign}{int(bad.sum())} counts are {what}, the first in document {row}, word"
+                f"{sign}{int(bad.sum())} counts are {fault}, the first in document {row}, word"
                 f" {counts.indices[first]} ({values[first]:g}); topics need word counts, not"
                 " frequencies or tf-idf."
             )

@@ -187,8 +187,8 @@ class ThreeViews(Latent):
         )
         if len(seen) > MANY_SYMBOLS:
             raise InputError(
-                f"X holds {len(seen):,} different symbols; the moments of a chain are matrices of"
-                f" that size, and at most {MANY_SYMBOLS:,} are supported. Merge rare symbols."
+                f"X contains {len(seen):,} different symbols; the moments of a chain are matrices"
+                f" of that size, and at most {MANY_SYMBOLS:,} are supported. Merge rare symbols."
             )
         keep = sparse.csr_array(
             (np.ones(len(seen)), (np.arange(len(seen)), seen)), shape=(len(seen), d)
@@ -198,8 +198,8 @@ class ThreeViews(Latent):
 
     @staticmethod
     def _sizes(P12: Array, P23: Array) -> tuple[float, float, float]:
-        one, two = (float(np.sqrt(np.linalg.norm(P, 2))) for P in (P12, P23))
-        return one, max(one, two), two
+        first, third = (float(np.sqrt(np.linalg.norm(P, 2))) for P in (P12, P23))
+        return first, max(first, third), third
 
     def _inverse(self, P13: Array, k: int) -> tuple[Array, Array]:
         """The pseudo-inverse of rank k, and the first singular values."""
@@ -229,7 +229,8 @@ class ThreeViews(Latent):
             columns = list(z)
             if keep != "tensor":
                 columns = [
-                    np.hstack([(one[:, :free] - maps["centre"]) @ axes, one[:, free:]]) for one in z
+                    np.hstack([(view[:, :free] - maps["centre"]) @ axes, view[:, free:]])
+                    for view in z
                 ]
             centred = [view - maps[f"mean{a}"] if lifted else view for a, view in enumerate(x, 1)]
             if self.with_variances:

@@ -90,8 +90,8 @@ def orthogonal_part(vectors: Array, basis: Array) -> Array:
     return np.asarray(vectors - basis @ (basis.T @ vectors))
 
 
-def whiten(matrix: Any, k: int, what: str, more: int = 0) -> Whitening:
-    """Whiten a symmetric d x d matrix (array or LinearOperator); ``what`` and ``more`` as in
+def whiten(matrix: Any, k: int, parts: str, more: int = 0) -> Whitening:
+    """Whiten a symmetric d x d matrix (array or LinearOperator); ``parts`` and ``more`` as in
     :func:`whitened`.
     """
     d = matrix.shape[0]
@@ -106,12 +106,12 @@ def whiten(matrix: Any, k: int, what: str, more: int = 0) -> Whitening:
         spectrum = np.append(spectrum, _lanczos(rest, 1, 1e-2)[0])
     else:
         spectrum, U = largest_eigenpairs(matrix, min(k + 1, d))
-    return whitened(spectrum, U, k, what, more)
+    return whitened(spectrum, U, k, parts, more)
 
 
-def whitened(spectrum: Array, U: Array, k: int, what: str, more: int = 0) -> Whitening:
-    """The whitening of the k largest eigenpairs; ``what`` they stand for, ``more`` of which there
-    are beside them.
+def whitened(spectrum: Array, U: Array, k: int, parts: str, more: int = 0) -> Whitening:
+    """The whitening of the k largest eigenpairs; messages call them ``parts``, and there are
+    ``more`` besides them.
     """
     e = spectrum[:k]
     if k and not e[-1] > POSITIVE * max(e[0], 0.0):
@@ -121,7 +121,7 @@ def whitened(spectrum: Array, U: Array, k: int, what: str, more: int = 0) -> Whi
             "" if k < 2 or not e[0] > OFFSET * abs(e[1]) else FAR_ROW if more else COMMON_OFFSET
         )
         raise InputError(
-            f"The data support {good} {what}, not {k + more}: the {k} largest eigenvalues of the"
+            f"The data support {good} {parts}, not {k + more}: the {k} largest eigenvalues of the"
             f" second-moment matrix must be positive to rounding, and they are {listed}. Ask for"
             f" {max(good, 1)}, or give more data.{hidden}"
         )

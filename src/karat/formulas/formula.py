@@ -1,14 +1,13 @@
-"""A formula: its response, its terms and their expressions, and which columns of the data they
-read.
+"""A formula: its response, its terms, their expressions, and the columns of the data they read.
 
-formulaic parses it and decides which columns the terms have.  The values are computed by
-:mod:`karat.inference.design`, batch by batch, straight from Arrow columns.
+formulaic parses the formula and decides which columns the terms have.
+:mod:`karat.formulas.design` computes the values batch by batch, straight from Arrow columns.
 
-A formula is evaluated in batches, and it is stored with a coreset.  So an expression, such as
-``np.log(price)``, ``center(age)`` or ``(size > 3) * rooms``, may use only functions whose value in
-a row depends on that row (``np.mean(x)`` would be another number in each batch), or whose state is
-learned from all rows first (``center``, ``scale``, ``standardize``, ``poly``, ``bs``); nothing else
-is ever called, whoever wrote the formula.
+A formula is evaluated in batches and stored with a coreset.  So an expression, such as
+``np.log(price)``, ``center(age)`` or ``(size > 3) * rooms``, may use two kinds of functions: those
+whose value in a row depends on that row alone (``np.mean(x)`` would differ between batches), and
+those whose state is learned from all rows first (``center``, ``scale``, ``standardize``, ``poly``,
+``bs``).  Nothing else is ever called, because a formula may come from a file.
 """
 
 from __future__ import annotations
@@ -24,61 +23,23 @@ from typing import Any
 import numpy as np
 from formulaic import SimpleFormula
 from formulaic.errors import FormulaicError
-from formulaic.transforms import TRANSFORMS
-from formulaic.transforms.contrasts import Contrasts
 
 from karat.compat.formulaic import apply_transform, first_line, parse_formula
 from karat.errors import InputError
 
 LOGICAL = ("where", "logical_and", "logical_or", "logical_not", "isin")  # take booleans as they are
 ROW_BY_ROW: dict[str, Callable[..., Any]] = {
-    name: getattr(np, name)
-    for name in (
-        "log",
-        "log2",
-        "log10",
-        "log1p",
-        "exp",
-        "exp2",
-        "expm1",
-        "sqrt",
-        "cbrt",
-        "abs",
-        "sign",
-        "square",
-        "floor",
-        "ceil",
-        "sin",
-        "cos",
-        "tan",
-        "arcsin",
-        "arccos",
-        "arctan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "minimum",
-        "maximum",
-        "power",
-        "where",
-        "logical_and",
-        "logical_or",
-        "logical_not",
-        "isin",
-        "clip",
+    name: getattr(np, name) for name in (
+        "log", "log2", "log10", "log1p", "exp", "exp2", "expm1", "sqrt", "cbrt", "abs", "sign",
+        "square", "floor", "ceil", "sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh",
+        "cosh", "tanh", "minimum", "maximum", "power", "clip", *LOGICAL,
     )
-}
-BARE = ("log", "log2", "log10", "exp", "exp2", "I")  # without "np."
-SEVERAL = {
-    "minimum": 2,
-    "maximum": 2,
-    "power": 2,
-    "logical_and": 2,
-    "logical_or": 2,
-    "isin": 2,
-    "where": 3,
-    "clip": 3,
-}
+}  # fmt: skip
+BARE = ("log", "log2", "log10", "exp", "exp2", "I")  # may be written without "np."
+ARGUMENT_COUNTS = {  # of functions that take more than one
+    "minimum": 2, "maximum": 2, "power": 2, "logical_and": 2, "logical_or": 2, "isin": 2,
+    "where": 3, "clip": 3,
+}  # fmt: skip
 STATEFUL = ("center", "scale", "standardize", "poly", "bs")
 OPERATORS: dict[type, Callable[..., Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -89,17 +50,17 @@ OPERATORS: dict[type, Callable[..., Any]] = {
     ast.Gt: operator.gt, ast.GtE: operator.ge,
 }  # fmt: skip
 QUOTED = re.compile(r"`([^`]*)`")
-CONTRASTS = ("Treatment", "Sum", "Helmert", "Diff", "Poly")
-IN_R = ("treatment", "SAS", "sum", "helmert", "diff", "poly")  # contr.treatment, ...
+ColumnValues = Mapping[str, np.ndarray]  # by the names of the columns
+States = Mapping[str, Any]  # what transforms have learned, by their text
 
 
 class Expression:
-    """A parsed expression; anything that is not row by row is refused.
+    """A parsed expression, which may use only functions of single rows or of learned states.
 
     Parameters
     ----------
     text : str
-        As it stands in the formula; names in backticks may hold any character.
+        As written in the formula; names in backticks may contain any character.
     """
 
     def __init__(self, text: str) -> None:
@@ -108,11 +69,11 @@ class Expression:
         self.tree = parsed(QUOTED.sub(self._alias, text), text)
         self._check(self.tree)
         if not self.variables():
-            raise InputError(f"The term {text!r} reads no column of the data; leave it out.")
+            raise InputError(f"The term {text!r} reads no column of the data; remove it.")
 
-    def _alias(self, found: re.Match[str]) -> str:
+    def _alias(self, quoted: re.Match[str]) -> str:
         name = f"quoted_{len(self.aliases)}_"
-        self.aliases[name] = found[1]
+        self.aliases[name] = quoted[1]
         return name
 
     def _check(self, node: ast.expr, inside: str = "") -> None:
@@ -124,12 +85,12 @@ class Expression:
         if isinstance(node, ast.Call):
             name = self._function(node)
             if any(keyword.arg is None for keyword in node.keywords):
-                raise self._refused("**")
+                raise self._not_allowed("**")
             self._check_count(name, node)
             if inside in STATEFUL and name in STATEFUL:
                 raise InputError(
-                    f"The term {self.text!r}: {name} inside {inside} would take another pass; use"
-                    " one of them."
+                    f"The term {self.text!r}: {name} inside {inside} would need another pass;"
+                    " use one of them."
                 )
             if name == "isin" and any(
                 isinstance(part, ast.Name) for other in node.args[1:] for part in ast.walk(other)
@@ -147,11 +108,11 @@ class Expression:
                 if isinstance(part, ast.expr):
                     self._check(part, inside)
                 elif not isinstance(part, ast.expr_context) and type(part) not in OPERATORS:
-                    raise self._refused(ast.unparse(node))
+                    raise self._not_allowed(ast.unparse(node))
             if isinstance(node, ast.BinOp):
                 self._check_constants(node)
         else:
-            raise self._refused(ast.unparse(node))
+            raise self._not_allowed(ast.unparse(node))
 
     @staticmethod
     def _is_plain(value: Any, inside: str) -> bool:
@@ -160,10 +121,8 @@ class Expression:
         return (isinstance(value, str | int | float) and finite) or (value is None and bool(inside))
 
     def _check_count(self, name: str, node: ast.Call) -> None:
-        """Functions of single values have a fixed number of arguments; another would be where the
-        result is written.
-        """
-        count = SEVERAL.get(name, 1)
+        """Check the number of arguments: NumPy would write the result into an extra one."""
+        count = ARGUMENT_COUNTS.get(name, 1)
         if name not in STATEFUL and (len(node.args) != count or node.keywords):
             raise InputError(
                 f"The term {self.text!r}: {name} takes {count} argument{'s' * (count > 1)}, by"
@@ -171,7 +130,7 @@ class Expression:
             )
 
     def _check_constants(self, node: ast.BinOp) -> None:
-        """Refuse arithmetic of constants that gives no number, before anything else computes it."""
+        """Refuse arithmetic of constants that gives no number, before formulaic computes it."""
         if any(isinstance(part, ast.Name | ast.Call) for part in ast.walk(node)):
             return
         try:
@@ -193,23 +152,25 @@ class Expression:
             and function.attr in ROW_BY_ROW
         ):
             return function.attr
-        raise self._refused(ast.unparse(function))
+        raise self._not_allowed(ast.unparse(function))
 
-    def _refused(self, part: str) -> InputError:
-        known = f"np.{', np.'.join(sorted(ROW_BY_ROW))}, I, C, {', '.join(STATEFUL)}"
+    def _not_allowed(self, part: str) -> InputError:
+        allowed = f"np.{', np.'.join(sorted(ROW_BY_ROW))}, I, C, {', '.join(STATEFUL)}"
         return InputError(
             f"The term {self.text!r} uses {part!r}, which is not known to depend on one row at a"
-            f" time; make it a column of the data first, or use one of {known}."
+            f" time; make it a column of the data first, or use one of {allowed}."
         )
 
     def variables(self) -> list[str]:
-        """The columns that it reads."""
+        """The columns that the expression reads."""
         called = {id(node.func) for node in ast.walk(self.tree) if isinstance(node, ast.Call)}
         called |= {
             id(node.value) for node in ast.walk(self.tree) if isinstance(node, ast.Attribute)
         }
         names = [
-            n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name) and id(n) not in called
+            node.id
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.Name) and id(node) not in called
         ]
         return list(dict.fromkeys(self.aliases.get(name, name) for name in names))
 
@@ -223,50 +184,48 @@ class Expression:
         return [(ast.unparse(node), name, node) for name, node in calls if name in STATEFUL]
 
     def evaluate(
-        self,
-        columns: Mapping[str, np.ndarray],
-        states: Mapping[str, Any],
-        part: ast.expr | None = None,
+        self, columns: ColumnValues, states: States, part: ast.expr | None = None
     ) -> np.ndarray:
-        """Its values, or those of a part: one column, or several of a spline or polynomial."""
+        """The values of the expression or of a part of it: one column, or several for a spline or
+        polynomial.
+        """
         try:
-            with np.errstate(all="ignore"):  # what is not a number is reported with its row
-                found = np.asarray(self.value(self.tree if part is None else part, columns, states))
-                return found if found.dtype.kind in "bUO" else found.astype(float, copy=False)
+            with np.errstate(all="ignore"):  # NaN and infinity are reported later, with their row
+                values = np.asarray(
+                    self.value(self.tree if part is None else part, columns, states)
+                )
+                return values if values.dtype.kind in "bUO" else values.astype(float, copy=False)
         except (TypeError, ValueError, ArithmeticError) as error:
             if isinstance(error, InputError):
                 raise
             text = ", ".join(
                 repr(name) for name, values in columns.items() if values.dtype.kind in "OU"
             )
-            said = f"{text} is text, which it cannot take" if text else str(error).split(". ")[0]
-            raise InputError(f"The term {self.text!r} cannot be computed: {said}.") from error
+            reason = f"{text} is text, not numbers" if text else str(error).split(". ")[0]
+            raise InputError(f"The term {self.text!r} cannot be computed: {reason}.") from error
 
     def numbers(
-        self,
-        columns: Mapping[str, np.ndarray],
-        states: Mapping[str, Any],
-        part: ast.expr | None = None,
+        self, columns: ColumnValues, states: States, part: ast.expr | None = None
     ) -> np.ndarray:
-        """The same as doubles; refused if it is text, or not one value per row."""
-        found = self.evaluate(columns, states, part)
-        if found.dtype.kind in "UO":
+        """The values as doubles; text, or anything but one value per row, is an error."""
+        values = self.evaluate(columns, states, part)
+        if values.dtype.kind in "UO":
             raise InputError(
                 f"The term {self.text!r} is text where a number is needed; write C(...), or"
                 " encode it."
             )
-        rows = {len(values) for values in columns.values()}
-        if (found.ndim and len(found) not in rows) or found.ndim > 2:
+        rows = {len(column) for column in columns.values()}
+        if (values.ndim and len(values) not in rows) or values.ndim > 2:
             raise InputError(
                 f"The term {self.text!r} does not have one value per row; write it with columns of"
                 " the data."
             )
-        found = np.full(rows.pop(), found) if found.ndim == 0 else found
-        return found.astype(float, copy=False)
+        values = np.full(rows.pop(), values) if values.ndim == 0 else values
+        return values.astype(float, copy=False)
 
-    def kind(self, row: Mapping[str, np.ndarray]) -> str:
-        """Of the values, by NumPy's letter: "b" for ``I(x > 0)``; ``row`` has columns of the types
-        of the data.
+    def kind(self, row: ColumnValues) -> str:
+        """NumPy's letter for the type of the values, such as "b" for ``I(x > 0)``; ``row`` is one
+        row with the types of the data.
         """
         if self.stateful():
             return "f"
@@ -274,11 +233,9 @@ class Expression:
             with np.errstate(all="ignore"):
                 return str(np.asarray(self.value(self.tree, row, {})).dtype.kind)
         except (TypeError, ValueError, ArithmeticError, KeyError):
-            return "f"  # refused when it is computed
+            return "f"  # evaluate raises the error
 
-    def value(
-        self, node: ast.expr, columns: Mapping[str, np.ndarray], states: Mapping[str, Any]
-    ) -> Any:
+    def value(self, node: ast.expr, columns: ColumnValues, states: States) -> Any:
         """The value of a part; see :meth:`evaluate`."""
         if isinstance(node, ast.Constant):
             return node.value
@@ -287,24 +244,21 @@ class Expression:
         if isinstance(node, ast.List | ast.Tuple):
             return [self.value(child, columns, states) for child in node.elts]
         if isinstance(node, ast.BinOp):
-            left, right = (
-                self.value(node.left, columns, states),
-                self.value(node.right, columns, states),
-            )
-            # integers of Python grow without bound
+            left, right = (self.value(side, columns, states) for side in (node.left, node.right))
+            # Python's integers grow without bound: 9**9**9 would never end
             if type(left) is int and type(right) is int:
                 left, right = float(left), float(right)
             return OPERATORS[type(node.op)](left, right)
         if isinstance(node, ast.UnaryOp):
             return OPERATORS[type(node.op)](self.value(node.operand, columns, states))
         if isinstance(node, ast.Compare):
-            left, found = self.value(node.left, columns, states), None
+            left, holds = self.value(node.left, columns, states), None  # a < b < c is a chain
             for sign, right in zip(
                 node.ops, (self.value(c, columns, states) for c in node.comparators), strict=True
             ):
-                one = OPERATORS[type(sign)](left, right)
-                found, left = one if found is None else np.logical_and(found, one), right
-            return found
+                link = OPERATORS[type(sign)](left, right)
+                holds, left = link if holds is None else np.logical_and(holds, link), right
+            return holds
         assert isinstance(node, ast.Call)
         name = self._function(node)
         arguments, keywords = self.arguments(node, columns, states)
@@ -322,9 +276,9 @@ class Expression:
         )
 
     def arguments(
-        self, node: ast.Call, columns: Mapping[str, np.ndarray], states: Mapping[str, Any]
+        self, node: ast.Call, columns: ColumnValues, states: States
     ) -> tuple[list[Any], dict[str, Any]]:
-        """Those of a call, evaluated."""
+        """The arguments of a call, evaluated."""
         keywords = {
             str(keyword.arg): self.value(keyword.value, columns, states)
             for keyword in node.keywords
@@ -333,7 +287,7 @@ class Expression:
 
 
 def parsed(text: str, shown: str) -> ast.expr:
-    """The tree of an expression."""
+    """The syntax tree of an expression."""
     try:
         return ast.parse(text.strip(), mode="eval").body
     except SyntaxError as error:
@@ -341,14 +295,12 @@ def parsed(text: str, shown: str) -> ast.expr:
 
 
 def booleans_as_numbers(value: Any) -> Any:
-    """Booleans as numbers: functions would compute them in half precision."""
+    """Booleans as doubles: NumPy would compute their logarithm in half precision."""
     return value.astype(float) if isinstance(value, np.ndarray) and value.dtype == bool else value
 
 
 def with_numbers(state: Mapping[str, Any]) -> dict[str, Any]:
-    """A state of formulaic, whose dictionaries have integers as keys, which JSON does not
-    know.
-    """
+    """A state of formulaic with integer keys, which JSON stores as text."""
     return {
         name: (
             {int(key): number for key, number in value.items()}
@@ -361,14 +313,14 @@ def with_numbers(state: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Factor:
-    """A factor of terms: a column, or an expression of columns.
+    """A factor of a term: a column, or an expression of columns.
 
     Attributes
     ----------
     text : str
-        As formulaic writes it; it names the columns of the design.
+        As formulaic writes it; columns of the design are named after it.
     looked_up : bool
-        It is the name of a column.
+        Whether the text is the name of a column.
     """
 
     text: str
@@ -376,24 +328,20 @@ class Factor:
 
     @cached_property
     def category(self) -> ast.Call | None:
-        """The call ``C(...)``, if it is one."""
+        """The call ``C(...)``, if the factor is one."""
         if self.looked_up:
             return None
-        # what follows stays in its place
+        # as many bytes as before: _categories cuts the text at the positions of the tree
         masked = QUOTED.sub(lambda name: "_" * len(name[0].encode()), self.text)
         call = parsed(masked, self.text)
-        return (
-            call
-            if isinstance(call, ast.Call)
-            and isinstance(call.func, ast.Name)
-            and call.func.id == "C"
-            else None
-        )
+        if isinstance(call, ast.Call) and getattr(call.func, "id", None) == "C":
+            return call
+        return None
 
     @cached_property
     def expression(self) -> Expression | None:
-        """What is evaluated: the expression, or the first argument of ``C(...)``; None where a
-        column is looked up.
+        """The expression to evaluate, inside ``C(...)`` its first argument; None for a plain
+        column.
         """
         if self.looked_up:
             return None
@@ -411,7 +359,7 @@ class Factor:
 
     @property
     def column(self) -> str | None:
-        """The column that is looked up, also inside ``C(...)``."""
+        """The name of a plain column, also inside ``C(...)``."""
         if self.looked_up:
             return self.text
         if self.expression is None:
@@ -420,78 +368,12 @@ class Factor:
 
     @property
     def variables(self) -> list[str]:
-        """The columns that it reads."""
+        """The columns that the factor reads."""
         return [str(self.column)] if self.expression is None else self.expression.variables()
 
     def stateful(self) -> list[tuple[str, str, ast.Call]]:
         """The key, function and call of every part whose state is learned from all rows."""
         return [] if self.expression is None else self.expression.stateful()
-
-    def contrasts(self) -> tuple[Any, list[Any] | None]:
-        """The contrasts of ``C(...)`` and its levels, where they are given."""
-        if self.category is None:
-            return None, None
-        given = {keyword.arg: keyword.value for keyword in self.category.keywords}
-        if len(self.category.args) > 1:
-            given["contrasts"] = self.category.args[1]
-        strange = set(given) - {"contrasts", "levels"}
-        if strange or len(self.category.args) > 2:
-            other = ", ".join(repr(name or "**") for name in strange) or "more"
-            raise InputError(
-                f"The term {self.text!r}: C takes a column, contrasts and levels, not {other}."
-            )
-        return self._contrast(given.get("contrasts")), self._levels(given.get("levels"))
-
-    def _levels(self, node: ast.expr | None) -> list[Any] | None:
-        levels = None if node is None else self._literal(node)
-        if levels is None:
-            return None
-        plain = isinstance(levels, list | tuple) and all(
-            isinstance(level, str | int | float) for level in levels
-        )
-        if not plain or len(set(levels)) < len(levels) or not levels:
-            raise InputError(
-                f"The term {self.text!r}: levels must be a list of texts or numbers, each once, not"
-                f" {levels!r}."
-            )
-        return list(levels)
-
-    def _contrast(self, node: ast.expr | None) -> Any:
-        """``contr.sum``, ``contr.treatment("b")``, ``Treatment("b")`` and the like."""
-        if node is None:
-            return None
-        call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
-        function, found = call.func, None
-        if (
-            isinstance(function, ast.Attribute)
-            and isinstance(function.value, ast.Name)
-            and function.value.id == "contr"
-        ):
-            found = getattr(TRANSFORMS["contr"], function.attr) if function.attr in IN_R else None
-        elif isinstance(function, ast.Name) and function.id in CONTRASTS:
-            found = TRANSFORMS[function.id]
-        arguments = [self._literal(a) for a in call.args]
-        keywords = {str(k.arg): self._literal(k.value) for k in call.keywords}
-        try:
-            made = None if found is None else found(*arguments, **keywords)
-        except (TypeError, ValueError) as error:
-            raise InputError(
-                f"The term {self.text!r}: {ast.unparse(node)} cannot be used ({error})."
-            ) from error
-        if not isinstance(made, Contrasts):
-            raise InputError(
-                f"The term {self.text!r}: {ast.unparse(node)} are no known contrasts; use"
-                " contr.treatment, contr.sum, contr.helmert, contr.diff or contr.poly."
-            )
-        return made
-
-    def _literal(self, node: ast.expr) -> Any:
-        try:
-            return ast.literal_eval(node)
-        except ValueError:
-            raise InputError(
-                f"The term {self.text!r}: {ast.unparse(node)} must be written out."
-            ) from None
 
 
 @dataclass(frozen=True)
@@ -505,64 +387,63 @@ class Formula:
 
     @property
     def variables(self) -> list[str]:
-        """The columns that it reads, each once."""
-        every = [
+        """The columns that the formula reads, each once."""
+        names = [
             *self.response.variables,
             *(name for factor in self.factors for name in factor.variables),
         ]
-        return list(dict.fromkeys(every))
+        return list(dict.fromkeys(names))
 
 
 def parse(text: str, names: Sequence[str] = ()) -> Formula:
-    """The formula of a text; ``names`` of the data's columns are what ``.`` stands for."""
+    """Parse a formula; ``.`` stands for the columns ``names``."""
     try:
-        found = parse_formula(text, names)
-        if not hasattr(found, "lhs"):
+        both = parse_formula(text, names)
+        if not hasattr(both, "lhs"):
             raise InputError(f"The formula {text!r} has no response; write it as 'y ~ a + b'.")
-        left, right = list(found.lhs), found.rhs
-        for side in (found.lhs, right):
+        left, right = list(both.lhs), both.rhs
+        for side in (both.lhs, right):
             if not isinstance(side, SimpleFormula):
                 raise InputError(
-                    f"The formula {text!r} has several parts, divided by '|'; a table has one."
-                    " Write fixed effects as C(g)."
+                    f"The formula {text!r} has several parts separated by '|', where a table has"
+                    " one. Write fixed effects as C(g)."
                 )
         sides = [left, list(right)]
     except (FormulaicError, SyntaxError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(
-            f"The formula {text!r} cannot be read: {first_line(error) or 'it is no formula'}"
+            f"The formula {text!r} cannot be read: {first_line(error) or 'it is not a formula'}"
         ) from None
     if len(left) != 1 or len(left[0].factors) != 1:
-        shown = ", ".join(map(str, left)) or "none"
+        responses = ", ".join(map(str, left)) or "none"
         raise InputError(
             f"The formula {text!r} must have one response, a single term on the left of '~'; it has"
-            f" {shown}."
+            f" {responses}."
         )
-    every: dict[str, Factor] = {}
+    factors: dict[str, Factor] = {}
     for term in (*sides[0], *sides[1]):
         for factor in term.factors:
             if factor.eval_method.value != "literal":
-                every[factor.expr] = Factor(factor.expr, factor.eval_method.value == "lookup")
-    response = every.get(left[0].factors[0].expr)
+                factors[factor.expr] = Factor(factor.expr, factor.eval_method.value == "lookup")
+    response = factors.get(left[0].factors[0].expr)
     if response is None or response.category is not None:
         raise InputError(f"The response of the formula {text!r} must be a number; encode it first.")
     if any(name in ("poly", "bs") for _, name, _ in response.stateful()):
         raise InputError(
-            f"The response {response.text!r} has several columns; a table is of one response."
+            f"The response {response.text!r} has several columns; a table has one response."
         )
     used = {factor.expr for term in sides[1] for factor in term.factors}
     if response.text in used:
         raise InputError(
-            f"The response {response.text!r} is also a term of the formula; leave it out on one"
+            f"The response {response.text!r} is also a term of the formula; remove it from one"
             " side."
         )
-    for factor in every.values():
+    for factor in factors.values():
         factor.variables  # noqa: B018 - refuses what cannot be evaluated row by row
-        factor.contrasts()
         if factor.category is not None and factor.stateful():
             raise InputError(
-                f"The term {factor.text!r} makes levels of numbers that all rows decide; compute"
-                " the column first."
+                f"The term {factor.text!r} makes levels from numbers that depend on all rows;"
+                " compute the column first."
             )
-    return Formula(text, response, tuple(f for f in every.values() if f.text in used), right)
+    return Formula(text, response, tuple(f for f in factors.values() if f.text in used), right)

@@ -1,18 +1,18 @@
-"""The design: the columns that the terms of a formula become, computed from a batch of Arrow rows.
+"""The design: the columns of the terms of a formula, computed from a batch of Arrow rows.
 
     term    = product of factors, times a number;  column (j, i) of A:B is A[:, i] * B[:, j]
-    factor  = a column, an expression, or levels: row r of a category has the row
-    ``coding[code[r]]``
+    factor  = a column, an expression, or a category: row r has the row ``coding[code[r]]``
 
-formulaic decides once which columns there are (:func:`make_design`), from one row and from what all
-rows taught.  What it decided is stored as JSON, with the levels and the states of the transforms,
-so that other rows are encoded in the same way by anyone who has the coreset.  Terms come in patsy's
-order, as in statsmodels; :mod:`karat.compat.formulaic` makes formulaic's other choices those of
-patsy.
+formulaic decides once which columns there are (:func:`make_design`), from one row and from what was
+learned from all rows.  Its decision is stored as JSON, with the levels and the states of the
+transforms, so that anyone who has the coreset encodes other rows in the same way.  Terms come in
+patsy's order, as in statsmodels; :mod:`karat.compat.formulaic` makes formulaic's other choices
+those of patsy.  :func:`category_options` reads the contrasts and levels of ``C(...)``.
 """
 
 from __future__ import annotations
 
+import ast
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,28 +24,31 @@ import pandas as pd
 from formulaic import Formula as ParsedFormula
 from formulaic import ModelSpec
 from formulaic.parser.types import Factor as ParsedFactor
-from formulaic.transforms.contrasts import encode_contrasts
+from formulaic.transforms import TRANSFORMS
+from formulaic.transforms.contrasts import Contrasts, encode_contrasts
 
 from karat.compat.formulaic import BooleanLevels, first_line
 from karat.engine.linalg import Array
 from karat.errors import InputError, reading
-from karat.inference.formula import Factor, Formula, parse, with_numbers
+from karat.formulas.formula import Factor, Formula, parse, with_numbers
 
 INTERCEPT = "Intercept"
+CONTRASTS = ("Treatment", "Sum", "Helmert", "Diff", "Poly")
+CONTRASTS_OF_R = ("treatment", "SAS", "sum", "helmert", "diff", "poly")  # contr.treatment, ...
 
 
 @dataclass(frozen=True)
 class Learned:
-    """What all rows decide about the encoding.
+    """What was learned from all rows: all that the encoding depends on.
 
     Attributes
     ----------
     levels : dict
-        Of every category, by the text of its factor.
+        Levels of every category, by the text of its factor.
     states : dict
-        Of the transforms, by their text.
+        States of the transforms, by their text.
     row : dict
-        Values of the columns in some row.
+        The values of one row, by column.
     """
 
     levels: dict[str, list[Any]] = field(default_factory=dict)
@@ -55,7 +58,9 @@ class Learned:
 
 @dataclass(frozen=True)
 class DesignTerm:
-    """A term: names of its columns, its factors (and whether each is reduced), and a number."""
+    """A term: names of its columns, its factors (and whether each is of reduced rank), and the
+    number that multiplies it.
+    """
 
     columns: tuple[str, ...]
     factors: tuple[tuple[str, bool], ...]
@@ -72,7 +77,7 @@ class Design:
 
     @property
     def names(self) -> list[str]:
-        """Of the columns, without the intercept."""
+        """Names of the columns, without the intercept."""
         return [name for term in self.terms if term.factors for name in term.columns]
 
     @property
@@ -86,32 +91,34 @@ class Design:
 
     @cached_property
     def codings(self) -> dict[tuple[str, bool], Array]:
-        """Of a category: the rows of the design that its levels have."""
-        used = {one for term in self.terms for one in term.factors if one[0] in self.learned.levels}
+        """For every category, the row of the design for each of its levels."""
+        levels = self.learned.levels
         return {
-            (text, reduced): coding(self.factors[text], self.learned.levels[text], reduced)
-            for text, reduced in used
+            (text, reduced): coding(self.factors[text], levels[text], reduced)
+            for term in self.terms
+            for text, reduced in term.factors
+            if text in levels
         }
 
-    def blocks(self, known: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """The columns of a batch, term by term, from the values of its factors: one or more
-        columns, or codes of levels.
+    def blocks(self, factor_values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """The columns of a batch, term by term, from the values of the factors: columns of numbers,
+        or codes of levels.
         """
-        return [self._block(term, known) for term in self.terms if term.factors]
+        return [self._block(term, factor_values) for term in self.terms if term.factors]
 
-    def _block(self, term: DesignTerm, known: Mapping[str, np.ndarray]) -> np.ndarray:
+    def _block(self, term: DesignTerm, factor_values: Mapping[str, np.ndarray]) -> np.ndarray:
         block: np.ndarray | None = None
         product = len(term.factors) > 1
         for text, reduced in term.factors:
-            values = (
-                known[text].astype(float, copy=False)
-                if product and text not in self.learned.levels
-                else known[text]
-            )
+            values = factor_values[text]
             if text in self.learned.levels:
                 values = self.codings[text, reduced].T.take(values, axis=1).T  # column by column
-            elif reduced:
-                values = values[:, 1:]  # of a basis that contains the constant
+            elif product:
+                values = values.astype(float, copy=False)  # products of integers would overflow
+            if reduced and text not in self.learned.levels:
+                values = values[
+                    :, 1:
+                ]  # the first column of such a basis is implied by the constant
             block = (
                 values
                 if block is None
@@ -128,7 +135,7 @@ class Design:
             "states": self.learned.states,
             "row": self.learned.row,
             "terms": [
-                [list(term.columns), [list(one) for one in term.factors], term.scale]
+                [list(term.columns), [list(factor) for factor in term.factors], term.scale]
                 for term in self.terms
             ],
         }
@@ -148,9 +155,9 @@ def restored_design(facts: Mapping[str, Any]) -> Design:
 
 def coding(factor: Factor, levels: Sequence[Any], reduced: bool) -> Array:
     """The row of the design that each level of a category has."""
-    contrasts, _ = factor.contrasts()
+    contrasts, _ = category_options(factor)
     try:
-        found = encode_contrasts(
+        rows = encode_contrasts(
             pd.Series(list(levels)),
             contrasts=contrasts,
             levels=list(levels),
@@ -159,7 +166,7 @@ def coding(factor: Factor, levels: Sequence[Any], reduced: bool) -> Array:
         )
     except (ValueError, TypeError, IndexError) as error:
         raise InputError(f"The term {factor.text!r} cannot be encoded: {error}") from error
-    return np.ascontiguousarray(np.asarray(found, dtype=float))
+    return np.ascontiguousarray(np.asarray(rows, dtype=float))
 
 
 def make_design(formula: Formula, learned: Learned) -> Design:
@@ -188,22 +195,22 @@ def make_design(formula: Formula, learned: Learned) -> Design:
         output="numpy",
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the row need not have the values of any term
+        warnings.simplefilter("ignore")  # the row may be outside the domain of a term
         try:
-            made = BooleanLevels(frame).get_model_matrix(spec)
-        except Exception as error:  # formulaic computes what the user wrote, so any error may come
-            said = first_line(error) or type(error).__name__
-            raise InputError(f"The formula {formula.text!r} cannot be used: {said}") from error
+            matrix = BooleanLevels(frame).get_model_matrix(spec)
+        except Exception as error:  # formulaic evaluates what the user wrote
+            reason = first_line(error) or type(error).__name__
+            raise InputError(f"The formula {formula.text!r} cannot be used: {reason}") from error
     terms = []
-    for structure in made.model_spec.structure:
+    for structure in matrix.model_spec.structure:
         if not structure.columns:
             raise InputError(
-                f"The term {str(structure.term)!r} has a single level, so it has no column; leave"
-                " it out."
+                f"The term {str(structure.term)!r} has a single level, so it has no column; remove"
+                " it."
             )
         place = 0
         for scoped in structure.scoped_terms:
-            factors = tuple((one.factor.expr, bool(one.reduced)) for one in scoped.factors)
+            factors = tuple((part.factor.expr, bool(part.reduced)) for part in scoped.factors)
             count = int(
                 np.prod([_width(formula, text, reduced, learned) for text, reduced in factors])
             )
@@ -222,8 +229,8 @@ def make_design(formula: Formula, learned: Learned) -> Design:
 
 
 def _in_order(formula: Formula, learned: Learned) -> Any:
-    """The terms in patsy's order: first those without numbers; then by the numbers in them, in the
-    order they appear in; of the same numbers, by how many factors there are.
+    """The terms in patsy's order: first those of categories alone, then by the numeric factors they
+    contain, in order of appearance, and within that by the number of factors.
     """
     numbers = {factor.text for factor in formula.factors if factor.text not in learned.levels}
     buckets: dict[frozenset[str], list[Any]] = {frozenset(): []}
@@ -248,7 +255,7 @@ def _width(formula: Formula, text: str, reduced: bool, learned: Learned) -> int:
 
 
 def _first_value(factor: Factor, learned: Learned) -> np.ndarray:
-    """Of an expression that has no levels; refused by its name if it is no number."""
+    """The value of an expression without levels in one row; an error names it if it is text."""
     assert factor.expression is not None
     values = {name: learned.row.get(name, 0.5) for name in factor.variables}
     columns = {
@@ -256,3 +263,70 @@ def _first_value(factor: Factor, learned: Learned) -> np.ndarray:
         for name, value in values.items()
     }
     return factor.expression.numbers(columns, learned.states)
+
+
+def category_options(factor: Factor) -> tuple[Any, list[Any] | None]:
+    """The contrasts and the levels that ``C(...)`` names; None for those it does not."""
+    if factor.category is None:
+        return None, None
+    given = {keyword.arg: keyword.value for keyword in factor.category.keywords}
+    if len(factor.category.args) > 1:
+        given["contrasts"] = factor.category.args[1]
+    unknown = set(given) - {"contrasts", "levels"}
+    if unknown or len(factor.category.args) > 2:
+        other = ", ".join(repr(name or "**") for name in unknown) or "more"
+        raise InputError(
+            f"The term {factor.text!r}: C takes a column, contrasts and levels, not {other}."
+        )
+    return _contrasts(factor, given.get("contrasts")), _levels(factor, given.get("levels"))
+
+
+def _levels(factor: Factor, node: ast.expr | None) -> list[Any] | None:
+    levels = None if node is None else _literal(factor, node)
+    if levels is None:
+        return None
+    plain = isinstance(levels, list | tuple) and all(
+        isinstance(level, str | int | float) for level in levels
+    )
+    if not plain or len(set(levels)) < len(levels) or not levels:
+        raise InputError(
+            f"The term {factor.text!r}: levels must be a list of different texts or numbers, not"
+            f" {levels!r}."
+        )
+    return list(levels)
+
+
+def _contrasts(factor: Factor, node: ast.expr | None) -> Any:
+    """``contr.sum``, ``contr.treatment("b")``, ``Treatment("b")`` and the like."""
+    if node is None:
+        return None
+    call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
+    function, kind = call.func, None
+    if isinstance(function, ast.Attribute) and getattr(function.value, "id", None) == "contr":
+        known = function.attr in CONTRASTS_OF_R
+        kind = getattr(TRANSFORMS["contr"], function.attr) if known else None
+    elif isinstance(function, ast.Name) and function.id in CONTRASTS:
+        kind = TRANSFORMS[function.id]
+    arguments = [_literal(factor, argument) for argument in call.args]
+    keywords = {str(k.arg): _literal(factor, k.value) for k in call.keywords}
+    try:
+        contrasts = None if kind is None else kind(*arguments, **keywords)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"The term {factor.text!r}: {ast.unparse(node)} cannot be used ({error})."
+        ) from error
+    if not isinstance(contrasts, Contrasts):
+        raise InputError(
+            f"The term {factor.text!r}: {ast.unparse(node)} are not known contrasts; use"
+            " contr.treatment, contr.sum, contr.helmert, contr.diff or contr.poly."
+        )
+    return contrasts
+
+
+def _literal(factor: Factor, node: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        raise InputError(
+            f"The term {factor.text!r}: {ast.unparse(node)} must be a written-out value."
+        ) from None

@@ -2,15 +2,15 @@
 
     C(a), text columns          the levels that occur
     center, scale, standardize  count, mean, sum of squares (Chan's update)
-    poly(x, d)                  a coreset of x with the moments up to 2 d: the orthogonal
-                                polynomials of all rows are its own
-    bs(x, df=k)                 smallest and largest value; knots at quantiles: the distinct values
-                                with their counts, if they are not too many
-    weights                     the sum of their logarithms, which the likelihood has
+    poly(x, d)                  a coreset of x with the moments up to 2 d, which has the same
+                                orthogonal polynomials as all rows
+    bs(x, df=k)                 smallest and largest value; for knots at quantiles the distinct
+                                values with their counts, if they are not too many
+    weights                     the sum of their logarithms, a term of the likelihood
 
 Nothing else is kept, so the pass runs in bounded memory and its parts (files, partitions) can be
-joined.  Booleans need no pass: their levels are False and True.  The options of a transform are
-checked before the data is read.
+merged.  Booleans need no pass: their levels are False and True.  The options of transforms and of
+``C(...)`` are checked before the data is read.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from formulaic.transforms import TRANSFORMS
 from karat.compat.formulaic import STATE
 from karat.data.batch import Batch
 from karat.errors import InputError
-from karat.inference.design import Learned
-from karat.inference.formula import Expression, Factor
-from karat.inference.layout import FormulaLayout
+from karat.formulas.design import Learned, category_options
+from karat.formulas.formula import Expression, Factor
+from karat.formulas.layout import FormulaLayout
 from karat.io.scan import LearnLevels
 from karat.io.source import Chunk
 from karat.problems import Moments
 from karat.stream.sketch import Sketch
 
-MOST_VALUES = 2**20  # distinct values of which quantiles are taken
+MOST_VALUES = 2**20  # distinct values that are counted for quantiles
 EXTRAPOLATION = ("raise", "clip", "na", "zero", "extend")  # of formulaic's splines
 
 
@@ -48,8 +48,16 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and value >= 0
 
 
-# options: what they must be, and how that is said
-KNOWN: dict[str, tuple[Callable[[Any], bool], str]] = {
+def _is_switch(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_size(value: Any) -> bool:
+    return _is_switch(value) or (_is_number(value) and value != 0)
+
+
+# By option: a test of its value, and the words for what it must be.
+OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "df": (lambda value: value is None or (_is_count(value) and value > 0), "an integer"),
     "degree": (_is_count, "an integer"),
     "ddof": (_is_count, "an integer"),
@@ -59,30 +67,18 @@ KNOWN: dict[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "lower_bound": (lambda value: value is None or _is_number(value), "a number"),
     "upper_bound": (lambda value: value is None or _is_number(value), "a number"),
-    "center": (
-        lambda value: isinstance(value, bool) or _is_number(value),
-        "True, False or a number",
-    ),
-    "scale": (
-        lambda value: isinstance(value, bool) or (_is_number(value) and value != 0),
-        "True, False or a number",
-    ),
-    "rescale": (
-        lambda value: isinstance(value, bool) or (_is_number(value) and value != 0),
-        "True, False or a number",
-    ),
-    "raw": (lambda value: isinstance(value, bool), "True or False"),
-    "include_intercept": (lambda value: isinstance(value, bool), "True or False"),
-    "extrapolation": (
-        lambda value: value in EXTRAPOLATION,
-        "one of raise, clip, na, zero or extend",
-    ),
+    "center": (lambda value: _is_switch(value) or _is_number(value), "True, False or a number"),
+    "scale": (_is_size, "True, False or a number"),
+    "rescale": (_is_size, "True, False or a number"),
+    "raw": (_is_switch, "True or False"),
+    "include_intercept": (_is_switch, "True or False"),
+    "extrapolation": (lambda value: value in EXTRAPOLATION, f"one of {', '.join(EXTRAPOLATION)}"),
 }
 
 
 @dataclass
 class ValueSums:
-    """Sums over the values of an expression."""
+    """Running sums over the values of an expression."""
 
     count: int = 0
     mean: float = 0.0
@@ -94,7 +90,7 @@ class ValueSums:
     counted: tuple[np.ndarray, np.ndarray] | None = None
 
     def add(self, x: np.ndarray) -> None:
-        """Take more values."""
+        """Add values."""
         if not len(x):
             return
         mean = float(x.mean())
@@ -105,7 +101,7 @@ class ValueSums:
             self._count(self.counted, np.unique(x, return_counts=True))
 
     def join(self, count: int, mean: float, squares: float, low: float, high: float) -> None:
-        """Add other sums (Chan, Golub and LeVeque)."""
+        """Add the sums of other values (the update of Chan, Golub and LeVeque)."""
         total, step = self.count + count, mean - self.mean
         self.squares += squares + step * step * self.count * count / total
         self.mean += step * count / total
@@ -121,17 +117,17 @@ class ValueSums:
 
     def _count(self, *parts: tuple[np.ndarray, np.ndarray]) -> None:
         values, counts = map(np.concatenate, zip(*parts, strict=True))
-        every, places = np.unique(values, return_inverse=True)
-        self.counted = every, np.bincount(places, counts).astype(np.int64)
-        if len(every) > MOST_VALUES:
+        distinct, places = np.unique(values, return_inverse=True)
+        self.counted = distinct, np.bincount(places, counts).astype(np.int64)
+        if len(distinct) > MOST_VALUES:
             raise InputError(
-                f"bs(..., df=) puts knots at quantiles, and there are more than {MOST_VALUES:,}"
-                " distinct values, too many to count in one pass; give the knots: bs(x,"
-                " knots=[...])."
+                "Give the knots of the spline: bs(x, knots=[...]). bs(..., df=) puts them at"
+                f" quantiles, and more than {MOST_VALUES:,} distinct values are too many to count"
+                " in one pass."
             )
 
     def quantiles(self, shares: np.ndarray) -> np.ndarray:
-        """As ``np.quantile`` of all values would give them."""
+        """The quantiles that ``np.quantile`` gives for all values."""
         assert self.counted is not None
         values, ends = self.counted[0], np.cumsum(self.counted[1])
         places = shares * (self.count - 1)
@@ -142,7 +138,7 @@ class ValueSums:
 
 @dataclass(frozen=True)
 class Transform:
-    """A transform with a state: its text, function, call and the expression that it is in."""
+    """A transform with a state: its text, function, call, and the expression around it."""
 
     key: str
     name: str
@@ -152,11 +148,11 @@ class Transform:
     def columns(self) -> list[str]:
         """The columns that its first argument reads."""
         names = [node.id for node in ast.walk(self.call.args[0]) if isinstance(node, ast.Name)]
-        every = [self.expression.aliases.get(name, name) for name in names]
-        return [name for name in dict.fromkeys(every) if name in self.expression.variables()]
+        columns = [self.expression.aliases.get(name, name) for name in names]
+        return [name for name in dict.fromkeys(columns) if name in self.expression.variables()]
 
     def options(self) -> dict[str, Any]:
-        """Its arguments but the first, with their defaults."""
+        """The arguments after the first, with their defaults."""
         rest = ast.Call(self.call.func, self.call.args[1:], self.call.keywords)
         column = next(
             (
@@ -167,10 +163,10 @@ class Transform:
             None,
         )
         if column is not None:
-            named = self.expression.aliases.get(column, column)
+            shown = self.expression.aliases.get(column, column)
             raise InputError(
-                f"The term {self.key!r}: {named!r} is a column or a name; options must be written"
-                " out."
+                f"The term {self.key!r}: write the value of the option instead of the name"
+                f" {shown!r}."
             )
         arguments, keywords = self.expression.arguments(rest, {}, {})
         signature = inspect.signature(inspect.unwrap(TRANSFORMS[self.name]))
@@ -180,24 +176,23 @@ class Transform:
             raise InputError(f"The term {self.key!r}: {error}.") from None
         if STATE in bound.arguments:
             raise InputError(
-                f"The term {self.key!r}: {STATE} is learned from the data; leave it out."
+                f"The term {self.key!r}: remove {STATE}, which is learned from the data."
             )
         bound.apply_defaults()
         options = dict(list(bound.arguments.items())[1:])
         for name, value in options.items():
-            if name in KNOWN and not KNOWN[name][0](value):
+            if name in OPTIONS and not OPTIONS[name][0](value):
                 raise InputError(
-                    f"The term {self.key!r}: {name} must be {KNOWN[name][1]}, not {value!r}."
+                    f"The term {self.key!r}: {name} must be {OPTIONS[name][1]}, not {value!r}."
                 )
         if options.get("df") is not None and options.get("knots") is not None:
-            raise InputError(
-                f"The term {self.key!r}: df and knots say the same thing; give one of them."
-            )
+            raise InputError(f"The term {self.key!r}: give either df or knots, not both.")
         if self.name == "poly" and options["degree"] < 1:
             raise InputError(f"The term {self.key!r}: degree must be at least 1.")
         return options
 
     def start(self) -> ValueSums:
+        """Empty sums of the kind that this transform needs."""
         options = self.options()
         if self.name == "poly" and not options["raw"]:
             return ValueSums(sketch=Sketch(Moments(2 * int(options["degree"]))))
@@ -231,14 +226,14 @@ class Transform:
         )
         if size == 0.0:
             raise InputError(
-                f"The term {self.key!r}: the values are all equal, so they have no scale; leave it"
-                " out."
+                f"The term {self.key!r}: the values are all equal, so they have no scale; remove"
+                " it."
             )
         return {"ddof": ddof, "center": shift, "scale": size}
 
     def _polynomials(self, sums: ValueSums, degree: int) -> dict[str, Any]:
-        """Those that are orthogonal over all rows, by Stieltjes' recurrence over the rows of a
-        coreset.
+        """The polynomials that are orthogonal over all rows, by Stieltjes' recurrence over the rows
+        of a coreset.
         """
         assert sums.sketch is not None
         core = sums.sketch.coreset()
@@ -250,8 +245,8 @@ class Transform:
             norms[str(k)] = float((weights * now**2).sum())
             if norms[str(k)] <= 1e-14 * (weights * np.square(x - sums.mean) ** k).sum():
                 raise InputError(
-                    f"The term {self.key!r}: a polynomial of degree {k} vanishes on all values, but"
-                    " for rounding; lower the degree."
+                    f"The term {self.key!r}: lower the degree; a polynomial of degree {k} is zero"
+                    " on all values, up to rounding."
                 )
             if k == degree:
                 break
@@ -271,15 +266,16 @@ class Transform:
             inner = sums.quantiles(np.linspace(0, 1, count + 2)[1:-1]).tolist()
         outside = [knot for knot in inner if not low <= knot <= high]
         if outside or not low < high:
-            what = f"the knot {outside[0]:g} is not" if outside else "no value is"
+            problem = f"the knot {outside[0]:g} is not" if outside else "no value is"
             raise InputError(
-                f"The term {self.key!r}: {what} between the bounds {low:g} and {high:g}."
+                f"The term {self.key!r}: {problem} between the bounds {low:g} and {high:g}."
             )
         knots = [low] * (degree + 1) + inner + [high] * (degree + 1)
         return {"lower_bound": low, "upper_bound": high, "knots": knots}
 
 
 def transforms_of(factors: tuple[Factor, ...]) -> Iterator[Transform]:
+    """The transforms with a state, each once."""
     seen = set()
     for factor in factors:
         for key, name, call in factor.stateful():
@@ -295,10 +291,10 @@ class Learn(LearnLevels):
     """Learns levels and states from the rows of a scan."""
 
     layout: FormulaLayout
-    # levels in the order of the data's own category type
+    # levels of categorical columns, in the order that their type declares
     declared: dict[str, list[Any]] = field(default_factory=dict)
-    # numbers are read as doubles, so that integers are levels such as 2019, not 2019.0
-    whole: bool = False
+    # the source reads integers as doubles; as levels they must be 2019 again, not 2019.0
+    all_doubles: bool = False
     rows: int = 0
     log_weights: float = 0.0
     row: dict[str, Any] = field(default_factory=dict)
@@ -306,6 +302,8 @@ class Learn(LearnLevels):
     def __post_init__(self) -> None:
         formula = self.layout.formula
         self.categories = [factor for factor in formula.factors if self.layout.is_category(factor)]
+        for factor in self.categories:
+            category_options(factor)  # raises before the data is read
         self.levels = {factor.text: set() for factor in self.categories}
         self.transforms = list(transforms_of((*formula.factors, formula.response)))
         self.sums = {transform.key: transform.start() for transform in self.transforms}
@@ -316,33 +314,30 @@ class Learn(LearnLevels):
         return bool(self.categories or self.transforms or self.layout.roles.weight)
 
     def reading(self) -> FormulaLayout:
-        """The layout of the pass: only the columns that it looks at, if no row is left out."""
+        """The layout of the pass: only the columns it needs, unless rows may be dropped."""
         if self.layout.drop:
             return self.layout
         formula = self.layout.formula
-        some = [
-            f for f in (*formula.factors, formula.response) if f in self.categories or f.stateful()
+        names = [
+            name
+            for factor in (*formula.factors, formula.response)
+            if factor in self.categories or factor.stateful()
+            for name in factor.variables
         ]
-        return replace(
-            self.layout,
-            only=tuple(dict.fromkeys(name for factor in some for name in factor.variables)),
-        )
+        return replace(self.layout, only=tuple(dict.fromkeys(names)))
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
         table, where = chunk.table, chunk.where
         keep = np.ones(table.num_rows, dtype=bool)
-        found = {
+        # Every call below may clear places of ``keep``, so nothing is added before the last one.
+        labels = {
             factor.text: self.layout.values(table, factor, keep, where)
             for factor in self.categories
         }
-        columns: dict[str, np.ndarray] = {}
-        for transform in self.transforms:
-            names = transform.columns()
-            columns |= {
-                name: self.layout.column(table, name, keep, where)
-                for name in names
-                if name not in columns
-            }
+        names = [name for transform in self.transforms for name in transform.columns()]
+        columns = {
+            name: self.layout.column(table, name, keep, where) for name in dict.fromkeys(names)
+        }
         weights = self.layout.weights(table, keep, where)
         if self.layout.drop:
             self._find_gaps(table, keep, where)
@@ -351,14 +346,14 @@ class Learn(LearnLevels):
             inside = {name: columns[name] for name in transform.columns()}
             x = transform.expression.numbers(inside, {}, transform.call.args[0])
             arguments[transform.key] = self.layout.checked(x, transform.key, keep, where)
-        for key, x in arguments.items():  # the rows that count are known now
+        for key, x in arguments.items():
             self.sums[key].add(x if keep.all() else x[keep])
         if weights is not None:
             self.log_weights += float(np.log(weights[keep]).sum())
-        for text, column in found.items():
-            some = column if keep.all() else column.filter(pa.array(keep))
+        for text, column in labels.items():
+            kept = column if keep.all() else column.filter(pa.array(keep))
             self.add_levels(
-                "term", text, some, "is it an identifier? Use it as cluster=, or join levels"
+                "term", text, kept, "is it an identifier? Use it as cluster=, or join levels"
             )
         if not self.row and keep.any():
             values = {
@@ -373,7 +368,7 @@ class Learn(LearnLevels):
         self.rows += int(keep.sum())
 
     def _find_gaps(self, table: Any, keep: np.ndarray, where: Any) -> None:
-        """Rows that later passes leave out have no say."""
+        """Mark the rows that later passes will drop: nothing is learned from them."""
         formula = self.layout.formula
         for name in formula.variables:
             self.layout.column(table, name, keep, where)
@@ -384,7 +379,7 @@ class Learn(LearnLevels):
                 self.layout.numbers(table, factor, keep, where, {})
 
     def merge(self, other: Learn) -> None:
-        """Add what another part of the data has taught."""
+        """Add what was learned from another part of the data."""
         for text, levels in other.levels.items():
             self.levels[text] |= levels
         for key, sums in other.sums.items():
@@ -394,7 +389,7 @@ class Learn(LearnLevels):
         self.row = self.row or other.row
 
     def learned(self) -> Learned:
-        """What all rows decide."""
+        """The levels and states, after all rows."""
         if self.needed and not self.rows:
             raise InputError("The data has no rows that the formula can use.")
         levels = {factor.text: self._ordered(factor) for factor in self.categories}
@@ -416,22 +411,23 @@ class Learn(LearnLevels):
 
     def _level(self, value: Any) -> Any:
         return (
-            int(value) if self.whole and isinstance(value, float) and value.is_integer() else value
+            int(value)
+            if self.all_doubles and isinstance(value, float) and value.is_integer()
+            else value
         )
 
     def _ordered(self, factor: Factor) -> list[Any]:
-        found = {self._level(value) for value in self.levels[factor.text] if value is not None}
-        strange = next(
-            (value for value in found if not isinstance(value, str | int | float | bool)), None
-        )
-        if strange is not None:
-            raise InputError(
-                f"The term {factor.text!r} has levels of type {type(strange).__name__}; make them"
-                " text or numbers."
-            )
-        given = factor.contrasts()[1]
+        """The levels of a category: those of ``C(...)`` or of the type, else sorted."""
+        levels = {self._level(value) for value in self.levels[factor.text] if value is not None}
+        for level in levels:
+            if not isinstance(level, str | int | float | bool):
+                raise InputError(
+                    f"The term {factor.text!r} has levels of type {type(level).__name__}; convert"
+                    " them to text or numbers."
+                )
+        given = category_options(factor)[1]
         if given is not None:
-            missing = [level for level in found if level not in given]
+            missing = [level for level in levels if level not in given]
             if missing:
                 raise InputError(
                     f"The term {factor.text!r} does not list the level {missing[0]!r}, which the"
@@ -440,5 +436,5 @@ class Learn(LearnLevels):
             return list(given)
         declared = self.declared.get(factor.column or "")
         if declared is not None:
-            return [level for level in declared if level in found]
-        return sorted(found, key=lambda level: (isinstance(level, str), level))
+            return [level for level in declared if level in levels]
+        return sorted(levels, key=lambda level: (isinstance(level, str), level))

@@ -1,7 +1,7 @@
-"""How the rows of a formula are read: a layout whose features are its terms, and passes over data
-wherever it lies.
+"""How the rows of a formula are read: a layout whose features are the terms, and passes over the
+data.
 
-    consumer = rows.scan(layout, consumer)      # one pass; what the partitions found is merged
+    consumer = rows.scan(layout, consumer)      # one pass; consumers of partitions are merged
     core     = rows.coreset(layout)             # one pass; a sketch per partition
 
 ``rows`` are in memory, in files or in DuckDB (:class:`SourceRows`), or in partitions of Dask and
@@ -29,8 +29,8 @@ from karat.data.labels import as_objects
 from karat.engine.rows import Progress
 from karat.engine.stream import FOLD
 from karat.errors import InputError
-from karat.inference.design import Design
-from karat.inference.formula import Factor, Formula, parse
+from karat.formulas.design import Design
+from karat.formulas.formula import Factor, Formula, parse
 from karat.io.columnar import ColumnarFiles
 from karat.io.find import open_source
 from karat.io.layout import Layout
@@ -52,9 +52,9 @@ class FormulaLayout(Layout):
     text : tuple of str
         Columns that do not hold numbers.
     only : tuple of str or None
-        The columns that are read, if they are not all of the formula.
+        The columns to read; None for all columns of the formula.
     row : dict of arrays
-        One row with the types that the columns have; it tells what kind of values a term has.
+        One row with the types of the columns, from which the type of a term follows.
     """
 
     formula: Formula = field(kw_only=True)
@@ -77,55 +77,44 @@ class FormulaLayout(Layout):
         """The layout of the rows once the columns of the formula are known."""
         roles = replace(self.roles, features=tuple(design.names), key=None)
         return DesignLayout(
-            roles,
-            None,
-            self.drop,
-            formula=self.formula,
-            text=self.text,
-            row=self.row,
-            design=design,
-        )
+            roles, None, self.drop,
+            formula=self.formula, text=self.text, row=self.row, design=design,
+        )  # fmt: skip
 
     def among(self, schema: pa.Schema) -> FormulaLayout:
-        """The same: the columns were checked before (:func:`formula_columns`)."""
+        """This layout itself: :func:`formula_columns` has checked the columns."""
         return self
 
     def batch(self, table: Any, number: int, where: Where) -> tuple[Batch, int]:
-        """No numbers yet: what is learned is learned from the table."""
-        return (
-            Batch(
-                [np.empty((table.num_rows, 0))],
-                np.arange(number, number + table.num_rows),
-                None,
-                None,
-                None,
-            ),
-            0,
-        )
+        """A batch without numbers: :class:`~karat.formulas.learn.Learn` reads the table."""
+        ids = np.arange(number, number + table.num_rows)
+        return Batch([np.empty((table.num_rows, 0))], ids, None, None, None), 0
 
     @property
     def _remedy(self) -> str:
-        return "Fill it, or leave such rows out with on_missing='drop'."
+        return "Fill it, or drop such rows with on_missing='drop'."
 
     def is_category(self, factor: Factor) -> bool:
-        """Whether a factor has levels that the data decides."""
+        """Whether a factor has levels that are learned from the data."""
         return factor.category is not None or (factor.looked_up and factor.text in self.text)
 
     def coded(self) -> list[str]:
-        """Columns of text that are read for their levels only."""
-        found = {
+        """Columns of text that are read only for their levels."""
+        categories = {
             factor.column
             for factor in self.formula.factors
             if self.is_category(factor) and factor.column in self.text
         }
-        return [name for name in self.formula.variables if name in found and name != self.roles.key]
+        return [
+            name for name in self.formula.variables if name in categories and name != self.roles.key
+        ]
 
     def is_boolean(self, factor: Factor) -> bool:
         """Whether a factor has the levels False and True, as in statsmodels."""
         return factor.category is None and self._kind(factor) == "b"
 
     def _kind(self, factor: Factor) -> str:
-        """Of its values, by NumPy's letter."""
+        """NumPy's letter for the type of its values."""
         if factor.column is not None:
             return str(self.row[factor.column].dtype.kind) if factor.column in self.row else "f"
         assert factor.expression is not None
@@ -152,7 +141,7 @@ class FormulaLayout(Layout):
                 column = column.cast(pa.string())
             self._check_missing(column, factor.column, keep, where)
             if pa.types.is_floating(column.type):
-                self._number(table, factor.column, keep, where)  # NaN and infinity are no levels
+                self._number(table, factor.column, keep, where)  # refuses NaN and infinity
                 column = pc.add(column, pa.scalar(0.0, column.type))  # -0.0 and 0.0 are one level
             return column
         assert factor.expression is not None
@@ -160,7 +149,7 @@ class FormulaLayout(Layout):
         values = factor.expression.evaluate(columns, {})
         if values.dtype.kind == "f":
             self._checked(values[:, None], [factor.text], keep, where)
-            values = np.where(keep, values, 0.0)  # rows that are left out
+            values = np.where(keep, values, 0.0)  # any number for dropped rows
             values = values.astype(np.int64) if self._kind(factor) in "iu" else values + 0.0
         return pa.array(values)
 
@@ -172,30 +161,29 @@ class FormulaLayout(Layout):
                 column=name,
             )
         numbers: np.ndarray = self._numbers(table, name, keep, where)
-        # frames do not know half precision
+        # formulaic and pandas do not support half precision
         return numbers.astype(float) if numbers.dtype == np.float16 else numbers
 
     def weights(self, table: Any, keep: np.ndarray, where: Where) -> np.ndarray | None:
         """The weights of the rows, all of them positive."""
         if self.roles.weight is None:
             return None
-        weights: np.ndarray = self._numbers(table, self.roles.weight, keep, where)[:, 0].astype(
-            float
-        )
+        column: np.ndarray = self._numbers(table, self.roles.weight, keep, where)
+        weights = column[:, 0].astype(float)
         if not (weights[keep] > 0).all():
             row = int(np.flatnonzero(~(weights > 0) & keep)[0])
             raise InputError(
-                f"{where(row)}: the weight in column {self.roles.weight!r} is not positive; leave"
-                " such rows out: software does not agree on whether they are observations."
+                f"{where(row)}: the weight in column {self.roles.weight!r} is not positive; drop"
+                " such rows, because packages disagree on whether they count as observations."
             )
         return weights
 
     def checked(self, values: np.ndarray, text: str, keep: np.ndarray, where: Where) -> np.ndarray:
-        """Values of an expression, all of them numbers, or rows left out."""
+        """Values of an expression, all of them finite; other rows are dropped or an error."""
         return self._checked(values[:, None], [text], keep, where)[:, 0]
 
     def column(self, table: Any, name: str, keep: np.ndarray, where: Where) -> np.ndarray:
-        """A column as an expression reads it: doubles, or texts."""
+        """A column as an expression reads it: doubles, booleans or text."""
         if name not in self.text:
             numbers = self._number(table, name, keep, where)[:, 0]
             if containers.rounds(numbers):
@@ -240,21 +228,22 @@ class DesignLayout(FormulaLayout):
 
     def blocks(self, table: Any, keep: np.ndarray, where: Where) -> list[np.ndarray]:
         """The columns of the design."""
-        known = {
-            text: self._factor(table, factor, keep, where)
-            for text, factor in self.design.factors.items()
-        }
-        return self.design.blocks(known)
+        return self.design.blocks(
+            {
+                text: self._factor(table, factor, keep, where)
+                for text, factor in self.design.factors.items()
+            }
+        )
 
     def _factor(self, table: Any, factor: Factor, keep: np.ndarray, where: Where) -> np.ndarray:
-        """Its values, or the positions of its values among its levels."""
+        """The values of a factor, or their positions among its levels."""
         levels = self.design.learned.levels.get(factor.text)
         if levels is None:
             return self.numbers(table, factor, keep, where, self.design.learned.states)
         column = self.values(table, factor, keep, where)
         codes = places(column, levels)
         if not keep.all():
-            codes = np.where(keep, codes, 0)  # rows that are left out
+            codes = np.where(keep, codes, 0)  # any level for dropped rows
         if (codes < 0).any():
             row = int(np.flatnonzero(codes < 0)[0])
             shown = ", ".join(map(repr, levels[:10])) + (", ..." if len(levels) > 10 else "")
@@ -268,53 +257,44 @@ class DesignLayout(FormulaLayout):
 def formula_columns(
     formula: Formula, schema: pa.Schema, weight: str | None, on_missing: str, key: str | None
 ) -> FormulaLayout:
-    """The layout of a formula before anything was learned; every column is there."""
+    """The layout of a formula before anything is learned; raises if a column is missing."""
     roles = ColumnRoles((), (formula.response.text,), weight, None, key)
     drop = Layout.of(None, roles, None, on_missing).drop
-    found = FormulaLayout(
+    layout = FormulaLayout(
         roles, None, drop, formula=formula, text=tuple(text_columns(schema)), row=typed_row(schema)
     )
-    ColumnRoles(tuple(found.columns)).among(schema.names)
-    if weight in found.text:
+    ColumnRoles(tuple(layout.columns)).among(schema.names)
+    if weight in layout.text:
         raise InputError(f"The weights in column {weight!r} are not numbers.", column=weight)
-    if formula.response.column in found.text:
+    if formula.response.column in layout.text:
         raise InputError(
-            f"The response {formula.response.text!r} is text; it must be a number: encode it first."
+            f"The response {formula.response.text!r} is text; encode it as a number first."
         )
-    return found
+    return layout
 
 
 def typed_row(schema: pa.Schema) -> dict[str, np.ndarray]:
     """One row of a table, whose values have the types of its columns."""
-    found: dict[str, Any] = {}
-    for column in schema:
-        kind = column.type
-        found[column.name] = np.array(
-            [
-                (
-                    True
-                    if pa.types.is_boolean(kind)
-                    else 1
-                    if pa.types.is_integer(kind)
-                    else 0.5
-                    if is_number(column)
-                    else "a"
-                )
-            ],
-            dtype=None if is_number(column) else object,
-        )
-    return found
+
+    def example(column: pa.Field) -> np.ndarray:
+        if not is_number(column):
+            return np.array(["a"], dtype=object)
+        if pa.types.is_boolean(column.type):
+            return np.array([True])
+        return np.array([1 if pa.types.is_integer(column.type) else 0.5])
+
+    return {column.name: example(column) for column in schema}
 
 
 class SourceRows:
-    """Rows of a source of :mod:`karat.io`, which are read in several passes.
+    """Rows of a source of :mod:`karat.io`, read in several passes.
 
     Attributes
     ----------
     declared : dict
-        Levels of columns that have a category type of their own, in order.
+        Levels of the columns of a categorical type, in order.
     all_doubles : bool
-        Whether integers come as doubles.
+        Whether the source reads integers as doubles.
     """
 
     def __init__(
@@ -328,7 +308,7 @@ class SourceRows:
         return self.source.schema()
 
     def as_codes(self, columns: Sequence[str]) -> None:
-        """Read these columns as codes and levels, where the source can: they are categories."""
+        """Read these columns as codes and levels, if the source can."""
         if isinstance(self.source, ColumnarFiles):
             self.source.as_codes(columns)
 
@@ -340,8 +320,8 @@ class SourceRows:
     def _scan(self, layout: FormulaLayout, consumer: Consumer) -> Position:
         if self.passes and self.source.once:
             raise InputError(
-                "A stream comes only once, and this table takes several passes; write it to files,"
-                " or pass a frame."
+                "A stream can be read only once, and this table takes several passes; write it to"
+                " files, or pass a frame."
             )
         self.passes += 1
         position = scan(self.source, layout, [consumer], FOLD, progress=self.progress)
@@ -349,7 +329,7 @@ class SourceRows:
         return position
 
     def coreset(self, layout: DesignLayout) -> Coreset:
-        """Of all rows."""
+        """The coreset of all rows."""
         sketch = Sketch(LeastSquares(), random_state=0, buffer_rows=FOLD)
         position = self._scan(layout, Reduce(sketch, layout))
         core = sketch.coreset()
@@ -377,7 +357,7 @@ class ClusterRows:
         return self.home.frame_schema(self.data)
 
     def as_codes(self, columns: Sequence[str]) -> None:
-        """Partitions are read as they come."""
+        """Nothing: partitions are read as they come."""
 
     def scan(self, layout: FormulaLayout, consumer: Any) -> Any:
         """The merged consumers of the partitions."""
@@ -407,24 +387,23 @@ def needed_columns(data: Any, text: str, others: Sequence[str | None]) -> Any:
 
 
 def only_columns(data: Any, wanted: Sequence[str]) -> Any:
-    """Some columns of a pandas frame, by their names: the rest may hold anything.
-
-    Other data as it is.
+    """The wanted columns of a pandas frame, since the others may hold anything; other data as it
+    is.
     """
     if (
         not hasattr(data, "iloc")
         or not hasattr(data, "columns")
         or not set(wanted) <= set(map(str, data.columns))
     ):
-        return data  # refused later, with all names at hand
-    found = data.copy(deep=False)  # no numbers are copied
+        return data  # a missing column is an error later, which lists all names
+    frame = data.copy(deep=False)  # no numbers are copied
     for name in dict.fromkeys(name for name in data.columns if str(name) not in wanted):
-        del found[name]
-    return found
+        del frame[name]
+    return frame
 
 
 def open_table(data: Any) -> Source:
-    """The source of rows that are not in partitions; single values of a dictionary are one row."""
+    """The source of rows that are not in partitions; a dictionary of single values is one row."""
     data = containers.collected(data)
     if containers.frame_library(data) in ("pandas", "polars") and containers.dimensions(data) == 1:
         raise InputError(
@@ -434,9 +413,10 @@ def open_table(data: Any) -> Source:
         columns = {str(name): _column(values) for name, values in data.items()}
         lengths = {len(values) for values in columns.values()}
         if len(lengths) > 1 or any(values.ndim != 1 for values in columns.values()):
-            told = ", ".join(f"{name} {values.shape[0]}" for name, values in columns.items())
+            sizes = ", ".join(f"{name} {values.shape[0]}" for name, values in columns.items())
             raise InputError(
-                f"The columns of the dictionary have different lengths, or are no columns: {told}."
+                "The columns of the dictionary must be one-dimensional and have the same length:"
+                f" {sizes}."
             )
         try:
             data = pa.table(columns)
@@ -444,20 +424,20 @@ def open_table(data: Any) -> Source:
             raise InputError(
                 f"The dictionary has a column that cannot be read: {error}."
             ) from error
-    # polars before 1.3
+    # polars before 1.3 has no Arrow stream
     if containers.frame_library(data) == "polars" and not hasattr(data, "__arrow_c_stream__"):
         data = data.to_arrow()
     return open_source(data)
 
 
 def _column(values: Any) -> np.ndarray:
-    """A column of a dictionary: text as it is, and numbers beside text as text."""
-    found = np.atleast_1d(as_objects(values))
-    return found if all(isinstance(value, str) for value in found) else np.atleast_1d(values)
+    """A column of a dictionary; NumPy turns numbers into text if some values are text."""
+    objects = np.atleast_1d(as_objects(values))
+    return objects if all(isinstance(value, str) for value in objects) else np.atleast_1d(values)
 
 
 def _declared(data: Any) -> dict[str, list[Any]]:
-    """The levels of the category columns of a frame in memory, in their order."""
+    """The levels of the categorical columns of a frame in memory, in their order."""
     if hasattr(data, "iloc") and hasattr(data, "columns"):
         kinds = zip(data.columns, data.dtypes, strict=True)
         return {
