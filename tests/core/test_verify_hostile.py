@@ -12,9 +12,9 @@ import pytest
 import karat
 from karat import problems
 from karat.engine.function import FunctionKernel
+from karat.engine.kernel import fit_moments
 from karat.engine.linear_proof import linear_class
 from karat.engine.proof import measure
-from karat.engine.reduce import fit_moments
 from karat.engine.rows import Rows, pass_over
 from karat.engine.tolerances import CONTENT, COORDINATES, EPS, MEASURED
 

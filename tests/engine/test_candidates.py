@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from karat.engine.kernel import fit_moments
 from karat.engine.points import candidate_points, probabilities
-from karat.engine.reduce import fit_moments
 from karat.engine.rows import Rows
 from karat.engine.weights import group_bounds
 from karat.problems import LeastSquares, Moments

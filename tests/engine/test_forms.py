@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from karat.engine import linalg
-from karat.engine.coordinates import monomials
 from karat.engine.forms import held, sharper, sharper_norm
+from karat.engine.monomials import monomials
 
 
 def case(seed, variables, half):

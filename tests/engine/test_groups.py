@@ -13,9 +13,10 @@ from hostile_groups import HOSTILE
 import karat
 from karat.engine.group_weights import eliminate_groups, match_group_moments, reduce_group_points
 from karat.engine.groups import in_stacks, reduce_many, rounded_up
+from karat.engine.kernel import NonFiniteError
 from karat.engine.powers import Powers
 from karat.engine.proof import measure
-from karat.engine.reduce import NonFiniteError, build
+from karat.engine.reduce import build
 from karat.engine.rows import Rows
 from karat.engine.tolerances import EPS
 

@@ -23,9 +23,9 @@ import numpy as np
 
 from karat.core.wording import certificate_text, readable
 from karat.engine.claim import PROOF_VERSION, Claim, ErrorBudget, united
+from karat.engine.coefficients import coefficient_terms
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linear_proof import linear_class
-from karat.engine.powers import coefficient_terms
 from karat.engine.proof import measure
 from karat.engine.reduce import Reduction
 from karat.engine.rows import Rows, own_weights

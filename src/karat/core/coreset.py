@@ -24,8 +24,8 @@ from karat.data.advice import unknown_argument
 from karat.data.arguments import check_absorbing, chosen_problem, named_columns, progress_bar
 from karat.data.batch import features_of, read_input
 from karat.data.labels import as_objects, as_text
+from karat.engine.kernel import NonFiniteError
 from karat.engine.linalg import Array
-from karat.engine.reduce import NonFiniteError
 from karat.engine.rows import Progress
 from karat.errors import InputError, check_integer
 from karat.problems import Problem

@@ -19,7 +19,8 @@ from karat.data.batch import Table, read_input
 from karat.data.containers import stack_rows, take_rows
 from karat.data.labels import same_kind
 from karat.engine.claim import Claim
-from karat.engine.reduce import NonFiniteError, Reduction, keep_all_rows
+from karat.engine.kernel import NonFiniteError
+from karat.engine.reduce import Reduction, keep_all_rows
 from karat.engine.tolerances import EXACT
 from karat.errors import InputError, NotExactError
 

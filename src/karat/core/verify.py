@@ -17,12 +17,12 @@ from karat.data.arguments import aligned
 from karat.data.batch import Table, read_input
 from karat.engine.claim import Proof
 from karat.engine.groups import measure_many
-from karat.engine.kernel import FittedMoments, Kernel
+from karat.engine.kernel import FittedMoments, Kernel, NonFiniteError, fit_moments
 from karat.engine.linalg import Flags, Indices
 from karat.engine.parts import Offsets
 from karat.engine.peel import PEELED, wild_rows
 from karat.engine.powers import Powers
-from karat.engine.reduce import NonFiniteError, Reduction, better, fit_moments
+from karat.engine.reduce import Reduction, better
 from karat.engine.rows import Rows, own_weights, pass_over, sample
 from karat.errors import InputError
 from karat.problems import Problem

@@ -29,9 +29,9 @@ from karat.data.batch import RESCALE, find_offsets
 from karat.data.non_finite import explain_non_finite
 from karat.engine.claim import Claim
 from karat.engine.groups import reduce_many
-from karat.engine.kernel import Kernel
+from karat.engine.kernel import Kernel, NonFiniteError
 from karat.engine.linalg import Array, Indices
-from karat.engine.reduce import NonFiniteError, Reduction, keep_all_rows
+from karat.engine.reduce import Reduction, keep_all_rows
 from karat.engine.rows import Rows
 from karat.errors import InputError, NotExactError
 from karat.io.layout import Layout, pandas_index

@@ -16,19 +16,21 @@ carried in it.  So are small batches.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
-from karat.engine.kernel import FittedMoments, Kernel
+from karat.engine.claim import NO_ERROR, Claim
+from karat.engine.kernel import FittedMoments, Kernel, NonFiniteError
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.linear_proof import linear_class
 from karat.engine.polynomial import Polynomials
 from karat.engine.powers import Powers
 from karat.engine.reduce import Reduction, proven_as_well
 from karat.engine.rows import Rows, Statistic, own_weights, pass_over, sweep
-from karat.engine.sums import WIDE, exact_sum, exact_sum_rounding, sum_rounding
-from karat.engine.tolerances import EPS, MEASURED, TINY
+from karat.engine.sums import WIDE, exact_sum, exact_sum_rounding, sum_rounding, two_sum
+from karat.engine.tolerances import EPS, EXACT, MEASURED, ROUNDING, TINY
 
 FEW = 2**20  # features of rows that are summed in extended precision in any case
 DEBTS = 16  # kept apart
@@ -248,3 +250,153 @@ def claimed_again(
 def means_kernel(linear: FittedMoments | None) -> Kernel | None:
     """The kernel of sums of features, about the means of the rows that were summed."""
     return None if linear is None else linear.kernel.centred(linear) or linear.kernel
+
+
+Sums = tuple[Array, ...]
+
+
+@dataclass(frozen=True)
+class Running:
+    """The statistic of a stream, with its total weight as the last entry, in fixed coordinates."""
+
+    # its coordinates are a function of ``pilot`` and ``weights`` alone, so a checkpoint stores
+    # those
+    kernel: Kernel
+    pilot: Array  # the rows ``[1 | D]`` on which the coordinates were fitted,
+    weights: Array  # and their weights
+    high: Sums  # the sum is high + low
+    low: Sums
+    # of the held rows from which the sum was started: loss error, spent and inflation
+    inherited: Claim = NO_ERROR
+    held_error: float = 0.0  # relative loss error of the rows held now, against this sum
+    used: float = 0.0  # what the last reduction to these rows has spent, in units of ROUNDING
+    # sums of features: what they may be off by (:mod:`karat.engine.carried`)
+    debts: Array | None = None
+    needs_tree: bool = False  # a sample of candidates was not enough before: begin with the tree
+
+    @staticmethod
+    def start(kernel: Kernel, pilot: Array, weights: Array) -> Running:
+        """A sum that begins with some weighted rows ``[1 | D]``, in coordinates in which no
+        direction has been dropped.
+        """
+        return Running.within(kernel.prepare(pilot, weights), pilot, weights)
+
+    @staticmethod
+    def within(fitted: Kernel, pilot: Array, weights: Array) -> Running:
+        """A sum that begins with some weighted rows, in given coordinates."""
+        block = pilot - np.concatenate([[0.0], fitted.shift])
+        rows = Rows([pilot[:, 1:]], weights)
+        high, low, off = summed(rows, fitted, fitted.over(len(weights)).statistic(block, weights))
+        few = len(weights) if fitted.adapts else 0  # rows that a checkpoint needs
+        high, low = (
+            (*high, feature_counts(fitted, len(weights), float(weights.sum()))),
+            (*low, np.zeros(3)),
+        )
+        return Running(
+            fitted, pilot[:few], weights[:few], high, low, debts=summed_debts(fitted, off)
+        )
+
+    def emptied(self) -> Running:
+        """The sum of nothing, in the same coordinates."""
+        zero = tuple(np.zeros_like(part) for part in self.high)
+        return replace(self, high=zero, low=zero, debts=None)
+
+    def plus(self, rows: Rows) -> Running:
+        """The sum after more rows."""
+        if not len(rows):
+            return self
+        new, lower, off = summed(rows, self.kernel, pass_over(rows, self.kernel))
+        new, lower = (
+            (*new, feature_counts(self.kernel, len(rows), rows.total)),
+            (*lower, np.zeros(3)),
+        )
+        if not all(np.isfinite(part).all() for part in new):
+            raise NonFiniteError
+        pairs = [two_sum(a, b) for a, b in zip(self.high, new, strict=True)]
+        low = tuple(a + b + e for a, b, (_, e) in zip(self.low, lower, pairs, strict=True))
+        return replace(self, high=tuple(s for s, _ in pairs), low=low, debts=self._with(off))
+
+    def _with(self, off: Array | None) -> Array | None:
+        """The debts, if rows that were summed now are off by so much."""
+        if self.debts is None or off is None:
+            return summed_debts(self.kernel, off)
+        debts = self.debts.copy()
+        debts[0, -len(off) :] += off
+        return debts
+
+    @property
+    def held(self) -> Claim:
+        """The claim of the rows held now, which a sum inherits that starts again from them."""
+        error, spent = self.inherited.loss_error + self.held_error, self.inherited.spent + self.used
+        return replace(self.inherited, loss_error=error, spent=spent)
+
+    @property
+    def total(self) -> float:
+        return float((self.high[-1] + self.low[-1])[0])
+
+    def after(self, found: Reduction, needs_tree: bool) -> Running:
+        """This sum, now that the rows held are those of a reduction."""
+        # debts hold the rest
+        own = found.proof.rounding if serves_powers(found.fitted) else found.proof.measured
+        used = own * found.inherited.inflation / ROUNDING
+        return replace(self, held_error=found.proof.loss_error, used=used, needs_tree=needs_tree)
+
+    def claimed(self, found: Reduction) -> Reduction:
+        """A reduction to the rows of this sum, with what is inherited; the debts are part of the
+        proof already.
+        """
+        if found.proof.derived * self.inherited.inflation > EXACT:
+            found = replace(found, proof=replace(found.proof, loss_error=np.inf))
+        return inheriting(found, self.inherited)
+
+    @property
+    def linear(self) -> FittedMoments | None:
+        """The sums of features, if they are claimed."""
+        return linear_class(self.fitted_moments(last=True))
+
+    def owing(self, more: Array | None, kernel: Kernel | None) -> Running:
+        """The sum after rows that are off by ``more``, in the coordinates of a kernel."""
+        own = linear_kernel(self.kernel)
+        if more is None or kernel is None or own is None:
+            return self
+        sizes = kernel.sizes_in(more, own.at(kernel.shift))  # in the same units
+        debts = (
+            summed_debts(self.kernel, np.zeros(len(sizes))) if self.debts is None else self.debts
+        )
+        return replace(self, debts=with_debt(debts, debt(kernel.shift, sizes), own))
+
+    def fitted_moments(self, last: bool = False, keeping_all: bool = False) -> FittedMoments:
+        """Final coordinates and the moments of the stream so far; if ``last``, the coordinates stay
+        as they are.
+
+        ``keeping_all``: no direction is dropped that is not zero in every row.
+        """
+        pairs = [two_sum(a, b) for a, b in zip(self.high, self.low, strict=True)]
+        *statistic, total = (s for s, _ in pairs)
+        kernel, single = self.kernel, linear_kernel(self.kernel)
+        if isinstance(kernel, Powers) and keeping_all:
+            kernel = kernel.keeping_all()
+        low = single.read_moments(pairs[-3][1], 0.0) if isinstance(single, Polynomials) else None
+        # all powers were summed in extended precision
+        if isinstance(kernel, Powers) and kernel.degree > 2 and total[2] == 0:
+            statistic[1] = cast(Array, statistic[1].astype(np.longdouble) + pairs[1][1])
+        fitted = kernel.fitted_moments(tuple(statistic), float(total[0]), last).over(int(total[1]))
+        return fitted.known_to(off_by(self.debts, single), low, self.debts)
+
+
+# rows, and those that are summed in double precision only
+def feature_counts(kernel: Kernel, rows: int, total: float) -> Array:
+    return np.array([total, rows, 0 if kernel.over(rows).in_extended else rows])
+
+
+def summed_debts(kernel: Kernel, off: Array | None) -> Array | None:
+    return None if off is None else debt(kernel.shift, off)
+
+
+def inheriting(found: Reduction, claim: Claim) -> Reduction:
+    """A reduction of rows that have a claim; what sums of features have spent of the second term is
+    in their debts.
+    """
+    return replace(
+        found, inherited=claim if serves_powers(found.fitted) else replace(claim, spent=0.0)
+    )

@@ -37,8 +37,10 @@ from math import comb
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.coordinates import Basis, monomials
+from karat.engine.coordinates import Basis
 from karat.engine.linalg import Array
+from karat.engine.monomials import monomials
+from karat.engine.rows import power_means
 from karat.engine.sums import (
     FINE,
     FINE_BLOCK,
@@ -64,16 +66,6 @@ NEGLIGIBLE = 5e-12  # error up to which a simple bound on it will do
 # coordinates from which on the smallest eigenvalue of their correlations bounds the rounding of
 # sums
 MANY = 200
-
-
-def power_means(values: Array, weights: Array, total: float, power: int) -> Array:
-    """``(sum_i w_i |values_ij|^p / total)^(1/p)`` of every column, without overflow or
-    underflow.
-    """
-    largest = np.maximum(values.max(axis=0, initial=0.0), -values.min(axis=0, initial=0.0))
-    scaled = values / np.where(largest > 0, largest, 1.0)
-    scaled **= power
-    return np.asarray(largest * (weights @ scaled / total) ** (1.0 / power))
 
 
 @dataclass(frozen=True)

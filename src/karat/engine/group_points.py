@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from karat.engine.claim import Proof
-from karat.engine.coordinates import Basis, Directions, monomials
+from karat.engine.coordinates import Basis, Directions
 from karat.engine.frame import Frame
 from karat.engine.group_moments import (
     GroupMoments,
@@ -36,6 +36,7 @@ from karat.engine.group_weights import (
 )
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.monomials import monomials
 from karat.engine.powers import Powers
 from karat.engine.reduce import Reduction
 from karat.engine.rows import Rows

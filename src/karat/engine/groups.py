@@ -26,10 +26,10 @@ import numpy as np
 from karat.engine.group_moments import GroupMoments, drawn_rows, fit_by_pass, fit_groups, row_stack
 from karat.engine.group_points import Stack, kept_whole
 from karat.engine.group_synthetic import made_in_stacks
-from karat.engine.kernel import Kernel
+from karat.engine.kernel import COMPLETE, Kernel
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.powers import Powers
-from karat.engine.reduce import COMPLETE, Reduction, build
+from karat.engine.reduce import Reduction, build
 from karat.engine.rows import Progress, Rows
 from karat.engine.second_moments import SecondMoments
 from karat.engine.synthetic import MadeRows, synthesise

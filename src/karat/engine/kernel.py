@@ -33,9 +33,11 @@ from typing import ClassVar, Self
 import numpy as np
 
 from karat.engine.frame import Frame
-from karat.engine.linalg import Array, Flags
-from karat.engine.rows import Rows, Statistic
+from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.rows import Progress, Rows, Statistic, column_sizes, pass_over
 from karat.engine.sums import MOST_ROWS
+from karat.engine.threads import one_blas_thread
+from karat.engine.tolerances import LARGEST
 
 
 class Kernel(ABC):
@@ -196,3 +198,61 @@ class FittedMoments:
                 self, also_linear=replace(self.also_linear, off=off, low=low, debts=debts)
             )
         return self if self.absolute is None else replace(self, off=off, low=low, debts=debts)
+
+
+PILOT = 2048  # rows on which coordinates are fitted
+COMPLETE = 16384  # up to this many rows the pilot is all of them
+PASSES = 6  # most passes that the coordinates may ask for
+
+
+class NonFiniteError(ArithmeticError):
+    """A pass met NaN or infinity; the caller knows the columns and names them."""
+
+
+@one_blas_thread()
+def fit_moments(
+    rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress | None = None
+) -> tuple[FittedMoments, int]:
+    """Fit the kernel's coordinates and sum its moments; also the number of passes it took."""
+    block = rows.take(pilot, np.zeros(rows.columns))
+    weights = None if rows.weights is None else rows.weights[pilot]
+    if not np.isfinite(block).all():
+        raise NonFiniteError
+    with np.errstate(over="ignore", invalid="ignore"):
+        kernel = kernel.prepare(block, weights)
+    if not np.isfinite(kernel.shift).all():
+        raise NonFiniteError
+    passes, looked = 0, False
+    while True:
+        statistic = pass_over(rows, kernel, progress)
+        if not all(
+            part.min(initial=0.0) >= -LARGEST and part.max(initial=0.0) <= LARGEST
+            for part in statistic
+        ):
+            raise NonFiniteError
+        passes += 1
+        # After the last pass the proof says whether the coordinates were good enough.
+        fitted = kernel.over(len(rows)).fitted_moments(statistic, rows.total, last=passes >= PASSES)
+        # zero, or too small for its powers
+        if fitted.vanished is not None and fitted.vanished.any() and not looked:
+            looked = True
+            sizes = np.where(fitted.vanished, column_sizes(rows, kernel.shift), 0.0)
+            if sizes.any():
+                kernel = kernel.rescaled(sizes)
+                continue
+        kernel = fitted.kernel
+        if not fitted.needs_pass:
+            # later sums may be of any rows
+            return replace(fitted, kernel=kernel.over(MOST_ROWS)), passes
+
+
+def pilot_size(count: int) -> int:
+    """Rows that are read before the pass, to fit coordinates to them: all where there are not
+    many.
+    """
+    return count if count <= COMPLETE else PILOT
+
+
+def searches(fitted: FittedMoments) -> tuple[FittedMoments, ...]:
+    """The features in which rows are sought, in this order."""
+    return (fitted,) if fitted.also_linear is None else (fitted, fitted.also_linear)

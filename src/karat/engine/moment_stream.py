@@ -17,16 +17,16 @@ their own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from karat.engine.claim import NO_ERROR, Claim
-from karat.engine.kernel import FittedMoments
+from karat.engine.coordinates import Basis
+from karat.engine.kernel import FittedMoments, NonFiniteError, pilot_size
 from karat.engine.linalg import Array
 from karat.engine.peel import PEELED, wild_rows
-from karat.engine.reduce import NonFiniteError, pilot_size
 from karat.engine.rows import Rows, own_weights, pass_over, sample
 from karat.engine.second_moments import SecondMoments
 from karat.engine.sums import two_sum
@@ -245,3 +245,41 @@ class MomentStream:
         parts = [sums.total for sums in (self.sums, self.wild) if sums is not None]
         few = 0.0 if self.few is None else float(self.few.weights.sum())
         return float(sum(parts) + few + self.weights.sum())
+
+
+def kernel_state(kernel: SecondMoments) -> dict[str, np.ndarray]:
+    """The coordinates as arrays, for files: no row is among them."""
+    arrays = {
+        "shift": kernel.shift,
+        "map": kernel.basis.map,
+        "unconfirmed": kernel.basis.unconfirmed,
+        "scale": kernel.scale,
+    }
+    arrays |= {
+        "replaced": kernel.replaced,
+        "kind": np.array([kernel.wide, bool(kernel.maps), kernel.exact]),
+    }
+    if kernel.back is not None:
+        arrays["back"] = kernel.back
+    if kernel.plain_moments is not None:
+        arrays["plain_moments"] = np.stack(kernel.plain_moments)
+    return arrays
+
+
+def restored_kernel(arrays: Mapping[str, np.ndarray]) -> SecondMoments:
+    """The kernel whose :func:`kernel_state` these arrays are."""
+    kernel = SecondMoments(len(arrays["shift"]))
+    kernel.wide, mapped, kernel.exact = map(bool, arrays["kind"])
+    kernel = kernel.within(
+        Basis.of(arrays["map"], 0, arrays["unconfirmed"]), None if mapped else ()
+    )
+    kernel.shift, kernel.scale, kernel.back = (
+        arrays["shift"],
+        arrays["scale"],
+        arrays.get("back"),
+    )
+    kernel.replaced = arrays["replaced"].astype(np.intp)
+    if "plain_moments" in arrays:
+        means, squares = arrays["plain_moments"]
+        kernel.plain_moments = means, squares
+    return kernel

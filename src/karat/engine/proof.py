@@ -47,19 +47,19 @@ import numpy as np
 
 from karat.engine import linalg
 from karat.engine.claim import REDUCTION, ErrorBudget, Proof
-from karat.engine.coordinates import monomials
 from karat.engine.forms import held, sharper_norm
-from karat.engine.frame import Frame, power_means
+from karat.engine.frame import Frame
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Flags
 from karat.engine.linear_proof import prove_linear
-from karat.engine.many import moments_beside
 from karat.engine.mean import MeanKernel
+from karat.engine.monomials import monomials
 from karat.engine.powers import Powers
-from karat.engine.rows import Rows
+from karat.engine.rows import Rows, power_means
 from karat.engine.sums import exact_sum
 from karat.engine.threads import one_blas_thread
 from karat.engine.tolerances import COORDINATES, EPS, EXACT, FLOOR_SHARES, ROUNDING, TINY
+from karat.engine.wide_proof import moments_beside
 
 TIMES = tuple(10.0 ** (k / 4) for k in range(-64, 13))  # the t at which a rho is tried,
 BETWEEN = 10.0**0.25  # and their ratio

@@ -33,7 +33,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from karat.engine.claim import NO_ERROR, Claim, Proof
-from karat.engine.kernel import FittedMoments, Kernel
+from karat.engine.kernel import FittedMoments, Kernel, fit_moments, pilot_size, searches
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.linear_proof import linear_class
 from karat.engine.peel import PEELED, dominating, heaviest, light_rows, wild_rows
@@ -42,25 +42,17 @@ from karat.engine.polynomial import unmixed
 from karat.engine.powers import Powers
 from karat.engine.proof import measure
 from karat.engine.rare import informed
-from karat.engine.rows import Progress, Rows, column_sizes, own_weights, pass_over, sample
-from karat.engine.sums import MOST_ROWS
+from karat.engine.rows import Progress, Rows, own_weights, pass_over, sample
 from karat.engine.threads import one_blas_thread
-from karat.engine.tolerances import CONTENT, EXACT, LARGEST, SHARP
+from karat.engine.tolerances import CONTENT, EXACT, SHARP
 from karat.engine.tree import reduce_by_tree, reduce_sequentially
 from karat.engine.weights import SECOND, check_any, polish, polish_features, refined_vertex, sampled
 
-PILOT = 2048  # rows on which coordinates are fitted
-COMPLETE = 16384  # up to this many rows the pilot is all of them
-PASSES = 6  # most passes that the coordinates may ask for
 LAST = ("tree", "caratheodory")  # ways that look at every row: no stronger one follows
 FEW = 4  # rows per feature: so few may all be kept, if nothing else is exact
 # orders of the rows in which they are eliminated, beside their own, if nothing else is exact
 ORDERS = 8
 SLOW = 300  # rows per feature, and features, up to which rows are eliminated one by one
-
-
-class NonFiniteError(ArithmeticError):
-    """A pass met NaN or infinity; the caller knows the columns and names them."""
 
 
 @dataclass(frozen=True)
@@ -381,43 +373,6 @@ def _given_back(rows: Rows, before: Reduction, found: Reduction) -> Reduction:
     )
 
 
-@one_blas_thread()
-def fit_moments(
-    rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress | None = None
-) -> tuple[FittedMoments, int]:
-    """Fit the kernel's coordinates and sum its moments; also the number of passes it took."""
-    block = rows.take(pilot, np.zeros(rows.columns))
-    weights = None if rows.weights is None else rows.weights[pilot]
-    if not np.isfinite(block).all():
-        raise NonFiniteError
-    with np.errstate(over="ignore", invalid="ignore"):
-        kernel = kernel.prepare(block, weights)
-    if not np.isfinite(kernel.shift).all():
-        raise NonFiniteError
-    passes, looked = 0, False
-    while True:
-        statistic = pass_over(rows, kernel, progress)
-        if not all(
-            part.min(initial=0.0) >= -LARGEST and part.max(initial=0.0) <= LARGEST
-            for part in statistic
-        ):
-            raise NonFiniteError
-        passes += 1
-        # After the last pass the proof says whether the coordinates were good enough.
-        fitted = kernel.over(len(rows)).fitted_moments(statistic, rows.total, last=passes >= PASSES)
-        # zero, or too small for its powers
-        if fitted.vanished is not None and fitted.vanished.any() and not looked:
-            looked = True
-            sizes = np.where(fitted.vanished, column_sizes(rows, kernel.shift), 0.0)
-            if sizes.any():
-                kernel = kernel.rescaled(sizes)
-                continue
-        kernel = fitted.kernel
-        if not fitted.needs_pass:
-            # later sums may be of any rows
-            return replace(fitted, kernel=kernel.over(MOST_ROWS)), passes
-
-
 # points, weights on them that meet the moments, the way's name, its passes
 Feasible = tuple[CandidatePoints, Array, str, int]
 
@@ -459,18 +414,6 @@ def feasible_weights(
 def first_candidates(count: int, kernel: Kernel) -> int:
     """How many of ``count`` rows are candidates at first: all of a few, else a sample."""
     return count if count <= SECOND * kernel.width else enough(kernel)
-
-
-def pilot_size(count: int) -> int:
-    """Rows that are read before the pass, to fit coordinates to them: all where there are not
-    many.
-    """
-    return count if count <= COMPLETE else PILOT
-
-
-def searches(fitted: FittedMoments) -> tuple[FittedMoments, ...]:
-    """The features in which rows are sought, in this order."""
-    return (fitted,) if fitted.also_linear is None else (fitted, fitted.also_linear)
 
 
 def vertex(

@@ -393,3 +393,13 @@ def column_sums(rows: Rows, shift: Array) -> Array:
         return np.stack([np.full(values.shape[1], w.sum()), w @ values, w @ np.square(values)])
 
     return np.asarray(sweep(rows, shift, visit, np.add, (rows.columns + 1, 3)))
+
+
+def power_means(values: Array, weights: Array, total: float, power: int) -> Array:
+    """``(sum_i w_i |values_ij|^p / total)^(1/p)`` of every column, without overflow or
+    underflow.
+    """
+    largest = np.maximum(values.max(axis=0, initial=0.0), -values.min(axis=0, initial=0.0))
+    scaled = values / np.where(largest > 0, largest, 1.0)
+    scaled **= power
+    return np.asarray(largest * (weights @ scaled / total) ** (1.0 / power))

@@ -24,7 +24,6 @@ Q', Q orthonormal null directions (Proposition 19).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
 from typing import Self
@@ -33,16 +32,15 @@ import numpy as np
 from scipy import sparse
 
 from karat.engine import linalg
+from karat.engine.combinations import nearly_combined, null_directions
 from karat.engine.coordinates import Basis, Directions
 from karat.engine.frame import Frame
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.many import expected_rounding
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows, Statistic, useful_shift
 from karat.engine.sparse_sums import sparse_constants, sparse_squares
 from karat.engine.sums import (
-    BLOCK,
     MOST_ROWS,
     SHORT,
     exact_squares,
@@ -52,6 +50,7 @@ from karat.engine.sums import (
     summed_product,
 )
 from karat.engine.tolerances import EPS, EXACT, EXTREME, NULL, TINY
+from karat.engine.wide_proof import expected_rounding
 
 MOSTLY_ZERO = 0.2  # share of numbers up to which sums of those that are not zero take less time
 PILOTED = 256  # variables up to which a sample of the rows chooses coordinates,
@@ -59,12 +58,8 @@ PILOTED = 256  # variables up to which a sample of the rows chooses coordinates,
 # difficult
 TALL = 64
 ENOUGH = 0.95 * EXACT  # rounding of sums, as a loss error, that no further pass could do much about
-# relative pivots below which columns may be replaced
-CUTS = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 0.1)
 # the same as NULL, for combinations of so many columns that their rounding is more
 NULL_OF_MANY = 32 * EPS
-BLIND = 1e-13  # and below which a pivot is rounding
-WHOLE = 1e-7  # distance from an integer within which a coefficient is one: levels add up
 SEVERAL = (
     # rows of a sample per variable from which on it tells combinations; and how much larger than a
     # column its terms are
@@ -128,24 +123,6 @@ class SecondMoments(Powers):
         """The outcome of no pass, for rows whose sums are not known."""
         return FittedMoments(self, np.zeros(0), (), total)
 
-    def state(self) -> dict[str, np.ndarray]:
-        """The coordinates as arrays, for files: no row is among them."""
-        found = {
-            "shift": self.shift,
-            "map": self.basis.map,
-            "unconfirmed": self.basis.unconfirmed,
-            "scale": self.scale,
-        }
-        found |= {
-            "replaced": self.replaced,
-            "kind": np.array([self.wide, bool(self.maps), self.exact]),
-        }
-        if self.back is not None:
-            found["back"] = self.back
-        if self.plain_moments is not None:
-            found["plain_moments"] = np.stack(self.plain_moments)
-        return found
-
     @staticmethod
     def of(rows: Rows) -> SecondMoments:
         """The kernel for some rows."""
@@ -163,25 +140,6 @@ class SecondMoments(Powers):
                 False,
             )
         kernel.exact = kernel.wide and bool(kernel.sparse.any())  # as sums of sparse rows are
-        return kernel
-
-    @staticmethod
-    def restored(arrays: Mapping[str, np.ndarray]) -> SecondMoments:
-        """The kernel whose :meth:`state` these arrays are."""
-        kernel = SecondMoments(len(arrays["shift"]))
-        kernel.wide, mapped, kernel.exact = map(bool, arrays["kind"])
-        kernel = kernel.within(
-            Basis.of(arrays["map"], 0, arrays["unconfirmed"]), None if mapped else ()
-        )
-        kernel.shift, kernel.scale, kernel.back = (
-            arrays["shift"],
-            arrays["scale"],
-            arrays.get("back"),
-        )
-        kernel.replaced = arrays["replaced"].astype(np.intp)
-        if "plain_moments" in arrays:
-            means, squares = arrays["plain_moments"]
-            kernel.plain_moments = means, squares
         return kernel
 
     def prepare(self, pilot: Array, weights: Array | None) -> Self:
@@ -416,7 +374,7 @@ class SecondMoments(Powers):
             products_with = gram @ combined
             gram[:, null], gram[null] = products_with, products_with.T
             gram[np.ix_(null, null)] = combined.T @ products_with
-            redundant, excluded, back = _redundant(map_, back, gram, directions, products)
+            redundant, excluded, back = null_directions(map_, back, gram, directions, products)
         if zero.any():
             count, none = len(map_), np.zeros((int(zero.sum()), int(zero.sum())))
             excluded = excluded.plus(np.eye(count)[:, zero], np.diag(none), np.diag(none), none)
@@ -460,35 +418,10 @@ class SecondMoments(Powers):
         """Coordinates in which columns that are nearly combinations of others are replaced by their
         rests.
         """
-        among = np.flatnonzero(~out)
-        scaled = (
-            gram / size if len(among) == len(gram) else gram[np.ix_(among, among)] / size[among]
-        )
-        scaled /= (size[among] * gram[0, 0])[:, None]
-        means, rest = scaled[0, 1:].copy(), scaled[1:, 1:].copy()
-        for i in range(0, len(rest), BLOCK):  # without a matrix of products
-            rest[i : i + BLOCK] -= means[i : i + BLOCK, None] * means
-        factor, order, rank = linalg.pivoted_cholesky(rest, BLIND)
-        pivots = np.square(np.diag(factor)[:rank])
-        needed = 2 * len(among) * error / ENOUGH
-        counts = list(dict.fromkeys(int(np.searchsorted(-pivots, -cut)) for cut in CUTS))
-        few = next(
-            (c for c in counts if linalg.near_least_eigenvalue(factor[:c, :c]) >= needed),
-            counts[-1],
-        )
-        if few == len(rest):
+        found = nearly_combined(gram, size, ~out, 2 * error / ENOUGH, self.replaced)
+        if found is None:
             return None
-        first, last = among[1:][order[:few]], among[1:][order[few:]]
-        raw = linalg.solve_upper(factor[:few, :few], factor[:few, few:])
-        mean = means[order[few:]] - means[order[:few]] @ raw  # what the constant has in the rests
-        first, raw = np.concatenate([among[:1], first]), np.vstack([mean, raw])
-        coefficients = raw * size[last] / size[first][:, None]
-        # Levels add up to integers.  What is left in a rest after that is removed as it is,
-        # however small.
-        whole, again = np.rint(coefficients), np.isin(last, self.replaced)
-        coefficients = np.where(
-            (np.abs(coefficients - whole) < WHOLE) & ~again, whole, coefficients
-        )
+        first, last, coefficients, root = found
         map_, along = self.basis.map.copy(), np.zeros((len(gram), len(last)))
         along[first] = coefficients
         map_[:, last] -= self.basis.map @ along
@@ -499,28 +432,6 @@ class SecondMoments(Powers):
             back = self.back + along @ self.back[last]
         better = self.mapped(map_, back, np.union1d(self.replaced, last))
         better.shift = self.shift
-        if self.back is None and few == rank and len(among) == len(gram):
-            better.known_root = np.zeros((few, len(rest)))
-            better.known_root[:, order] = np.triu(factor[:few])
-            better.known_root *= size[1:]
+        if self.back is None:
+            better.known_root = root
         return better
-
-
-def _redundant(
-    map_: Array, back: Array, gram: Array, directions: Array, products: Array
-) -> tuple[Array, Directions, Array]:  # fmt: skip
-    """Null directions as orthonormal vectors in scaled coordinates, as directions of the variables,
-    and ``[V; W]``.
-    """
-    size = np.sqrt(np.maximum(np.diag(gram), 0.0))
-    size[size == 0] = 1.0
-    orthonormal, triangle = np.linalg.qr((back @ directions) * size[:, None])
-    mixed = np.linalg.inv(triangle)
-    along = (orthonormal * size[:, None]).T @ back
-    inverse = np.vstack([back, along])
-    inverse[: len(back)] -= (orthonormal / size[:, None]) @ along
-    products = mixed.T @ products @ mixed
-    norms = np.sqrt(np.maximum(np.diag(products), 0.0))
-    terms = size @ np.abs(orthonormal / size[:, None])
-    vectors = map_ @ (orthonormal / size[:, None])
-    return orthonormal, Directions(vectors, norms / terms, norms, products), inverse

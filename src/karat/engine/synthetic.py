@@ -36,14 +36,15 @@ import numpy as np
 
 from karat.engine import linalg
 from karat.engine.claim import Claim
-from karat.engine.kernel import FittedMoments
+from karat.engine.combinations import BLIND
+from karat.engine.kernel import FittedMoments, fit_moments, pilot_size
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.peel import PEELED, wild_rows
 from karat.engine.proof import measure
-from karat.engine.reduce import Reduction, fit_moments, pilot_size
+from karat.engine.reduce import Reduction
 from karat.engine.rotations import RANK, prove_by_rotations
 from karat.engine.rows import Progress, Rows, own_weights, sample
-from karat.engine.second_moments import BLIND, SecondMoments
+from karat.engine.second_moments import SecondMoments
 from karat.engine.threads import one_blas_thread
 from karat.engine.tolerances import TINY
 

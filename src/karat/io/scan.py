@@ -29,7 +29,7 @@ from scipy import sparse
 
 from karat.data.batch import Batch
 from karat.data.non_finite import explain_non_finite
-from karat.engine.reduce import NonFiniteError
+from karat.engine.kernel import NonFiniteError
 from karat.engine.rows import Progress
 from karat.engine.stream import FOLD
 from karat.errors import InputError

@@ -27,7 +27,8 @@ from karat.core.verify import OTHER_ROWS, kept_table, shared_groups
 from karat.core.verify_synthetic import verified
 from karat.data.arguments import progress_bar
 from karat.data.batch import Table
-from karat.engine.reduce import Reduction, better, fit_moments
+from karat.engine.kernel import fit_moments
+from karat.engine.reduce import Reduction, better
 from karat.engine.rows import Progress, Rows
 from karat.errors import InputError, NotExactError
 from karat.io.build import MEMORY, fold_rows, require_rereadable

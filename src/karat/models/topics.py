@@ -19,8 +19,8 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from karat.core.construct import read_sample
 from karat.data import containers
-from karat.engine.coordinates import monomials
 from karat.engine.linalg import Array
+from karat.engine.monomials import monomials
 from karat.errors import InputError, NotExactError
 from karat.models import misfit, quadruples
 from karat.models.base import SEEN, Learner, as_distributions

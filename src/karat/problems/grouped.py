@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Self, final
 
 import numpy as np
 
-from karat.engine.grouped import GroupedKernel
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array
+from karat.engine.repeated_inputs import GroupedKernel
 from karat.errors import InputError
 from karat.problems.base import LIKELIHOODS, NEVER_KEPT, Problem, query_matrix
 

@@ -20,10 +20,9 @@ from karat.core.coreset import Coreset
 from karat.core.synthetic import SYNTHETIC
 from karat.core.verify import kept_like
 from karat.data.batch import Table, read_input
-from karat.engine.kernel import FittedMoments
+from karat.engine.kernel import FittedMoments, fit_moments
 from karat.engine.linalg import Array
 from karat.engine.powers import Polynomial
-from karat.engine.reduce import fit_moments
 from karat.engine.rows import Rows, sample
 
 PILOT = 16384  # rows for the first estimate of means and sizes

@@ -28,10 +28,9 @@ from karat.data import containers
 from karat.data.batch import Batch, Table, stacked_rows, stored_weights
 from karat.data.non_finite import explain_non_finite
 from karat.engine.claim import Claim, Proof
-from karat.engine.kernel import Kernel
+from karat.engine.kernel import Kernel, NonFiniteError
 from karat.engine.linalg import Array
-from karat.engine.moment_stream import MomentStream, Sums
-from karat.engine.reduce import NonFiniteError
+from karat.engine.moment_stream import MomentStream, Sums, kernel_state, restored_kernel
 from karat.engine.second_moments import SecondMoments
 from karat.engine.synthetic import VERBATIM, MadeRows
 from karat.errors import InputError, require
@@ -157,7 +156,7 @@ def stream_state(summary: MadeSummary) -> tuple[dict[str, Any], dict[str, Any]]:
                     "high": sums.high,
                     "low": sums.low,
                     "counts": sums.counts,
-                } | sums.kernel.state()
+                } | kernel_state(sums.kernel)
                 arrays |= {f"stream_{i}_{name}_{part}": array for part, array in parts.items()}
                 entry[name] = asdict(sums.inherited)
         if stream.few is not None:
@@ -262,7 +261,7 @@ def _restored_sums(
         bool(np.isin(parts["replaced"], np.arange(columns + 1)).all()), "a column that is not there"
     )
     high, low, counts = parts["high"], parts["low"], parts["counts"]
-    return Sums(SecondMoments.restored(parts), high, low, counts, _restored_claim(claim))
+    return Sums(restored_kernel(parts), high, low, counts, _restored_claim(claim))
 
 
 def _restored_few(saved: dict[str, Any], values: Array, weights: Array, columns: int) -> MadeRows:

@@ -24,12 +24,13 @@ from karat.core.coreset import Coreset
 from karat.data import containers
 from karat.data.batch import Batch, Table, stack, stacked_rows, stored_weights
 from karat.data.non_finite import explain_non_finite
-from karat.engine.kernel import Kernel
+from karat.engine.carried import Running
+from karat.engine.kernel import Kernel, NonFiniteError
 from karat.engine.linalg import Array, Flags
 from karat.engine.parts import Offsets
-from karat.engine.reduce import NonFiniteError, Reduction
+from karat.engine.reduce import Reduction
 from karat.engine.rows import Rows, own_weights
-from karat.engine.stream import Running, fold, prove_held
+from karat.engine.stream import fold, prove_held
 from karat.engine.threads import one_blas_thread
 from karat.errors import InputError, NotExactError
 from karat.problems import Problem

@@ -45,9 +45,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from karat.engine.coordinates import monomials
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.monomials import monomials
 from karat.engine.powers import Powers
 from karat.engine.reduce import Reduction
 from karat.engine.rows import Progress, Rows, own_weights

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from karat.engine.reduce import NonFiniteError
+from karat.engine.kernel import NonFiniteError
 from karat.problems.latent.sample import Sample
 
 Sums = dict[str, Any]  # arrays; a CSR matrix where most entries are zero

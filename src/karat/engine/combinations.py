@@ -1,0 +1,93 @@
+"""Columns that are nearly combinations of others, found from their second moments.
+
+Cholesky's factorisation of the correlations C with pivoting, ``P'C P = R'R``, orders the columns by
+what the earlier ones do not explain.  Those behind a cut are ``w_K = w_J A + rest`` with
+``A = R_JJ^-1 R_JK``.  A rest that vanishes is a null direction: the data does not have it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from karat.engine import linalg
+from karat.engine.coordinates import Directions
+from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.sums import BLOCK
+
+# relative pivots below which columns may be replaced
+CUTS = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 0.1)
+BLIND = 1e-13  # and below which a pivot is rounding
+WHOLE = 1e-7  # distance from an integer within which a coefficient is one: levels add up
+
+
+class Combinations(NamedTuple):
+    """Columns K as combinations of columns J."""
+
+    first: Indices  # J, the constant first
+    last: Indices  # K
+    coefficients: Array  # A, J x K
+    root: Array | None  # a square root of the moments about the means, if the rests vanish
+
+
+def nearly_combined(
+    gram: Array, size: Array, alive: Flags, rounding: float, replaced: Indices
+) -> Combinations | None:
+    """The fewest columns to replace so that the others are far enough from combinations; None if
+    none must be.
+
+    ``rounding`` of the sums, times the number of columns, is what their least eigenvalue must
+    exceed.  Columns that were ``replaced`` before keep their rests, however small.
+    """
+    among = np.flatnonzero(alive)
+    scaled = gram / size if len(among) == len(gram) else gram[np.ix_(among, among)] / size[among]
+    scaled /= (size[among] * gram[0, 0])[:, None]
+    means, rest = scaled[0, 1:].copy(), scaled[1:, 1:].copy()
+    for i in range(0, len(rest), BLOCK):  # without a matrix of products
+        rest[i : i + BLOCK] -= means[i : i + BLOCK, None] * means
+    factor, order, rank = linalg.pivoted_cholesky(rest, BLIND)
+    pivots = np.square(np.diag(factor)[:rank])
+    needed = len(among) * rounding
+    counts = list(dict.fromkeys(int(np.searchsorted(-pivots, -cut)) for cut in CUTS))
+    few = next(
+        (c for c in counts if linalg.near_least_eigenvalue(factor[:c, :c]) >= needed),
+        counts[-1],
+    )
+    if few == len(rest):
+        return None
+    first, last = among[1:][order[:few]], among[1:][order[few:]]
+    raw = linalg.solve_upper(factor[:few, :few], factor[:few, few:])
+    mean = means[order[few:]] - means[order[:few]] @ raw  # what the constant has in the rests
+    first, raw = np.concatenate([among[:1], first]), np.vstack([mean, raw])
+    coefficients = raw * size[last] / size[first][:, None]
+    # Levels add up to integers.  What is left in a rest after that is removed as it is,
+    # however small.
+    whole, again = np.rint(coefficients), np.isin(last, replaced)
+    coefficients = np.where((np.abs(coefficients - whole) < WHOLE) & ~again, whole, coefficients)
+    root = None
+    if few == rank and len(among) == len(gram):
+        root = np.zeros((few, len(rest)))
+        root[:, order] = np.triu(factor[:few])
+        root *= size[1:]
+    return Combinations(first, last, coefficients, root)
+
+
+def null_directions(
+    map_: Array, back: Array, gram: Array, directions: Array, products: Array
+) -> tuple[Array, Directions, Array]:  # fmt: skip
+    """Null directions as orthonormal vectors in scaled coordinates, as directions of the variables,
+    and ``[V; W]``.
+    """
+    size = np.sqrt(np.maximum(np.diag(gram), 0.0))
+    size[size == 0] = 1.0
+    orthonormal, triangle = np.linalg.qr((back @ directions) * size[:, None])
+    mixed = np.linalg.inv(triangle)
+    along = (orthonormal * size[:, None]).T @ back
+    inverse = np.vstack([back, along])
+    inverse[: len(back)] -= (orthonormal / size[:, None]) @ along
+    products = mixed.T @ products @ mixed
+    norms = np.sqrt(np.maximum(np.diag(products), 0.0))
+    terms = size @ np.abs(orthonormal / size[:, None])
+    vectors = map_ @ (orthonormal / size[:, None])
+    return orthonormal, Directions(vectors, norms / terms, norms, products), inverse
