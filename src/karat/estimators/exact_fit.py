@@ -36,12 +36,15 @@ from karat.data import containers
 from karat.errors import InputError
 from karat.estimators import composites, registry, searches
 from karat.estimators.fitting import (
+    candidates,
     check_listed,
+    check_scorers,
     check_splitter,
     fit_weighted,
     is_balanced,
     join_pipeline,
     key_of,
+    nested_estimators,
     refuse,
     split_pipeline,
 )
@@ -62,11 +65,10 @@ from karat.estimators.transformers import (
     check_not_random,
     check_request,
     check_transformers,
-    nested_estimators,
     only_scales,
     watch_randomness,
 )
-from karat.estimators.weighted.balanced_rows import GREEDY, READS, decided_by_rounding
+from karat.estimators.weighted.regressors import GREEDY, READS, decided_by_rounding
 from karat.problems import Problem
 
 FEW = 5_000  # rows up to which nothing is gained, by default
@@ -102,8 +104,8 @@ def check_exact(
         check_transformers(transformers, rowwise)
     key = key_of(leaf)
     if key in registry.SEARCHES:
-        searches.check_search(leaf, weighted)
-        for candidate in searches.candidates(leaf):
+        _check_search(leaf, weighted)
+        for candidate in candidates(leaf):
             check_exact(candidate, classifies, weighted, rowwise)
     elif key == "TransformedTargetRegressor" and not classifies:
         check_exact(
@@ -117,6 +119,18 @@ def check_exact(
             check_exact(part, False, weighted, rowwise)
     else:
         _check_leaf(leaf, classifies, weighted)
+
+
+def _check_search(search: Any, weighted: bool) -> None:
+    """Refuse what is inexact in a search itself; its candidates are checked one by one."""
+    if getattr(search, "resource", None) == "n_samples":
+        raise refuse(
+            search,
+            "resource='n_samples' fits on random subsets of the rows; choose a parameter as the"
+            " resource, such as 'max_iter'",
+        )
+    check_scorers(search.scoring, weighted)
+    check_splitter(search.cv)
 
 
 def _check_leaf(leaf: Any, classifies: bool, weighted: bool) -> None:
@@ -149,7 +163,7 @@ def _check_leaf(leaf: Any, classifies: bool, weighted: bool) -> None:
             " later",
         )
     check_splitter(getattr(leaf, "cv", None))
-    searches.check_weighing(getattr(leaf, "scoring", None), weighted)
+    check_scorers(getattr(leaf, "scoring", None), weighted)
 
 
 def _check_ridge_classifier(ridge: Any) -> None:

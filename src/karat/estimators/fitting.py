@@ -9,6 +9,7 @@ other.
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Hashable
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -17,18 +18,24 @@ import joblib
 import numpy as np
 from sklearn import config_context
 from sklearn.base import clone
+from sklearn.metrics import get_scorer
+from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.pipeline import Pipeline
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import has_fit_parameter
 
+from karat.compat.sklearn import check_parameters, score_function, weight_request
 from karat.core.synthetic import SYNTHETIC
 from karat.data import containers
 from karat.errors import InputError, NotExactError
 from karat.estimators import registry
-from karat.estimators.weighted.balanced_rows import GREEDY, READS, decided_by_rounding, fit_balanced
+from karat.estimators.weighted.regressors import GREEDY, READS, decided_by_rounding, fit_balanced
 from karat.problems import GroupedLogistic, Transformed
 
 if TYPE_CHECKING:
     from karat.core.coreset import Coreset
+
+SCORER_COLLECTIONS = (dict, list, tuple, set)  # types of scoring= that hold several scorers
 
 
 def fit_on_core(core: Coreset, estimator: Any) -> Any:
@@ -196,6 +203,18 @@ def overwrites(estimator: Any) -> bool:
     )
 
 
+def nested_estimators(estimator: Any) -> list[Any]:
+    """The estimator and all estimators among its parameters."""
+    return [
+        estimator,
+        *(
+            value
+            for value in estimator.get_params(deep=True).values()
+            if hasattr(value, "get_params")
+        ),
+    ]
+
+
 @cache
 def _has_weights(kind: Hashable) -> bool:
     return hasattr(kind, "fit") and bool(has_fit_parameter(kind, "sample_weight"))
@@ -265,6 +284,32 @@ def check_splitter(cv: Any) -> None:
         raise refuse(cv, f"{registry.WHY_NOT[name]}; use KFold")
 
 
+def check_scorers(scoring: Any, weighted: bool) -> None:
+    """Refuse a scorer that takes no sample_weight if there are sample weights."""
+    if not weighted or scoring is None:
+        return
+    for scorer in scorers_by_name(scoring).values():
+        function = score_function(scorer)
+        names = inspect.signature(function).parameters
+        takes = "sample_weight" in names or any(p.kind is p.VAR_KEYWORD for p in names.values())
+        if not takes and weight_request(scorer, "score") is not False:
+            name = getattr(function, "__name__", str(function))
+            raise refuse(
+                scorer,
+                f"the score {name} takes no sample_weight, but the data has weights; choose another"
+                " scoring",
+            )
+
+
+def scorers_by_name(scoring: Any) -> dict[str, Any]:
+    """Scorers by name; a single one is called "score"."""
+    if isinstance(scoring, dict):
+        return {name: get_scorer(scorer) for name, scorer in scoring.items()}
+    if isinstance(scoring, SCORER_COLLECTIONS):
+        return {name: get_scorer(name) for name in scoring}
+    return {"score": get_scorer(scoring)}
+
+
 class _Itself:
     """A thing that is known by its identity; held, so that no other gets its number."""
 
@@ -298,6 +343,58 @@ def setting(thing: Any) -> Hashable:
         return str(joblib.hash(thing))
     except Exception:  # joblib raises whatever pickling raises
         return _Itself(thing)
+
+
+def candidates(search: Any, random_source: Any = None) -> list[Any]:
+    """Every estimator that a search will fit, with valid parameters.
+
+    Parameters
+    ----------
+    search : search
+    random_source : int or RandomState, optional
+        Where a random search draws from, which changes it; by default a copy of the search's own.
+    """
+    if hasattr(search, "param_grid"):
+        drawn = list(ParameterGrid(search.param_grid))
+    else:
+        if random_source is None:
+            random_source = copy.deepcopy(random_source_of(search))
+        sampler = ParameterSampler(
+            search.param_distributions, _count(search), random_state=random_source
+        )
+        drawn = list(sampler)
+        if hasattr(search, "n_candidates"):
+            # A halving search reads its candidates once before it lists them.
+            drawn = list(sampler)
+    estimators, valid = [], set()
+    for parameters in drawn:
+        candidate = with_parameters(search.estimator, parameters)
+        for part in nested_estimators(candidate):
+            if id(part) not in valid:
+                check_parameters(part)  # once per candidate, here, rather than in each of its fits
+                valid.add(id(part))
+        estimators.append(candidate)
+    return estimators
+
+
+def random_source_of(search: Any) -> Any:
+    """Where a random search draws from: an integer seed, or a RandomState."""
+    state = search.random_state
+    return state if isinstance(state, int | np.integer) else check_random_state(state)
+
+
+def _count(search: Any) -> int:
+    """How many candidates a random search draws."""
+    count = search.n_iter if hasattr(search, "n_iter") else search.n_candidates
+    if count != "exhaust":
+        return int(count)
+    least = 1 if isinstance(search.min_resources, str) else search.min_resources
+    if isinstance(search.max_resources, str):
+        raise InputError(
+            f"max_resources must be an integer if the resource is {search.resource!r}.",
+            argument="max_resources",
+        )
+    return int(search.max_resources) // int(least)
 
 
 def with_parameters(estimator: Any, parameters: dict[str, Any]) -> Any:

@@ -26,20 +26,12 @@ from sklearn.base import clone
 from sklearn.compose import make_column_selector
 from sklearn.pipeline import Pipeline
 
-from karat.core.synthetic import REAL
 from karat.data import containers
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
 from karat.estimators import registry
 from karat.estimators.fitting import key_of
-from karat.estimators.folds import (
-    ExactCV,
-    Split,
-    atoms_of,
-    cores_of_atoms,
-    few_of_folds,
-    made_of_splits,
-)
+from karat.estimators.folds import FoldRows, Split
 from karat.estimators.training_rows import TrainingRows, WeightedRows
 from karat.estimators.transformers import (
     fit_and_transform,
@@ -48,79 +40,19 @@ from karat.estimators.transformers import (
     resolve_columns,
     scales,
 )
-from karat.problems import Problem
 
-WHOLE = -1  # the number of the part that is all rows
-# columns up to which fits on the rows of several folds take no longer than making one set of rows
-# of them
-NARROW = 64
 IGNORES = ("ignore", "infrequent_if_exist")  # unknown categories: their rows have zeros
 
 
-class FittedFront(NamedTuple):
-    """Transformers fitted on a part, its few rows behind them, and what they make of rows of the
-    folds.
+class FittedTransformers(NamedTuple):
+    """Transformers fitted on a part, its few rows behind them, and the map of rows of the folds to
+    their columns.
     """
 
-    front: Any
+    transformers: Any
     few: WeightedRows
     source: FoldRows
     apply: Callable[[Any], Any]
-
-
-class FoldRows:
-    """Few rows of every fold, of which those of training and test parts are unions.
-
-    Parameters
-    ----------
-    rows : TrainingRows
-        All rows of the columns that few rows are made of.
-    folds : ExactCV
-    problem : Problem, optional
-        What the user insists on.
-    """
-
-    def __init__(self, rows: TrainingRows, folds: ExactCV, problem: Problem | None = None) -> None:
-        self.rows, self.folds, self.problem = rows, folds, problem
-        self.few: dict[tuple[int, bool], WeightedRows] = {}
-
-    @classmethod
-    def of(
-        cls, rows: TrainingRows, splits: Sequence[Split], served: int,
-        problem: Problem | None = None
-    ) -> FoldRows | None:  # fmt: skip
-        """Few rows for so many candidates; None where there are none, or where they gain
-        nothing.
-        """
-        if problem is not None:
-            return cls(
-                rows, cores_of_atoms(rows, atoms_of(splits, len(rows)), REAL, problem), problem
-            )
-        folds = made_of_splits(replace(rows, fits=served), splits)[0] if served else None
-        return None if folds is None else cls(rows, folds)
-
-    def kept(self, number: int, test: bool = False) -> WeightedRows:
-        """Few rows that stand for a training or test part."""
-        if (number, test) not in self.few:
-            self.few[number, test] = self._union(number, test)
-        return self.few[number, test]
-
-    def _union(self, number: int, test: bool) -> WeightedRows:
-        """The rows of some folds; one set of rows for all of them, where many fits on it follow."""
-        if number == WHOLE:
-            return few_of_folds(self.rows, replace(self.folds, core=self.folds.refit))
-        few = few_of_folds(self.rows, self.folds, self.folds.cv[number][int(test)])
-        if test or self.problem is not None or int(few.X.shape[1]) < NARROW:
-            return few
-        own = {
-            "table": few.X,
-            "target": few.y,
-            "sample_weight": few.weights,
-            "positions": None,
-            "preprocessors": (),
-            "memo": {},
-        }
-        return replace(replace(self.rows, **own).few(), sparse=few.sparse)
 
 
 def split_shared(front: Any) -> tuple[Pipeline, Pipeline | None] | None:
@@ -284,7 +216,7 @@ class SharedColumns:
             )
             self.found = rows, columns[places]
 
-    def part(self, number: int, positions: np.ndarray | None) -> FittedFront | None:
+    def part(self, number: int, positions: np.ndarray | None) -> FittedTransformers | None:
         """The transformers of a training part; None if it has to be transformed by itself."""
         assert self.folds is not None
         few = self.folds.kept(number)
@@ -308,10 +240,8 @@ class SharedColumns:
             return made
 
         if self.rest is None:
-            X = columns(few.X)
-            return FittedFront(
-                front, replace(few, X=X, core=replace(few.core, X=X)), self.folds, columns
-            )
+            few = few.with_columns(columns(few.X))
+            return FittedTransformers(front, few, self.folds, columns)
         if fitted_by_moments(self.rest):
             rest, X = fit_and_transform(self.rest, columns(few.X), few.y, few.weights)
         else:
@@ -320,11 +250,8 @@ class SharedColumns:
                 self.rest, columns(whole.X), whole.y, whole.sample_weight, columns(few.X)
             )
         both = Pipeline([*front.steps, *rest.steps])
-        return FittedFront(
-            both,
-            replace(few, X=X, core=replace(few.core, X=X)),
-            self.folds,
-            lambda X: rest.transform(columns(X)),
+        return FittedTransformers(
+            both, few.with_columns(X), self.folds, lambda X: rest.transform(columns(X))
         )
 
     def _known(self, own: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

@@ -24,7 +24,7 @@ from karat.compat.sklearn import weight_request
 from karat.data import containers
 from karat.errors import NotExactError
 from karat.estimators import registry
-from karat.estimators.fitting import key_of, overwrites, refuse, unknown
+from karat.estimators.fitting import key_of, nested_estimators, overwrites, refuse, unknown
 
 PROBED = 400  # rows on which transformers that the user vouches for are tried
 
@@ -245,18 +245,6 @@ def check_request(part: Any) -> None:
             f"set_fit_request(sample_weight={request!r}) asks for weights of its own, but karat"
             " gives every step those of fit(X, y, sample_weight=...); leave the request out",
         )
-
-
-def nested_estimators(estimator: Any) -> list[Any]:
-    """The estimator and all estimators among its parameters."""
-    return [
-        estimator,
-        *(
-            value
-            for value in estimator.get_params(deep=True).values()
-            if hasattr(value, "get_params")
-        ),
-    ]
 
 
 def resolve_columns(transformer: Any, table: Callable[[], Any]) -> None:
