@@ -1,9 +1,9 @@
-"""Fitting on a coreset: what may be fitted, and with weights in every step.
+"""Fit on a coreset: the checks of estimators, scorers and splitters, and weights in every step.
 
 An estimator is fitted only if the registry lists it, its parameters break no rule, and the coreset
-keeps every moment that it reads.  Every step of a pipeline is given its weights by name.  Pipelines
-are taken apart and put together here, and :func:`setting` tells candidates of a search from each
-other.
+keeps every moment that it reads.  Every step of a pipeline gets its weights by name.  The functions
+that split and join pipelines are here too, as are the candidates of a search and :func:`setting`,
+which tells them apart.
 """
 
 from __future__ import annotations
@@ -63,22 +63,19 @@ def fit_on_core(core: Coreset, estimator: Any) -> Any:
     check_listed(leaf, registry.SQUARED_LOSS, registry.BY_CLASS, registry.OF_COVARIANCE)
     if is_balanced(leaf):
         raise refuse(leaf, registry.CLASS_WEIGHT.reason)
-    others = (
-        []
-        if transformers is None
-        else [step for _, step in transformers.steps if key_of(step) != "StandardScaler"]
-    )
-    if others and core.rows == SYNTHETIC:
+    steps = [] if transformers is None else [step for _, step in transformers.steps]
+    learning = [step for step in steps if key_of(step) != "StandardScaler"]
+    if learning and core.rows == SYNTHETIC:
         raise refuse(
-            others[0],
-            "the rows are made, and keep squares of linear forms of the columns as they stand;"
-            " apply it to all rows, and make rows of the columns that it gives, or give the"
-            " pipeline and the data to karat.CoresetRegressor",
+            learning[0],
+            "synthetic rows keep squares of linear forms of the columns they were made of; apply it"
+            " to all rows and make rows of the columns that it gives, or pass the pipeline and the"
+            " data to karat.CoresetRegressor",
         )
-    if others:
+    if learning:
         raise refuse(
             estimator,
-            "this coreset was built on the columns as they are; give the whole pipeline to"
+            "this coreset was built on the columns as they are; pass the whole pipeline to"
             " karat.CoresetRegressor",
         )
     y = core.y
@@ -96,7 +93,7 @@ def fit_on_core(core: Coreset, estimator: Any) -> Any:
 
 
 def check_is_estimator(thing: Any, inside: str = "") -> None:
-    """Raise unless something can be fitted: a class, or a name, cannot."""
+    """Raise unless something can be fitted; a class or a name cannot."""
     if isinstance(thing, type):
         raise InputError(
             f"{inside}{thing.__name__} is a class; pass an estimator, such as {thing.__name__}()."
@@ -117,7 +114,7 @@ def check_kept(core: Coreset, leaf: Any, centred: bool) -> None:
     if isinstance(problem, Transformed):
         raise refuse(
             leaf,
-            "this coreset was built on transformed columns; give the pipeline to"
+            "this coreset was built on transformed columns; pass the pipeline to"
             " karat.CoresetRegressor",
         )
     if key_of(leaf) in registry.SQUARED_LOSS and core.y is None:
@@ -166,27 +163,21 @@ def fit_weighted(estimator: Any, X: Any, y: Any, weights: Any) -> Any:
     if overwrites(estimator):
         X, y = containers.copied(X), containers.copied(y)
     with config_context(enable_metadata_routing=False):
-        *_, leaf = (
-            [step for _, step in estimator.steps]
-            if key_of(estimator) == "Pipeline"
-            else [estimator]
-        )
+        leaf = estimator.steps[-1][1] if key_of(estimator) == "Pipeline" else estimator
         if key_of(leaf) in READS:  # it takes no weights
             if leaf is not estimator:
-                front = fit_weighted(estimator[:-1], X, y, weights)
-                estimator.steps, X = [*front.steps, estimator.steps[-1]], front.transform(X)
+                fitted = fit_weighted(estimator[:-1], X, y, weights)
+                estimator.steps, X = [*fitted.steps, estimator.steps[-1]], fitted.transform(X)
             fit_balanced(leaf, str(key_of(leaf)), X, y, weights)
             return estimator
         if leaf is estimator:
             return estimator.fit(X, y, sample_weight=weights)
-        takers = [
-            name
+        options = {
+            f"{name}__sample_weight": np.array(weights)
             for name, step in estimator.steps
-            if weights is not None and _has_weights(step.__class__)
-        ]
-        return estimator.fit(
-            X, y, **{f"{name}__sample_weight": np.array(weights) for name in takers}
-        )
+            if weights is not None and _accepts_weights(step.__class__)
+        }
+        return estimator.fit(X, y, **options)
 
 
 def is_balanced(model: Any) -> bool:
@@ -216,7 +207,7 @@ def nested_estimators(estimator: Any) -> list[Any]:
 
 
 @cache
-def _has_weights(kind: Hashable) -> bool:
+def _accepts_weights(kind: Hashable) -> bool:
     return hasattr(kind, "fit") and bool(has_fit_parameter(kind, "sample_weight"))
 
 
@@ -311,7 +302,9 @@ def scorers_by_name(scoring: Any) -> dict[str, Any]:
 
 
 class _Itself:
-    """A thing that is known by its identity; held, so that no other gets its number."""
+    """A key that is equal for the same object only; it holds the object, so that its id is not
+    used again.
+    """
 
     def __init__(self, thing: Any) -> None:
         self.thing = thing
@@ -324,10 +317,9 @@ class _Itself:
 
 
 def setting(thing: Any) -> Hashable:
-    """What tells an estimator, not fitted, from others with other parameters.
+    """A key of an unfitted estimator: its class and parameters.
 
-    Values are compared by their hashes; what has none, such as a lambda, is compared by its
-    identity.
+    Values are compared by their hashes; those that have none, such as lambdas, by identity.
     """
     if hasattr(thing, "get_params") and not isinstance(thing, type):
         return type(thing), tuple(
@@ -404,9 +396,9 @@ def with_parameters(estimator: Any, parameters: dict[str, Any]) -> Any:
     if key_of(estimator) == "Pipeline":
         *before, (last, leaf) = estimator.steps
         if hasattr(leaf, "get_params") and all(name.startswith(f"{last}__") for name in parameters):
-            own = {name.removeprefix(f"{last}__"): value for name, value in parameters.items()}
+            of_leaf = {name.removeprefix(f"{last}__"): value for name, value in parameters.items()}
             pipeline = copy.copy(estimator)
-            pipeline.steps = [*before, (last, clone(leaf).set_params(**own))]
+            pipeline.steps = [*before, (last, clone(leaf).set_params(**of_leaf))]
             return pipeline
     return clone(estimator).set_params(**parameters)
 
@@ -430,5 +422,5 @@ def split_pipeline(estimator: Any) -> tuple[Pipeline | None, Any]:
 
 
 def step_ids(transformers: Any) -> tuple[int, ...]:
-    """Which objects the steps of a pipeline of transformers are."""
+    """The ids of the steps of a pipeline of transformers."""
     return () if transformers is None else tuple(id(step) for _, step in transformers.steps)

@@ -231,8 +231,8 @@ def _atoms(rows: TrainingRows, atom: np.ndarray, kind: str, problem: Problem) ->
         return coreset(rows.raw, rows.target, problem, groups=atom, **options)
     labels = np.asarray(rows.target)
     classes, code = np.unique(labels, return_inverse=True)
-    both = of_positive_weight(atom.astype(np.int64) * len(classes) + code, rows.sample_weight)
-    core = coreset(rows.raw, None, problem, groups=both, **options)
+    cells = of_positive_weight(atom.astype(np.int64) * len(classes) + code, rows.sample_weight)
+    core = coreset(rows.raw, None, problem, groups=cells, **options)
     assert core.groups is not None
     atoms, codes = np.divmod(core.groups, len(classes))
     return replace(core, y=classes[codes], groups=atoms)
@@ -307,8 +307,8 @@ def atoms_of(splits: Iterable[Split], count: int) -> list[Repeat]:
     repeats = gather(splits, count)
     if max(len(repeat.roles) for repeat in repeats) * 2 > count:
         raise NotExactError(
-            "The splits single out nearly every row (leave-one-out or the like), which no coreset"
-            " keeps; use larger folds."
+            "The splits single out nearly every row, as leave-one-out does, and a coreset keeps no"
+            " single rows; use larger folds."
         )
     return repeats
 
@@ -437,8 +437,8 @@ def _mark(codes: np.ndarray, chosen: Any, bit: int) -> None:
 
 def _check_no_repeats(sizes: np.ndarray, train: Any, test: Any) -> None:
     """Raise if a part names more rows than have its role."""
-    both = sizes[TRAIN | TEST]
-    if sizes[TRAIN] + both != _size(train) or sizes[TEST] + both != _size(test):
+    in_both = sizes[TRAIN | TEST]
+    if sizes[TRAIN] + in_both != _size(train) or sizes[TEST] + in_both != _size(test):
         raise InputError("A split names a row twice; give the row a sample_weight instead.")
 
 
