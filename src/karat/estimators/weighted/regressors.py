@@ -228,9 +228,9 @@ class LassoLarsCV(LassoLars):
             errors[:, number] = weights[test] @ np.square(residual) / weights[test].sum()
         self.cv_alphas_, self.mse_path_ = alphas, errors
         self.alpha_ = float(alphas[errors.mean(axis=1).argmin()])
-        whole = Gram(X, y[:, None], weights, self.fit_intercept)
-        self.coef_ = self._path(whole, 0, self.alpha_)[1][:, -1]
-        self.intercept_ = float(whole.intercept(self.coef_[None])[0])
+        gram = Gram(X, y[:, None], weights, self.fit_intercept)
+        self.coef_ = self._path(gram, 0, self.alpha_)[1][:, -1]
+        self.intercept_ = float(gram.intercept(self.coef_[None])[0])
         return self
 
 
@@ -266,8 +266,8 @@ class BalancedRows:
         scale = {SUMS: 1.0, MEANS: count / total, VARIANCES: (count - 1) / (total - 1)}[reads]
         root = np.sqrt(0.5 * scale * weights)
         (x_mean, x_part), (y_mean, y_part) = (_about_mean(part, weights, root) for part in (X, y))
-        both = np.concatenate([x_part, -x_part]), np.concatenate([y_part, -y_part])
-        return cls(*both, x_mean, y_mean, total, scale)
+        balanced = np.concatenate([x_part, -x_part]), np.concatenate([y_part, -y_part])
+        return cls(*balanced, x_mean, y_mean, total, scale)
 
     def intercept(self, coef: Array) -> Any:
         """The intercept that goes with coefficients."""
