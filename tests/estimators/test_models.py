@@ -156,7 +156,7 @@ def test_lasso_lars_in_a_search(blobs):
 @pytest.mark.parametrize("intercept", [True, False])
 def test_inference(intercept, diabetes):
     sm = pytest.importorskip("statsmodels.api")
-    from karat.estimators.inference import ols
+    from karat.inference import ols
 
     X, y = diabetes
     core = karat.coreset(X, y, problems.LeastSquares(fit_intercept=intercept))
@@ -178,7 +178,7 @@ def test_inference(intercept, diabetes):
 
 def test_weighted_rows_are_frequencies_in_inference(blobs):
     sm = pytest.importorskip("statsmodels.api")
-    from karat.estimators.inference import ols
+    from karat.inference import ols
 
     X, y, w = blobs
     counts = w.astype(int)
@@ -190,7 +190,7 @@ def test_weighted_rows_are_frequencies_in_inference(blobs):
 
 def test_inference_needs_a_target(blobs):
     pytest.importorskip("statsmodels")
-    from karat.estimators.inference import ols
+    from karat.inference import ols
 
     X, y, _ = blobs
     with pytest.raises(NotExactError, match="LeastSquares"):

@@ -30,7 +30,6 @@ from sklearn.preprocessing import (
 
 import karat
 from karat import InputError, NotExactError, models
-from karat.estimators import inference
 
 HALVING = {"min_resources": 500, "max_resources": 4500, "factor": 3, "resource": "max_iter"}
 POWERS = Pipeline(
@@ -164,8 +163,10 @@ def test_columns_chosen_by_a_function(blobs, choose, search):
 
 def test_inference_refuses_robust_errors_wherever_they_hide(blobs):
     pytest.importorskip("statsmodels")
+    from karat.inference import ols
+
     X, y, _ = blobs
-    results = inference.ols(karat.coreset(X, y))
+    results = ols(karat.coreset(X, y))
     for name in ("cov_HC0", "cov_HC1", "cov_HC2", "cov_HC3", "HC0_se", "HC3_se"):
         with pytest.raises(NotExactError, match="Robust"):
             getattr(results, name)

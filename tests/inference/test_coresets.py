@@ -172,14 +172,6 @@ def test_nothing_looks_at_single_rows(fit):
         fit.resid_pearson  # noqa: B018
 
 
-def test_old_place():
-    from karat.estimators import inference
-
-    assert inference.ols is ols
-    with pytest.raises(AttributeError):
-        inference.nothing  # noqa: B018
-
-
 def test_coresets_without_a_formula(frame):
     import pyarrow as pa
 

@@ -1,9 +1,8 @@
-"""Estimators that hold others, or read the target alone: each part is fitted to the answer of all
-rows.
+"""Estimators that hold others, or that need all rows for something other than moments.
 
 VotingRegressor, MultiOutputRegressor, RegressorChain   every regressor inside is fitted by itself
-DummyRegressor, DummyClassifier    read the target only, of all rows
-class_weight="balanced"            the weights of the classes are those of all rows
+DummyRegressor, DummyClassifier    read the target of all rows, and nothing else
+class_weight="balanced"            counts all rows of every class
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from karat.estimators.fitting import key_of, refuse
 from karat.estimators.training_rows import TrainingRows, numeric
 
 Fit = Callable[..., tuple[Any, Coreset]]
-TARGET_ONLY = "{name} reads the target only: there is nothing to gain from few rows."
+TARGET_ONLY = "{name} reads the target only, so few rows would gain nothing."
 
 
 def regressors_inside(composite: Any) -> list[Any]:
-    """The regressors that a composite fits; refused if its own parameters do not give one
-    answer.
+    """The regressors that a composite fits; raises if the parameters of the composite are not
+    exact.
     """
     if key_of(composite) == "VotingRegressor":
         names = [name for name, _ in composite.estimators]
@@ -66,29 +65,27 @@ def fit_voting(voting: Any, rows: TrainingRows, fit: Fit) -> tuple[Any, Coreset]
     if not models:
         raise InputError("VotingRegressor: all estimators are 'drop'; pass at least one regressor.")
     shared = replace(rows, fits=len(models) * rows.fits)
-    found = [fit(clone(model), shared) for model in models]
-    voting.estimators_ = [model for model, _ in found]
-    left = iter(voting.estimators_)
+    core = _set_models(voting, [fit(clone(model), shared) for model in models])
+    fitted = iter(voting.estimators_)
     voting.named_estimators_ = Bunch(
-        **{name: model if _dropped(model) else next(left) for name, model in voting.estimators}
+        **{name: model if _dropped(model) else next(fitted) for name, model in voting.estimators}
     )
-    _note_names(voting, voting.estimators_[0])
-    return voting, _core_of(found)
+    _copy_names(voting.estimators_[0], voting)
+    return voting, core
 
 
 def fit_targets(several: Any, rows: TrainingRows, fit: Fit) -> tuple[Any, Coreset]:
     """Fit a MultiOutputRegressor, in place: every target by itself."""
-    targets = _targets(several, rows)
-    found = [
+    fits = [
         fit(clone(several.estimator), replace(rows, target=column.copy(), memo={}))
-        for column in targets.T
+        for column in _targets(several, rows).T
     ]
-    several.estimators_ = [model for model, _ in found]
+    core = _set_models(several, fits)
     first = several.estimators_[0]
     if hasattr(first, "n_features_in_"):
         several.n_features_in_ = first.n_features_in_
-    _note_names(several, first)
-    return several, _core_of(found)
+    _copy_names(first, several)
+    return several, core
 
 
 def fit_chain(chain: Any, rows: TrainingRows, fit: Fit) -> tuple[Any, Coreset]:
@@ -99,17 +96,16 @@ def fit_chain(chain: Any, rows: TrainingRows, fit: Fit) -> tuple[Any, Coreset]:
             "RegressorChain puts the targets beside the columns, which are sparse; pass"
             " X.toarray()."
         )
-    own = rows.alone()
-    table = np.asarray(containers.as_table(numeric(own.X), "X"), dtype=float)
+    rows = rows.alone()
+    table = np.asarray(containers.as_table(numeric(rows.X), "X"), dtype=float)
     chain.order_ = _order_of_targets(chain, targets.shape[1])
-    found = []
+    fits = []
     for place, target in enumerate(chain.order_):
         wider = np.hstack([table, targets[:, chain.order_[:place]]])
-        part = replace(own, table=wider, positions=None, target=targets[:, target], memo={})
-        found.append(fit(clone(chain.estimator), part))
-    chain.estimators_ = [model for model, _ in found]
-    validate_data(chain, own.X, skip_check_array=True)  # the number and names of the columns
-    return chain, _core_of(found)
+        link = replace(rows, table=wider, positions=None, target=targets[:, target], memo={})
+        fits.append(fit(clone(chain.estimator), link))
+    validate_data(chain, rows.X, skip_check_array=True)  # notes the number and names of the columns
+    return chain, _set_models(chain, fits)
 
 
 def _order_of_targets(chain: Any, count: int) -> np.ndarray:
@@ -134,16 +130,14 @@ def fit_to_target(dummy: Any, rows: TrainingRows) -> tuple[Any, Coreset]:
 
 
 def fit_with_balanced_classes(model: Any, rows: TrainingRows, fit: Fit) -> tuple[Any, Coreset]:
-    """Fit a classifier with class_weight="balanced", in place: the number of rows is counted of
-    all.
-    """
+    """Fit a classifier with class_weight="balanced", in place; all rows are counted."""
     labels = np.asarray(rows.target)
     classes = np.unique(labels)
-    own = model.class_weight
-    weights = compute_class_weight(own, classes=classes, y=labels)
+    setting = model.class_weight
+    weights = compute_class_weight(setting, classes=classes, y=labels)
     model.class_weight = dict(zip(classes.tolist(), weights.tolist(), strict=True))
     model, core = fit(model, rows)
-    model.class_weight = own  # the user's setting
+    model.class_weight = setting
     return model, core
 
 
@@ -156,12 +150,13 @@ def _targets(several: Any, rows: TrainingRows) -> np.ndarray:
     return targets
 
 
-def _core_of(found: list[tuple[Any, Coreset]]) -> Coreset:
-    """The first coreset of few rows, or the first."""
-    few = [core for _, core in found if core.certificate.method != ALL_ROWS]
-    return (few or [core for _, core in found])[0]
+def _set_models(composite: Any, fits: list[tuple[Any, Coreset]]) -> Coreset:
+    """Keep the fitted models; returns the first coreset of few rows, or the first of all rows."""
+    composite.estimators_ = [model for model, _ in fits]
+    few = [core for _, core in fits if core.certificate.method != ALL_ROWS]
+    return few[0] if few else fits[0][1]
 
 
-def _note_names(composite: Any, first: Any) -> None:
-    if hasattr(first, "feature_names_in_"):
-        composite.feature_names_in_ = first.feature_names_in_
+def _copy_names(model: Any, composite: Any) -> None:
+    if hasattr(model, "feature_names_in_"):
+        composite.feature_names_in_ = model.feature_names_in_

@@ -1,7 +1,7 @@
-"""Fitting any listed estimator to the answer of all rows: check first, then fit.
+"""Fit any listed estimator to the answer of all rows: check first, then fit.
 
-    a pipeline       its transformers are fitted on all rows; what follows sees the columns that
-                     they make
+    a pipeline       its transformers are fitted on all rows; the model behind them sees the columns
+                     that they make
     a search         every training part is fitted on few rows (:mod:`karat.estimators.searches`)
     LassoCV and kin  the same, in their own loop
     RidgeCV()        leave-one-out (:mod:`karat.estimators.leave_one_out`)
@@ -11,8 +11,8 @@
 These nest: a search may hold pipelines, and a pipeline may end in a search.
 
 **All rows** are used where few gain nothing: if there are not many, or if a single fit costs no
-more than making few rows.  What is refused on large data is refused on small data as well, so that
-an answer does not depend on the number of rows.
+more than making few rows.  An estimator that is refused on large data is refused on small data too,
+so that the answer does not depend on the number of rows.
 """
 
 from __future__ import annotations
@@ -36,12 +36,15 @@ from karat.data import containers
 from karat.errors import InputError
 from karat.estimators import composites, registry, searches
 from karat.estimators.fitting import (
+    candidates,
     check_listed,
+    check_scorers,
     check_splitter,
     fit_weighted,
     is_balanced,
     join_pipeline,
     key_of,
+    nested_estimators,
     refuse,
     split_pipeline,
 )
@@ -62,16 +65,15 @@ from karat.estimators.transformers import (
     check_not_random,
     check_request,
     check_transformers,
-    nested_estimators,
     only_scales,
     watch_randomness,
 )
-from karat.estimators.weighted.balanced_rows import GREEDY, READS, decided_by_rounding
+from karat.estimators.weighted.regressors import GREEDY, READS, decided_by_rounding
 from karat.problems import Problem
 
 FEW = 5_000  # rows up to which nothing is gained, by default
-# Coordinate descent on all rows takes a few sweeps at best: up to so many columns, and from so many
-# rows on, rows are made in the time of these.
+# Coordinate descent on all rows takes a few sweeps at best.  With at most NARROW columns and at
+# least MANY rows, making rows takes no longer.
 NARROW, MANY = 128, 20_000
 
 
@@ -83,17 +85,17 @@ def selects(estimator: Any) -> bool:
 def innermost(estimator: Any) -> Any:
     """The last step, also behind a transformed target."""
     leaf = split_pipeline(estimator)[1]
-    return (
-        leaf
-        if key_of(leaf) != "TransformedTargetRegressor" or leaf.regressor is None
-        else innermost(leaf.regressor)
-    )
+    if key_of(leaf) == "TransformedTargetRegressor" and leaf.regressor is not None:
+        return innermost(leaf.regressor)
+    return leaf
 
 
 def check_exact(
     estimator: Any, classifies: bool, weighted: bool, rowwise: tuple[Any, ...] = ()
 ) -> None:
-    """Refuse, before anything is computed, whatever would not give the answer of the full data."""
+    """Refuse, before anything is computed, an estimator that would give another answer than on all
+    rows.
+    """
     if weighted:
         for part in nested_estimators(estimator):
             check_request(part)
@@ -102,21 +104,29 @@ def check_exact(
         check_transformers(transformers, rowwise)
     key = key_of(leaf)
     if key in registry.SEARCHES:
-        searches.check_search(leaf, weighted)
-        for candidate in searches.candidates(leaf):
+        _check_search(leaf, weighted)
+        for candidate in candidates(leaf):
             check_exact(candidate, classifies, weighted, rowwise)
     elif key == "TransformedTargetRegressor" and not classifies:
-        check_exact(
-            leaf.regressor if leaf.regressor is not None else LinearRegression(),
-            False,
-            weighted,
-            rowwise,
-        )
+        inside = leaf.regressor if leaf.regressor is not None else LinearRegression()
+        check_exact(inside, False, weighted, rowwise)
     elif key in registry.SEVERAL_MODELS and not classifies:
         for part in composites.regressors_inside(leaf):
             check_exact(part, False, weighted, rowwise)
     else:
         _check_leaf(leaf, classifies, weighted)
+
+
+def _check_search(search: Any, weighted: bool) -> None:
+    """Refuse what is inexact in a search itself; its candidates are checked one by one."""
+    if getattr(search, "resource", None) == "n_samples":
+        raise refuse(
+            search,
+            "resource='n_samples' fits on random subsets of the rows; choose a parameter as the"
+            " resource, such as 'max_iter'",
+        )
+    check_scorers(search.scoring, weighted)
+    check_splitter(search.cv)
 
 
 def _check_leaf(leaf: Any, classifies: bool, weighted: bool) -> None:
@@ -134,12 +144,12 @@ def _check_leaf(leaf: Any, classifies: bool, weighted: bool) -> None:
         registry.TARGET_ONLY_CLASSIFIERS,
     )
     by_row = (registry.SQUARED_LOSS, registry.SELECTS_ITSELF, registry.TARGET_ONLY_REGRESSORS)
-    own, others, kind = (
+    listed, wrong_kind, kind = (
         (by_class, by_row, "regressor") if classifies else (by_row, by_class, "classifier")
     )
-    if any(key in table for table in others):
+    if any(key in table for table in wrong_kind):
         raise refuse(leaf, f"it is a {kind}; use karat.Coreset{kind.capitalize()}")
-    check_listed(leaf, *own)
+    check_listed(leaf, *listed)
     if key == "RidgeClassifierCV":
         _check_ridge_classifier(leaf)
     if key not in READS and not has_fit_parameter(leaf, "sample_weight"):
@@ -149,7 +159,7 @@ def _check_leaf(leaf: Any, classifies: bool, weighted: bool) -> None:
             " later",
         )
     check_splitter(getattr(leaf, "cv", None))
-    searches.check_weighing(getattr(leaf, "scoring", None), weighted)
+    check_scorers(getattr(leaf, "scoring", None), weighted)
 
 
 def _check_ridge_classifier(ridge: Any) -> None:
@@ -175,21 +185,15 @@ def fit_few(
     """Fit an estimator, in place, on few rows, or on all where that is as good; returns it with its
     coreset.
 
-    Transformers that the user has vouched for are tried in either case, which scikit-learn by
-    itself would not do.
+    Transformers that the user vouched for (``rowwise``) are tested in either case, which
+    scikit-learn by itself would not do.
     """
     reason = why_all_rows(estimator, rows, few_rows)
     if not reason:
-        return fit_exactly(
-            estimator, replace(rows, reduces=True if few_rows == 0 else None), groups
-        )
-    core = all_rows(
-        rows.table,
-        None if rows.classifies else rows.target,
-        rows.problem,
-        rows.sample_weight,
-        reason,
-    )
+        rows = replace(rows, reduces=True if few_rows == 0 else None)
+        return fit_exactly(estimator, rows, groups)
+    target = None if rows.classifies else rows.target
+    core = all_rows(rows.table, target, rows.problem, rows.sample_weight, reason)
     if rows.classifies:
         core = replace(core, groups=rows.target[core.indices])
     if vouched or not _same_alone(estimator, rows, groups):
@@ -213,33 +217,26 @@ def why_all_rows(estimator: Any, rows: TrainingRows, few_rows: int) -> str:
         return ""
     if count <= few_rows:
         return (
-            f"Reducing {count:,} rows would gain nothing; up to {few_rows:,} rows all are used"
+            f"Reducing {count:,} rows would gain nothing; all rows are used up to {few_rows:,}"
             " (few_rows)."
         )
-    one = f"Reducing the rows for one fit of {type(leaf).__name__} would gain nothing"
+    no_gain = f"Reducing the rows for one fit of {type(leaf).__name__} would gain nothing"
     if key_of(leaf) in registry.TARGET_ONLY:
-        return f"{one}: it reads the target only."
+        return f"{no_gain}: it reads the target only."
     if key_of(leaf) in registry.ONE_PASS:
-        return f"{one}: both take one pass over them."
+        return f"{no_gain}: both take one pass over them."
     if key_of(leaf) in registry.SWEEPS:
-        narrow = (
-            count >= MANY
-            and int(rows.table.shape[1]) <= NARROW
-            and only_scales(split_pipeline(estimator)[0])
-        )
-        return (
-            ""
-            if narrow
-            else f"{one}: it may take a few passes over them, and so does reducing them."
-        )
+        shape = count >= MANY and int(rows.table.shape[1]) <= NARROW
+        if not (shape and only_scales(split_pipeline(estimator)[0])):
+            return f"{no_gain}: it may take a few passes over them, and so does reducing them."
     return ""
 
 
 def _same_alone(estimator: Any, rows: TrainingRows, groups: Any) -> bool:
     """Whether scikit-learn by itself gives the same answer.
 
-    It must hand on groups, draw nothing, see the types of the columns and need no weights, which
-    few of its steps and scores are given.
+    It must pass groups to the splitter, draw no random numbers, see the types of the columns and
+    need no weights, because scikit-learn gives weights to few of its steps and scores.
     """
     if rows.sample_weight is not None or (
         groups is not None and key_of(estimator) not in registry.SEARCHES
@@ -326,16 +323,15 @@ def _fit_own_loop(leaf: Any, rows: TrainingRows, groups: Any) -> tuple[Any, Core
     splits = full_splits(leaf.cv, rows, groups)
     path = np.size(getattr(leaf, "l1_ratio", 1.0)) * EXPENSIVE  # each takes many fits
     folds, reason = made_of_splits(replace(rows, fits=path * rows.fits), splits)
-    few = (
-        rows.as_they_are(reason)
-        if folds is None
-        else _independent(leaf, few_of_folds(rows, folds), rows)
-    )
-    made = folds if few.core.rows == SYNTHETIC else None
-    own, leaf.cv = leaf.cv, list(splits) if made is None else made.cv
-    with config_context(assume_finite=None if made is None else True):  # made rows are finite
+    if folds is None:
+        few = rows.as_they_are(reason)
+    else:
+        few = _independent(leaf, few_of_folds(rows, folds), rows)
+    made_cv = folds.cv if folds is not None and few.core.rows == SYNTHETIC else None
+    setting, leaf.cv = leaf.cv, list(splits) if made_cv is None else made_cv
+    with config_context(assume_finite=None if made_cv is None else True):  # made rows are finite
         few.fit(leaf)
-    leaf.cv = own  # the user's setting
+    leaf.cv = setting
     return leaf, few.core
 
 
@@ -343,7 +339,7 @@ def _fit_ridge_cv(ridge: Any, rows: TrainingRows, groups: Any) -> tuple[Any, Cor
     """Fit RidgeCV or RidgeClassifierCV with cv: a search over alpha."""
     if ridge.store_cv_results or getattr(ridge, "alpha_per_target", False):
         name = "store_cv_results" if ridge.store_cv_results else "alpha_per_target"
-        # as scikit-learn says
+        # scikit-learn's message
         raise InputError(f"cv!=None and {name}=True are incompatible.", argument=name)
     if rows.classifies:
         model: Any = RidgeClassifier(
@@ -375,16 +371,11 @@ def fit_for_problem(
         raise refuse(estimator, "it takes no sample_weight")
     if not selects(estimator):
         core = rows.reduced(rows.raw, REAL, problem)
-        return (
-            fit_weighted(
-                estimator, core.X, core.groups if rows.classifies else core.y, core.weights
-            ),
-            core,
-        )
-    folds = cores_of_atoms(
-        rows, atoms_of(full_splits(leaf.cv, rows, groups), len(rows)), REAL, problem
-    )
-    own, leaf.cv = leaf.cv, folds.cv
+        target = core.groups if rows.classifies else core.y
+        return fit_weighted(estimator, core.X, target, core.weights), core
+    repeats = atoms_of(full_splits(leaf.cv, rows, groups), len(rows))
+    folds = cores_of_atoms(rows, repeats, REAL, problem)
+    setting, leaf.cv = leaf.cv, folds.cv
     fit_weighted(estimator, folds.core.X, folds.core.y, folds.core.weights)
-    leaf.cv = own  # the user's setting
+    leaf.cv = setting
     return estimator, folds.refit

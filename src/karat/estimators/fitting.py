@@ -1,14 +1,15 @@
-"""Fitting on a coreset: what may be fitted, and with weights in every step.
+"""Fit on a coreset: the checks of estimators, scorers and splitters, and weights in every step.
 
 An estimator is fitted only if the registry lists it, its parameters break no rule, and the coreset
-keeps every moment that it reads.  Every step of a pipeline is given its weights by name.  Pipelines
-are taken apart and put together here, and :func:`setting` tells candidates of a search from each
-other.
+keeps every moment that it reads.  Every step of a pipeline gets its weights by name.  The functions
+that split and join pipelines are here too, as are the candidates of a search and :func:`setting`,
+which tells them apart.
 """
 
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Hashable
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -17,18 +18,24 @@ import joblib
 import numpy as np
 from sklearn import config_context
 from sklearn.base import clone
+from sklearn.metrics import get_scorer
+from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.pipeline import Pipeline
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import has_fit_parameter
 
+from karat.compat.sklearn import check_parameters, score_function, weight_request
 from karat.core.synthetic import SYNTHETIC
 from karat.data import containers
 from karat.errors import InputError, NotExactError
 from karat.estimators import registry
-from karat.estimators.weighted.balanced_rows import GREEDY, READS, decided_by_rounding, fit_balanced
+from karat.estimators.weighted.regressors import GREEDY, READS, decided_by_rounding, fit_balanced
 from karat.problems import GroupedLogistic, Transformed
 
 if TYPE_CHECKING:
     from karat.core.coreset import Coreset
+
+SCORER_COLLECTIONS = (dict, list, tuple, set)  # types of scoring= that hold several scorers
 
 
 def fit_on_core(core: Coreset, estimator: Any) -> Any:
@@ -56,22 +63,19 @@ def fit_on_core(core: Coreset, estimator: Any) -> Any:
     check_listed(leaf, registry.SQUARED_LOSS, registry.BY_CLASS, registry.OF_COVARIANCE)
     if is_balanced(leaf):
         raise refuse(leaf, registry.CLASS_WEIGHT.reason)
-    others = (
-        []
-        if transformers is None
-        else [step for _, step in transformers.steps if key_of(step) != "StandardScaler"]
-    )
-    if others and core.rows == SYNTHETIC:
+    steps = [] if transformers is None else [step for _, step in transformers.steps]
+    learning = [step for step in steps if key_of(step) != "StandardScaler"]
+    if learning and core.rows == SYNTHETIC:
         raise refuse(
-            others[0],
-            "the rows are made, and keep squares of linear forms of the columns as they stand;"
-            " apply it to all rows, and make rows of the columns that it gives, or give the"
-            " pipeline and the data to karat.CoresetRegressor",
+            learning[0],
+            "synthetic rows keep squares of linear forms of the columns they were made of; apply it"
+            " to all rows and make rows of the columns that it gives, or pass the pipeline and the"
+            " data to karat.CoresetRegressor",
         )
-    if others:
+    if learning:
         raise refuse(
             estimator,
-            "this coreset was built on the columns as they are; give the whole pipeline to"
+            "this coreset was built on the columns as they are; pass the whole pipeline to"
             " karat.CoresetRegressor",
         )
     y = core.y
@@ -89,7 +93,7 @@ def fit_on_core(core: Coreset, estimator: Any) -> Any:
 
 
 def check_is_estimator(thing: Any, inside: str = "") -> None:
-    """Raise unless something can be fitted: a class, or a name, cannot."""
+    """Raise unless something can be fitted; a class or a name cannot."""
     if isinstance(thing, type):
         raise InputError(
             f"{inside}{thing.__name__} is a class; pass an estimator, such as {thing.__name__}()."
@@ -110,7 +114,7 @@ def check_kept(core: Coreset, leaf: Any, centred: bool) -> None:
     if isinstance(problem, Transformed):
         raise refuse(
             leaf,
-            "this coreset was built on transformed columns; give the pipeline to"
+            "this coreset was built on transformed columns; pass the pipeline to"
             " karat.CoresetRegressor",
         )
     if key_of(leaf) in registry.SQUARED_LOSS and core.y is None:
@@ -159,27 +163,21 @@ def fit_weighted(estimator: Any, X: Any, y: Any, weights: Any) -> Any:
     if overwrites(estimator):
         X, y = containers.copied(X), containers.copied(y)
     with config_context(enable_metadata_routing=False):
-        *_, leaf = (
-            [step for _, step in estimator.steps]
-            if key_of(estimator) == "Pipeline"
-            else [estimator]
-        )
+        leaf = estimator.steps[-1][1] if key_of(estimator) == "Pipeline" else estimator
         if key_of(leaf) in READS:  # it takes no weights
             if leaf is not estimator:
-                front = fit_weighted(estimator[:-1], X, y, weights)
-                estimator.steps, X = [*front.steps, estimator.steps[-1]], front.transform(X)
+                fitted = fit_weighted(estimator[:-1], X, y, weights)
+                estimator.steps, X = [*fitted.steps, estimator.steps[-1]], fitted.transform(X)
             fit_balanced(leaf, str(key_of(leaf)), X, y, weights)
             return estimator
         if leaf is estimator:
             return estimator.fit(X, y, sample_weight=weights)
-        takers = [
-            name
+        options = {
+            f"{name}__sample_weight": np.array(weights)
             for name, step in estimator.steps
-            if weights is not None and _has_weights(step.__class__)
-        ]
-        return estimator.fit(
-            X, y, **{f"{name}__sample_weight": np.array(weights) for name in takers}
-        )
+            if weights is not None and _accepts_weights(step.__class__)
+        }
+        return estimator.fit(X, y, **options)
 
 
 def is_balanced(model: Any) -> bool:
@@ -196,8 +194,20 @@ def overwrites(estimator: Any) -> bool:
     )
 
 
+def nested_estimators(estimator: Any) -> list[Any]:
+    """The estimator and all estimators among its parameters."""
+    return [
+        estimator,
+        *(
+            value
+            for value in estimator.get_params(deep=True).values()
+            if hasattr(value, "get_params")
+        ),
+    ]
+
+
 @cache
-def _has_weights(kind: Hashable) -> bool:
+def _accepts_weights(kind: Hashable) -> bool:
     return hasattr(kind, "fit") and bool(has_fit_parameter(kind, "sample_weight"))
 
 
@@ -265,8 +275,36 @@ def check_splitter(cv: Any) -> None:
         raise refuse(cv, f"{registry.WHY_NOT[name]}; use KFold")
 
 
+def check_scorers(scoring: Any, weighted: bool) -> None:
+    """Refuse a scorer that takes no sample_weight if there are sample weights."""
+    if not weighted or scoring is None:
+        return
+    for scorer in scorers_by_name(scoring).values():
+        function = score_function(scorer)
+        names = inspect.signature(function).parameters
+        takes = "sample_weight" in names or any(p.kind is p.VAR_KEYWORD for p in names.values())
+        if not takes and weight_request(scorer, "score") is not False:
+            name = getattr(function, "__name__", str(function))
+            raise refuse(
+                scorer,
+                f"the score {name} takes no sample_weight, but the data has weights; choose another"
+                " scoring",
+            )
+
+
+def scorers_by_name(scoring: Any) -> dict[str, Any]:
+    """Scorers by name; a single one is called "score"."""
+    if isinstance(scoring, dict):
+        return {name: get_scorer(scorer) for name, scorer in scoring.items()}
+    if isinstance(scoring, SCORER_COLLECTIONS):
+        return {name: get_scorer(name) for name in scoring}
+    return {"score": get_scorer(scoring)}
+
+
 class _Itself:
-    """A thing that is known by its identity; held, so that no other gets its number."""
+    """A key that is equal for the same object only; it holds the object, so that its id is not
+    used again.
+    """
 
     def __init__(self, thing: Any) -> None:
         self.thing = thing
@@ -279,10 +317,9 @@ class _Itself:
 
 
 def setting(thing: Any) -> Hashable:
-    """What tells an estimator, not fitted, from others with other parameters.
+    """A key of an unfitted estimator: its class and parameters.
 
-    Values are compared by their hashes; what has none, such as a lambda, is compared by its
-    identity.
+    Values are compared by their hashes; those that have none, such as lambdas, by identity.
     """
     if hasattr(thing, "get_params") and not isinstance(thing, type):
         return type(thing), tuple(
@@ -300,6 +337,58 @@ def setting(thing: Any) -> Hashable:
         return _Itself(thing)
 
 
+def candidates(search: Any, random_source: Any = None) -> list[Any]:
+    """Every estimator that a search will fit, with valid parameters.
+
+    Parameters
+    ----------
+    search : search
+    random_source : int or RandomState, optional
+        Where a random search draws from, which changes it; by default a copy of the search's own.
+    """
+    if hasattr(search, "param_grid"):
+        drawn = list(ParameterGrid(search.param_grid))
+    else:
+        if random_source is None:
+            random_source = copy.deepcopy(random_source_of(search))
+        sampler = ParameterSampler(
+            search.param_distributions, _count(search), random_state=random_source
+        )
+        drawn = list(sampler)
+        if hasattr(search, "n_candidates"):
+            # A halving search reads its candidates once before it lists them.
+            drawn = list(sampler)
+    estimators, valid = [], set()
+    for parameters in drawn:
+        candidate = with_parameters(search.estimator, parameters)
+        for part in nested_estimators(candidate):
+            if id(part) not in valid:
+                check_parameters(part)  # once per candidate, here, rather than in each of its fits
+                valid.add(id(part))
+        estimators.append(candidate)
+    return estimators
+
+
+def random_source_of(search: Any) -> Any:
+    """Where a random search draws from: an integer seed, or a RandomState."""
+    state = search.random_state
+    return state if isinstance(state, int | np.integer) else check_random_state(state)
+
+
+def _count(search: Any) -> int:
+    """How many candidates a random search draws."""
+    count = search.n_iter if hasattr(search, "n_iter") else search.n_candidates
+    if count != "exhaust":
+        return int(count)
+    least = 1 if isinstance(search.min_resources, str) else search.min_resources
+    if isinstance(search.max_resources, str):
+        raise InputError(
+            f"max_resources must be an integer if the resource is {search.resource!r}.",
+            argument="max_resources",
+        )
+    return int(search.max_resources) // int(least)
+
+
 def with_parameters(estimator: Any, parameters: dict[str, Any]) -> Any:
     """A copy of an estimator with other parameters; transformers of a pipeline that none of them
     changes are shared.
@@ -307,9 +396,9 @@ def with_parameters(estimator: Any, parameters: dict[str, Any]) -> Any:
     if key_of(estimator) == "Pipeline":
         *before, (last, leaf) = estimator.steps
         if hasattr(leaf, "get_params") and all(name.startswith(f"{last}__") for name in parameters):
-            own = {name.removeprefix(f"{last}__"): value for name, value in parameters.items()}
+            of_leaf = {name.removeprefix(f"{last}__"): value for name, value in parameters.items()}
             pipeline = copy.copy(estimator)
-            pipeline.steps = [*before, (last, clone(leaf).set_params(**own))]
+            pipeline.steps = [*before, (last, clone(leaf).set_params(**of_leaf))]
             return pipeline
     return clone(estimator).set_params(**parameters)
 
@@ -333,5 +422,5 @@ def split_pipeline(estimator: Any) -> tuple[Pipeline | None, Any]:
 
 
 def step_ids(transformers: Any) -> tuple[int, ...]:
-    """Which objects the steps of a pipeline of transformers are."""
+    """The ids of the steps of a pipeline of transformers."""
     return () if transformers is None else tuple(id(step) for _, step in transformers.steps)

@@ -26,7 +26,7 @@ from sklearn.model_selection import KFold, check_cv
 
 from karat.core.certify import Certificate
 from karat.core.coreset import Coreset, coreset
-from karat.core.synthetic import SYNTHETIC, RowKind
+from karat.core.synthetic import REAL, SYNTHETIC, RowKind
 from karat.data import containers
 from karat.data.batch import check_weights
 from karat.errors import InputError, NotExactError
@@ -40,11 +40,15 @@ from karat.estimators.training_rows import (
 from karat.problems import LeastSquares, Problem
 
 Split = tuple[np.ndarray, np.ndarray]
+WHOLE = -1  # the number of the part that is all rows
+# Up to so many columns, fits on the rows of several folds take no longer than making one set of
+# rows of them.
+NARROW = 64
 ROLES = 4
 TRAIN, TEST = 1, 2
 BITS = 2  # of a role
-TOGETHER = 8  # roles that one number of 16 bits holds
-RUNS = 8  # runs of rows up to which they are marked one by one
+TOGETHER = 8  # roles that an integer of 16 bits holds
+RUNS = 8  # up to so many runs of consecutive rows are marked as slices, which is faster
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class ExactCV:
         Rows, weights and (as groups) atoms.  With repeats, the coreset of the data written once per
         repeat.
     cv : list of (train, test)
-        Positions in ``core``; hand it to any ``cv=``.  Fit and score with
+        Positions in ``core``; pass it to any ``cv=``.  Fit and score with
         ``sample_weight=core.weights[...]``.
     refit : Coreset
         The rows to fit the chosen model on: those of one repeat.
@@ -155,18 +159,63 @@ def few_of_folds(
 ) -> WeightedRows:
     """The few rows of all folds, with the coreset of one repeat; or some of them."""
     core, sparse = folds.core, containers.is_sparse(rows.table)
-    if positions is None:
-        return WeightedRows(
-            containers.in_double(core.X),
-            containers.in_double(core.y),
-            core.weights,
-            folds.refit,
-            sparse,
-        )
-    X, y = (
-        containers.in_double(containers.take_rows(table, positions)) for table in (core.X, core.y)
-    )
-    return WeightedRows(X, y, core.weights[positions], core, sparse)
+    tables, weights, source = (core.X, core.y), core.weights, folds.refit
+    if positions is not None:
+        tables = tuple(containers.take_rows(table, positions) for table in tables)
+        weights, source = weights[positions], core
+    X, y = map(containers.in_double, tables)
+    return WeightedRows(X, y, weights, source, sparse)
+
+
+class FoldRows:
+    """Few rows of every fold; those of training and test parts are unions of them.
+
+    Parameters
+    ----------
+    rows : TrainingRows
+        All rows of the columns that few rows are made of.
+    folds : ExactCV
+    problem : Problem, optional
+        The problem that the user passed.
+    """
+
+    def __init__(self, rows: TrainingRows, folds: ExactCV, problem: Problem | None = None) -> None:
+        self.rows, self.folds, self.problem = rows, folds, problem
+        self.few: dict[tuple[int, bool], WeightedRows] = {}
+
+    @classmethod
+    def of(
+        cls,
+        rows: TrainingRows,
+        splits: Sequence[Split],
+        served: int,
+        problem: Problem | None = None,
+    ) -> FoldRows | None:
+        """Few rows for so many candidates; None if there are none, or if they gain nothing."""
+        if problem is not None:
+            repeats = atoms_of(splits, len(rows))
+            return cls(rows, cores_of_atoms(rows, repeats, REAL, problem), problem)
+        folds = made_of_splits(replace(rows, fits=served), splits)[0] if served else None
+        return None if folds is None else cls(rows, folds)
+
+    def kept(self, number: int, test: bool = False) -> WeightedRows:
+        """Few rows that stand for a training or test part."""
+        if (number, test) not in self.few:
+            self.few[number, test] = self._union(number, test)
+        return self.few[number, test]
+
+    def _union(self, number: int, test: bool) -> WeightedRows:
+        """The rows of some folds; one set of rows for all of them where many fits on it follow."""
+        if number == WHOLE:
+            return few_of_folds(self.rows, replace(self.folds, core=self.folds.refit))
+        few = few_of_folds(self.rows, self.folds, self.folds.cv[number][int(test)])
+        if test or self.problem is not None or int(few.X.shape[1]) < NARROW:
+            return few
+        union = replace(
+            self.rows, table=few.X, target=few.y, sample_weight=few.weights, positions=None,
+            preprocessors=(), memo={},
+        )  # fmt: skip
+        return replace(union.few(), sparse=few.sparse)
 
 
 def _atoms(rows: TrainingRows, atom: np.ndarray, kind: str, problem: Problem) -> Coreset:
@@ -182,8 +231,8 @@ def _atoms(rows: TrainingRows, atom: np.ndarray, kind: str, problem: Problem) ->
         return coreset(rows.raw, rows.target, problem, groups=atom, **options)
     labels = np.asarray(rows.target)
     classes, code = np.unique(labels, return_inverse=True)
-    both = of_positive_weight(atom.astype(np.int64) * len(classes) + code, rows.sample_weight)
-    core = coreset(rows.raw, None, problem, groups=both, **options)
+    cells = of_positive_weight(atom.astype(np.int64) * len(classes) + code, rows.sample_weight)
+    core = coreset(rows.raw, None, problem, groups=cells, **options)
     assert core.groups is not None
     atoms, codes = np.divmod(core.groups, len(classes))
     return replace(core, y=classes[codes], groups=atoms)
@@ -196,9 +245,9 @@ def full_splits(cv: Any, rows: TrainingRows, groups: Any) -> Sequence[Split]:
     splitter, count = check_cv(cv, target, classifier=rows.classifies), len(rows)
     if type(splitter) is KFold and not splitter.shuffle and count >= splitter.n_splits:
         return ConsecutiveFolds(count, splitter.n_splits)
-    # those ask for the number of rows only
-    known = type(splitter).__module__.startswith("sklearn.")
-    splits = list(splitter.split(np.zeros((count, 1)) if known else rows.X, target, groups))
+    # scikit-learn's splitters read the number of rows only; others may read the columns.
+    counts_rows = type(splitter).__module__.startswith("sklearn.")
+    splits = list(splitter.split(np.zeros((count, 1)) if counts_rows else rows.X, target, groups))
     if not splits:
         raise InputError("cv gives no splits.")
     return splits
@@ -217,13 +266,8 @@ def _split_positions(cores: list[Coreset], repeats: list[Repeat]) -> Iterable[Sp
 def _stacked(cores: list[Coreset]) -> Coreset:
     """One coreset of the data written once per repeat, from the coresets of the repeats."""
     first = cores[0]
-    X, y = (
-        containers.stack_rows(*tables)
-        for tables in ([core.X for core in cores], [core.y for core in cores])
-    )
-    starts = np.cumsum(
-        [0, *(int(np.max(core.groups)) + 1 for core in cores if core.groups is not None)]
-    )
+    labels = [core.groups for core in cores if core.groups is not None]
+    starts = np.cumsum([0, *(int(np.max(label)) + 1 for label in labels)])
     united = Certificate.union([core.certificate for core in cores])
     note = (
         f"The data is here {len(cores)} times, once per repeat of the splits: refit on one repeat"
@@ -233,10 +277,10 @@ def _stacked(cores: list[Coreset]) -> Coreset:
         first,
         indices=_joined([core.indices for core in cores], first.n_rows),
         weights=np.concatenate([core.weights for core in cores]),
-        X=X,
-        y=y,
+        X=containers.stack_rows(*(core.X for core in cores)),
+        y=containers.stack_rows(*(core.y for core in cores)),
         groups=np.concatenate(
-            [core.groups + start for core, start in zip(cores, starts, strict=False)]
+            [label + start for label, start in zip(labels, starts, strict=False)]
         ),
         n_rows=united.n_rows,
         certificate=replace(
@@ -250,12 +294,12 @@ def _stacked(cores: list[Coreset]) -> Coreset:
 
 
 def _joined(arrays: list[Any], step: int = 0) -> np.ndarray | None:
-    """All in one, each raised by so much more than the one before it; made rows have no indices."""
-    return (
-        None
-        if arrays[0] is None
-        else np.concatenate([array + k * step if step else array for k, array in enumerate(arrays)])
-    )
+    """Arrays as one, the k-th raised by k steps; None if there are none: made rows have no
+    indices.
+    """
+    if arrays[0] is None:
+        return None
+    return np.concatenate([array + k * step if step else array for k, array in enumerate(arrays)])
 
 
 def atoms_of(splits: Iterable[Split], count: int) -> list[Repeat]:
@@ -263,8 +307,8 @@ def atoms_of(splits: Iterable[Split], count: int) -> list[Repeat]:
     repeats = gather(splits, count)
     if max(len(repeat.roles) for repeat in repeats) * 2 > count:
         raise NotExactError(
-            "The splits single out nearly every row (leave-one-out or the like), which no coreset"
-            " keeps; use larger folds."
+            "The splits single out nearly every row, as leave-one-out does, and a coreset keeps no"
+            " single rows; use larger folds."
         )
     return repeats
 
@@ -303,9 +347,8 @@ class ConsecutiveFolds(Sequence[Split]):
         sizes = self.sizes
         start = int(sizes[:fold].sum())
         stop = start + int(sizes[fold])
-        return np.concatenate([np.arange(start), np.arange(stop, self.rows)]), np.arange(
-            start, stop
-        )
+        train = np.concatenate([np.arange(start), np.arange(stop, self.rows)])
+        return train, np.arange(start, stop)
 
     def repeat(self) -> Repeat:
         """The folds as atoms."""
@@ -394,8 +437,8 @@ def _mark(codes: np.ndarray, chosen: Any, bit: int) -> None:
 
 def _check_no_repeats(sizes: np.ndarray, train: Any, test: Any) -> None:
     """Raise if a part names more rows than have its role."""
-    both = sizes[TRAIN | TEST]
-    if sizes[TRAIN] + both != _size(train) or sizes[TEST] + both != _size(test):
+    in_both = sizes[TRAIN | TEST]
+    if sizes[TRAIN] + in_both != _size(train) or sizes[TEST] + in_both != _size(test):
         raise InputError("A split names a row twice; give the row a sample_weight instead.")
 
 

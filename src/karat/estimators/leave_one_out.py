@@ -5,10 +5,10 @@ If row i is left out, its error is ``e_i / (1 - h_i)`` (its residual and its lev
 right singular vectors V and squared singular values s of the centred rows, which the coreset keeps,
 and ``t_i = V'(x_i - mean)``,
 
-    h_i = w_i (1 / W + sum_j t_ij^2 / (s_j + alpha))  e_i = y_i - mean - sum_j t_ij (V'X'Wy)_j /
-    (s_j + alpha)
+    h_i = w_i (1 / W + sum_j t_ij^2 / (s_j + alpha))
+    e_i = y_i - mean - sum_j t_ij (V'X'Wy)_j / (s_j + alpha)
 
-so all leverages and all predictions are one product of matrices each per block of rows.
+so the leverages of a block of rows are one product of matrices, and so are the predictions.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ from karat.errors import InputError
 from karat.estimators.fitting import fit_weighted
 from karat.estimators.training_rows import COLUMNS, EXPENSIVE, TrainingRows, WeightedRows
 
-BLOCK = 1 << 14
+BLOCK = 1 << 14  # rows at a time
 WIDE = (
-    "Rows are no more than columns: they are fitted without errors, of which leave-one-out is made."
+    "There are no more rows than columns: residuals are rounding, and leave-one-out errors are"
+    " computed from them."
 )
 
 
@@ -65,29 +66,21 @@ def fit_by_leave_one_out(ridge: Any, rows: TrainingRows) -> tuple[Any, Coreset]:
     ridge.alpha_ = alphas[best] if np.ndim(best) else float(alphas[best])
     ridge.best_score_ = scores.max(axis=0) if np.ndim(best) else float(scores.max())
     if ridge.store_cv_results:
-        kept = (
-            np.square(errors) * weights[:, None, None]
-            if ridge.scoring is None
-            else y[:, :, None] - errors
-        )
-        ridge.cv_results_ = kept[:, 0] if flat else kept
-    # Of sparse rows the solver of Ridge would stop at its tolerance; of dense ones its default
-    # squares the condition. else with the names of its columns
+        if ridge.scoring is None:
+            results = np.square(errors) * weights[:, None, None]
+        else:
+            results = y[:, :, None] - errors
+        ridge.cv_results_ = results[:, 0] if flat else results
+    # On sparse rows the solver of Ridge would stop at its tolerance; on dense rows its default
+    # squares the condition number.
     table = few.X.toarray() if containers.is_sparse(few.X) else few.X
-    model = fit_weighted(
-        Ridge(ridge.alpha_, fit_intercept=ridge.fit_intercept, solver="svd"),
-        table,
-        few.y,
-        few.weights,
-    )
-    copy_fitted(model, ridge)
+    model = Ridge(ridge.alpha_, fit_intercept=ridge.fit_intercept, solver="svd")
+    copy_fitted(fit_weighted(model, table, few.y, few.weights), ridge)
     return ridge, few.core
 
 
 def checked_alphas(ridge: Any) -> Array:
-    """The alphas of RidgeCV or RidgeClassifierCV as doubles; what is none is told as in
-    scikit-learn.
-    """
+    """The alphas of RidgeCV or RidgeClassifierCV as doubles, checked as in scikit-learn."""
     least = "neither" if ridge.cv is None else "left"  # leave-one-out does not work for 0
     for place, alpha in enumerate(np.atleast_1d(np.asarray(ridge.alphas, dtype=object))):
         try:
@@ -110,8 +103,8 @@ def fit_classes_by_leave_one_out(ridge: Any, rows: TrainingRows) -> tuple[Any, C
     target = np.asarray(binarizer.fit_transform(labels), dtype=float)
     weights = rows.sample_weight
     if ridge.class_weight is not None:
-        own = compute_sample_weight(ridge.class_weight, labels)
-        weights = own if weights is None else own * weights
+        of_classes = compute_sample_weight(ridge.class_weight, labels)
+        weights = of_classes if weights is None else of_classes * weights
     columns = {COLUMNS: rows.memo[COLUMNS]} if COLUMNS in rows.memo else {}
     signs = replace(rows, target=target, sample_weight=weights, classifies=False, memo=columns)
     ridge, core = fit_by_leave_one_out(ridge, signs)
@@ -122,16 +115,17 @@ def fit_classes_by_leave_one_out(ridge: Any, rows: TrainingRows) -> tuple[Any, C
 def _errors(
     X: Any, y: Array, weights: Array, few: WeightedRows, alphas: Array, fit_intercept: bool
 ) -> Array:
-    """Errors of every row that is left out (rows, targets, alphas)."""
+    """The error of every row when it is left out (rows, targets, alphas)."""
     table, target = containers.dense(few.numbers).astype(float, copy=False), dense_target(few.y)
-    own = weights_or_ones(few.weights, len(target))
-    total = own.sum()
+    few_weights = weights_or_ones(few.weights, len(target))
+    total = few_weights.sum()
     x_mean, y_mean = (
-        own @ part / total if fit_intercept else np.zeros(part.shape[1]) for part in (table, target)
+        few_weights @ part / total if fit_intercept else np.zeros(part.shape[1])
+        for part in (table, target)
     )
-    both = np.sqrt(own)[:, None] * np.hstack([table - x_mean, target - y_mean])
-    # it has the squares of the rows, but does not square their condition
-    factor = np.asarray(np.linalg.qr(both, mode="r"))
+    centred_rows = np.sqrt(few_weights)[:, None] * np.hstack([table - x_mean, target - y_mean])
+    # R has the Gram matrix of the rows, but does not square their condition number.
+    factor = np.asarray(np.linalg.qr(centred_rows, mode="r"))
     left, values, vectors = np.linalg.svd(factor[:, : len(x_mean)], full_matrices=False)
     shrunk = 1.0 / (np.square(values)[:, None] + alphas)
     slopes = (
@@ -140,8 +134,8 @@ def _errors(
     errors = np.empty((len(y), y.shape[1], len(alphas)))
     for start in range(0, len(y), BLOCK):
         block = slice(start, start + BLOCK)
-        taken = containers.take_rows(X, np.arange(len(y))[block])
-        turned = (containers.dense(taken).astype(float, copy=False) - x_mean) @ vectors.T
+        rows = containers.dense(containers.take_rows(X, np.arange(len(y))[block]))
+        turned = (rows.astype(float, copy=False) - x_mean) @ vectors.T
         leverage = weights[block, None] * (
             (1.0 / total if fit_intercept else 0.0) + np.square(turned) @ shrunk
         )
@@ -154,20 +148,18 @@ def _scores(ridge: Any, errors: Array, y: Array, weights: Array | None, flat: bo
     """The score of one alpha: of all targets, or of each."""
     if ridge.scoring is None:
         squares = -np.square(errors) * (1.0 if weights is None else weights[:, None])
-        return (
-            squares.mean(axis=0)
-            if getattr(ridge, "alpha_per_target", False) and not flat
-            else squares.mean()
-        )
+        per_target = getattr(ridge, "alpha_per_target", False) and not flat
+        return squares.mean(axis=0) if per_target else squares.mean()
     scorer = check_scoring(ridge, ridge.scoring)
     unweighted = weights is None or weight_request(scorer, "score") is False
     options = {} if unweighted else {"sample_weight": weights}
-    found, identity = y - errors, _Identity()
+    predicted, identity = y - errors, _Identity()
     if ridge.alpha_per_target and not flat:
-        return np.array(
-            [scorer(identity, found[:, j], y[:, j], **options) for j in range(y.shape[1])]
-        )
-    return scorer(identity, found[:, 0] if flat else found, y[:, 0] if flat else y, **options)
+        columns = zip(predicted.T, y.T, strict=True)
+        return np.array([scorer(identity, *pair, **options) for pair in columns])
+    if flat:
+        predicted, y = predicted[:, 0], y[:, 0]
+    return scorer(identity, predicted, y, **options)
 
 
 def dense_target(y: Any) -> Array:

@@ -1,5 +1,4 @@
-"""CoresetRegressor and CoresetClassifier: scikit-learn's estimators, fitted on a few rows to the
-answer of all.
+"""CoresetRegressor and CoresetClassifier fit scikit-learn's estimators on a few rows.
 
 Both check their inputs, fit (:mod:`karat.estimators.exact_fit`), and then behave like the estimator
 inside.
@@ -37,19 +36,14 @@ from karat.estimators.transformers import fitted_by_moments, single_steps
 from karat.problems import LeastSquares, Problem
 from karat.stream.sketch import Sketch
 
-OWN = (
-    "n_features_in_",
-    "feature_names_in_",
-    "estimator_",
-    "core_",
-    "reduced_",
-    "reason_",
-    "sketch_",
-)
+# Fitted attributes that are never those of the estimator inside.
+OWN_ATTRIBUTES = (
+    "n_features_in_", "feature_names_in_", "estimator_", "core_", "reduced_", "reason_", "sketch_",
+)  # fmt: skip
 
 
 def delegates(name: str) -> Any:
-    """Whether the inner estimator, fitted or not, has a method."""
+    """A check for ``available_if``: the estimator inside, fitted or not, has a method."""
 
     def check(self: Any) -> bool:
         inner = getattr(self, "estimator_", self.estimator)
@@ -59,7 +53,7 @@ def delegates(name: str) -> Any:
 
 
 def forwarded(name: str, text: str) -> Any:
-    """A method of new rows that is that of the fitted estimator, if it has one."""
+    """A method that calls that of the fitted estimator, available if the estimator has it."""
 
     def method(self: Any, X: Any) -> Any:
         check_is_fitted(self)
@@ -70,7 +64,7 @@ def forwarded(name: str, text: str) -> Any:
 
 
 class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
-    """An estimator that is fitted on few rows, to the answer of all of them."""
+    """Base class: fits an estimator on few rows, with the same answer as on all rows."""
 
     classifies: ClassVar[bool] = False
 
@@ -134,7 +128,7 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         rows = TrainingRows(
             X, y, weights, classifies=self.classifies, random_state=self.random_state
         )
-        self.__dict__.pop("sketch_", None)
+        self.__dict__.pop("sketch_", None)  # partial_fit starts anew
         if self.problem is None:
             self._fitted(*fit_few(estimator, rows, groups, self.few_rows, bool(self.rowwise)))
         else:
@@ -142,24 +136,19 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         return self
 
     def _fitted(self, estimator: Any, core: Coreset) -> None:
-        """Keep what was fitted, on which rows, and why these are all."""
+        """Set the fitted attributes; ``reason_`` is the first note of a coreset of all rows."""
         self.estimator_, self.core_ = estimator, core
         self.reduced_ = core.certificate.method != ALL_ROWS
         self.reason_ = None if self.reduced_ else core.certificate.notes[0]
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         text = str(super().__repr__(N_CHAR_MAX))
-        return (
-            text
-            if vars(self).get("reduced_", True)
-            else f"{text}\n# fitted on all rows: {self.reason_}"
-        )
+        reduced = vars(self).get("reduced_", True)
+        return text if reduced else f"{text}\n# fitted on all rows: {self.reason_}"
 
     def _vouched(self) -> tuple[Any, ...]:
         """Classes of transformers, and functions, that the user says map every row by itself."""
-        if not isinstance(self.rowwise, list | tuple) or not all(
-            callable(one) for one in self.rowwise
-        ):
+        if not isinstance(self.rowwise, list | tuple) or not all(map(callable, self.rowwise)):
             raise InputError(
                 f"rowwise={self.rowwise!r} is not a list of classes of transformers and of"
                 " functions; pass, for example, rowwise=[MyTransformer].",
@@ -168,7 +157,7 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         return tuple(self.rowwise)
 
     def _cloned(self) -> Any:
-        """A copy of the estimator; what can be read only once is an error."""
+        """A copy of the estimator, with a check of ``cv``: it is read more than once."""
         check_is_estimator(self.estimator)
         for owner in (self.estimator, split_pipeline(self.estimator)[1]):
             cv = getattr(owner, "cv", None)
@@ -192,44 +181,29 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         elif containers.is_frame(y):
             X = validate_data(self, X, **checks)
         else:
-            X, y = validate_data(
-                self,
-                X,
-                y,
-                multi_output=not self.classifies,
-                y_numeric=not self.classifies,
-                **checks,
-            )
+            regresses = not self.classifies
+            X, y = validate_data(self, X, y, multi_output=regresses, y_numeric=regresses, **checks)
         return X, self._checked_target(y)
 
     def _checked_target(self, y: Any) -> Any:
-        one = containers.dimensions(y) == 2 and np.shape(y)[1] == 1
-        return (
-            column_or_1d(np.asarray(y), warn=True)
-            if one and not get_tags(self).target_tags.multi_output
-            else y
-        )
+        single = containers.dimensions(y) == 2 and np.shape(y)[1] == 1
+        if single and not get_tags(self).target_tags.multi_output:
+            return column_or_1d(np.asarray(y), warn=True)
+        return y
 
     def _inside(self) -> Any:
         """The estimator, or the one that a search holds."""
-        return (
-            self.estimator.estimator
-            if key_of(self.estimator) in registry.SEARCHES
-            else self.estimator
-        )
+        searches = key_of(self.estimator) in registry.SEARCHES
+        return self.estimator.estimator if searches else self.estimator
 
     def _kind(self) -> dict[str, Any]:
-        """What to check values for: finite numbers, unless transformers may encode or impute
-        others.
-        """
+        """Options of the check of X: finite numbers, unless transformers may encode or impute."""
         if fitted_by_moments(split_pipeline(self._inside())[0]):
             return {"dtype": "numeric"}
         return {"dtype": None, "ensure_all_finite": False}
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The score of the inner estimator: R2 or accuracy, or what a search was told to score
-        by.
-        """
+        """The score of the estimator inside: R2, accuracy, or the ``scoring`` of a search."""
         check_is_fitted(self)
         X = self._rows(X)
         if sample_weight is None:
@@ -273,22 +247,14 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         """Fitted attributes of the estimator inside, of the one that a search chose, or of the last
         step of a pipeline.
         """
-        if (
-            name.endswith("_")
-            and not name.startswith("_")
-            and name not in OWN
-            and "estimator_" in vars(self)
-        ):
-            inner = self.estimator_
-            while inner is not None:
-                if hasattr(inner, name):
-                    return getattr(inner, name)
-                last = split_pipeline(inner)[1]
-                inner = (
-                    last
-                    if last is not inner
-                    else getattr(inner, "best_estimator_", getattr(inner, "regressor_", None))
-                )
+        fitted = name.endswith("_") and not name.startswith("_") and name not in OWN_ATTRIBUTES
+        inner = vars(self).get("estimator_") if fitted else None
+        while inner is not None:
+            if hasattr(inner, name):
+                return getattr(inner, name)
+            last = split_pipeline(inner)[1]
+            chosen = getattr(inner, "best_estimator_", getattr(inner, "regressor_", None))
+            inner = chosen if last is inner else last
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -310,45 +276,43 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
 
 
 def _learns_from_moments(self: Any) -> bool:
-    """Whether the estimator can be fitted from a running summary: a listed regressor, behind
-    scalers or alone.
+    """Whether a sketch is enough to fit the estimator: a listed regressor, behind scalers or
+    alone.
     """
     transformers, leaf = split_pipeline(self.estimator)
     return key_of(leaf) in registry.SQUARED_LOSS and fitted_by_moments(transformers)
 
 
 class CoresetRegressor(RegressorMixin, CoresetEstimator):
-    """A scikit-learn regressor, fitted on an exact coreset: the same answer from a few rows.
+    """Fit a scikit-learn regressor on an exact coreset: the same answer from a few rows.
 
     If the estimator selects by cross-validation (``GridSearchCV``, ``RandomizedSearchCV``, the
     halving searches over a parameter, ``LassoCV``, ``ElasticNetCV``, ``RidgeCV``, ...), the folds
     of the *full* data get coresets.  Every score, the chosen parameters and the refitted
-    coefficients then equal those on the full data.  Any score will do: one that is not a function
-    of moments is computed on all test rows.
+    coefficients then equal those on the full data.  Any score works: one that is not a function of
+    moments is computed on all test rows.
 
     Transformers of a pipeline are fitted on all rows, or on all rows of a training part, as
-    scikit-learn does; only what follows them is fitted on few.  So encoders, imputers, scalers,
+    scikit-learn does; only the model behind them is fitted on few.  So encoders, imputers, scalers,
     splines, discretisers, PCA and selections of columns are exact too. Fitted attributes
     (``coef_``, ``best_params_``, ``cv_results_``, ...) are those of the estimator inside.
 
     Parameters
     ----------
     estimator : estimator
-        What is not known to be exact is refused; the error names an alternative.
+        An estimator that is not known to be exact is refused; the error names an alternative.
     problem : Problem, optional
         What the coreset keeps.  By default the squared loss of the columns that the regressor sees.
-        Passing a problem switches the check of the estimator off: the coreset then keeps the
-        problem *of the raw columns*, and whether that is enough is yours to know.
+        With a problem the estimator is not checked: the coreset keeps the problem *of the raw
+        columns*, and you have to know whether that is enough.
     few_rows : int, default 5000
-        Up to so many rows, and where reducing them takes longer than the fits that follow, nothing
-        is gained, and the estimator is fitted on all rows.  0 reduces them in any case, and so does
-        a ``problem``.
+        The estimator is fitted on all rows if there are at most so many, or if reducing them would
+        take longer than the fits.  0 reduces them in any case, and so does a ``problem``.
     random_state : int, default 0
-        Which rows are made or kept depends on it; the answer does not.
+        It decides which rows are made or kept; the answer does not depend on it.
     rowwise : list of classes and functions, optional
-        Transformers of your own, and functions of ``FunctionTransformer``, of which you know that
-        they map every row by itself once they are fitted.  They are tried on blocks of rows in
-        another order.
+        Your own transformers, and functions of ``FunctionTransformer``, that map every row by
+        itself once they are fitted.  karat tests them on blocks of rows in another order.
 
     Attributes
     ----------
@@ -356,9 +320,9 @@ class CoresetRegressor(RegressorMixin, CoresetEstimator):
         The fitted estimator.
     core_ : Coreset
         The rows that it was fitted on, in the columns that the model sees; ``core_.rows`` says
-        whether they were made.
+        whether they are rows of the data or synthetic.
     reduced_ : bool
-        Whether these are few; False if all rows were used.
+        False if all rows were used.
     reason_ : str or None
         Why all rows were used.
     n_features_in_ : int
@@ -367,13 +331,13 @@ class CoresetRegressor(RegressorMixin, CoresetEstimator):
 
     Notes
     -----
-    One least-squares or ridge fit gains nothing: solving it costs one pass over the data, and so
-    does the coreset.  It pays when many fits follow: cross-validation, grids, paths, refits.  Each
-    of them takes a few rows, so a search starts no processes, whatever its ``n_jobs``; with a
-    ``problem`` of your own it has so many threads.
+    A single least-squares or ridge fit gains nothing: solving it costs one pass over the data, and
+    so does the coreset.  Many fits gain: cross-validation, grids, paths, refits.  Each of them
+    takes a few rows, so a search starts no processes, whatever its ``n_jobs``; with a ``problem``
+    of your own it starts ``n_jobs`` threads.
 
-    ``sample_weight`` counts in every step: scaling, fitting and scoring, as scikit-learn does where
-    metadata routing is on and everything asks for it.
+    Every step uses ``sample_weight``: scaling, fitting and scoring.  scikit-learn does the same if
+    metadata routing is on and every step requests it.
 
     Examples
     --------
@@ -411,8 +375,8 @@ class CoresetRegressor(RegressorMixin, CoresetEstimator):
             )
         first = "sketch_" not in vars(self)
         X, y = self._checked(X, y) if first else (self._rows(X), y)
-        new = Sketch(self.problem or LeastSquares(), random_state=self.random_state)
-        sketch: Sketch = vars(self).get("sketch_", new)
+        empty = Sketch(self.problem or LeastSquares(), random_state=self.random_state)
+        sketch: Sketch = vars(self).get("sketch_", empty)
         sketch.update(X, y, sample_weight=sample_weight)
         core = sketch.coreset()
         check_steps(core, split_pipeline(estimator)[1])
@@ -422,48 +386,30 @@ class CoresetRegressor(RegressorMixin, CoresetEstimator):
 
 
 class CoresetClassifier(ClassifierMixin, CoresetEstimator):
-    """A classifier, fitted on an exact coreset of every class: the same answer from a few rows.
+    """Fit a classifier on an exact coreset of every class: the same answer from a few rows.
 
-    Exact are the classifiers that read the data through counts, means and covariances of the
+    Classifiers are exact if they read the data through counts, means and covariances of the
     classes: ``karat.models.LinearDiscriminant``, ``QuadraticDiscriminant`` and
     ``GaussianNaiveBayes``, and scikit-learn's ``RidgeClassifier``, ``RidgeClassifierCV`` and
     ``DummyClassifier``; also as the last step of a pipeline, and inside a search.  Scores are
-    computed on all test rows, so any classification score will do.  Logistic regression is refused:
-    its loss is not a polynomial of the data.
+    computed on all test rows, so any classification score works.  Logistic regression is refused,
+    because its loss is not a polynomial of the data.
 
     Parameters
     ----------
     estimator : estimator
-        What is not known to be exact is refused; the error names an alternative.
+        An estimator that is not known to be exact is refused; the error names an alternative.
     problem : Problem, optional
         What the coreset of every class keeps; by default second moments of the columns that the
-        classifier sees.  Passing a problem switches the check of the estimator off.
-    few_rows : int, default 5000
-        Up to so many rows, and where reducing them takes longer than the fits that follow, nothing
-        is gained, and the estimator is fitted on all rows.  0 reduces them in any case, and so does
-        a ``problem``.
-    random_state : int, default 0
-        Which rows are made or kept depends on it; the answer does not.
-    rowwise : list of classes and functions, optional
-        Transformers of your own, and functions of ``FunctionTransformer``, of which you know that
-        they map every row by itself once they are fitted.  They are tried on blocks of rows in
-        another order.
+        classifier sees.  With a problem the estimator is not checked.
+    few_rows, random_state, rowwise
+        As in :class:`CoresetRegressor`.
 
     Attributes
     ----------
-    estimator_ : estimator
-        The fitted estimator.
-    core_ : Coreset
-        The rows that it was fitted on, in the columns that the model sees; ``core_.rows`` says
-        whether they were made.
-    reduced_ : bool
-        Whether these are few; False if all rows were used.
-    reason_ : str or None
-        Why all rows were used.
     classes_ : array
-    n_features_in_ : int
-    feature_names_in_ : array of str
-        If X has column names.
+    estimator_, core_, reduced_, reason_, n_features_in_, feature_names_in_
+        As in :class:`CoresetRegressor`.
 
     Examples
     --------

@@ -1,15 +1,13 @@
-"""What is exact: the estimators, scorers, splitters and transformers whose answer depends on kept
-moments only.
+"""Tables of what is exact: estimators, scorers and transformers that depend on kept moments only.
 
-These are tables only; :mod:`karat.estimators.fitting` and :mod:`karat.estimators.searches` apply
-them.  What is not listed is refused, and so is a listed estimator with a parameter that breaks a
-rule, because the damage is silent: a Huber fit on a least-squares coreset is 13 % off and looks
-fine.
+:mod:`karat.estimators.fitting` and :mod:`karat.estimators.transformers` apply the tables.  An
+estimator that is not listed is refused, and so is a listed one with a parameter that breaks a rule,
+because the damage is silent: a Huber fit on a least-squares coreset is 13 % off and looks fine.
 
 The listed regressors read the data only through the weighted sums of 1, x, y, x x', x y and y^2;
 the listed scorers only through those of the test rows (any other scorer is given all test rows).
-The listed transformers are fitted by scikit-learn on all rows of their part of the data; they map
-every row by itself, and ``fit_transform`` gives what ``fit`` and ``transform`` give.
+scikit-learn fits the listed transformers on all rows of their part of the data; they map every row
+by itself, and ``fit_transform`` gives the same as ``fit`` and ``transform``.
 """
 
 from __future__ import annotations
@@ -60,7 +58,7 @@ COORDINATE_DESCENT = (
     Rule(
         "selection",
         ("random",),
-        "selection='random' has no one answer to compare with; choose selection='cyclic'",
+        "selection='random' gives no single answer to compare with; choose selection='cyclic'",
     ),
     Rule(
         "precompute",
@@ -136,7 +134,7 @@ BY_CLASS: dict[str, tuple[Rule, ...]] = {
 CLASSIFIES_AND_SELECTS: dict[str, tuple[Rule, ...]] = {
     "RidgeClassifierCV": (),
 }
-# What a model of these reads is the target of all rows.
+# These models read the target of all rows, and nothing else.
 TARGET_ONLY_REGRESSORS: dict[str, tuple[Rule, ...]] = {"DummyRegressor": ()}
 TARGET_ONLY_CLASSIFIERS: dict[str, tuple[Rule, ...]] = {"DummyClassifier": ()}
 TARGET_ONLY = TARGET_ONLY_REGRESSORS.keys() | TARGET_ONLY_CLASSIFIERS.keys()
@@ -154,7 +152,7 @@ LOGISTIC: dict[str, tuple[Rule, ...]] = {  # on a coreset of GroupedLogistic
 }
 OF_COVARIANCE: dict[str, tuple[Rule, ...]] = {"karat.PCA": (), "karat.GraphicalLasso": ()}
 SEARCHES = ("GridSearchCV", "RandomizedSearchCV", "HalvingGridSearchCV", "HalvingRandomSearchCV")
-# by cross-validation
+# Estimators that select by cross-validation.
 SELECTS = frozenset(SEARCHES) | SELECTS_ITSELF.keys() | CLASSIFIES_AND_SELECTS.keys()
 
 # Scores that are functions of kept moments.
@@ -165,8 +163,8 @@ SCORERS = {
     "explained_variance": metrics.explained_variance_score,
 }
 
-# scikit-learn's own takes no sample_weight, or uses it in part only; ours gives the same answer and
-# takes it
+# scikit-learn's class takes no sample_weight, or uses it in part only; karat's takes it, and gives
+# the same answer.
 WITH_WEIGHTS = {
     "LassoLarsCV": "karat.CoresetRegressor(karat.models.LassoLarsCV())",
     "PCA": "karat.coreset(X).fit(karat.models.PCA())",
@@ -184,11 +182,11 @@ WHY_NOT = {
     "RANSACRegressor": "it counts rows near a model",
     **dict.fromkeys(
         ["SVR", "LinearSVR", "NuSVR"],
-        "errors within epsilon count for nothing, which moments cannot tell",
+        "its loss ignores errors within epsilon, which is not a function of moments",
     ),
     **dict.fromkeys(
         ["SVC", "LinearSVC", "NuSVC"],
-        "its answer depends on the rows nearest to the border, not on moments",
+        "its answer depends on the rows nearest to the decision boundary, not on moments",
     ),
     **dict.fromkeys(
         ["LogisticRegression", "LogisticRegressionCV"],
@@ -231,23 +229,22 @@ WHY_NOT = {
     },
     **{
         name: (
-            "the labels of its parts are not those that rows are made for; karat works inside it:"
-            f" {name}({inside})"
+            "it fits its parts to other labels than those of the coreset; karat works inside it:"
+            f" {name}(karat.CoresetClassifier(...))"
         )
-        for name, inside in {
-            "MultiOutputClassifier": "karat.CoresetClassifier(...)",
-            "ClassifierChain": "karat.CoresetClassifier(...)",
-            "OneVsRestClassifier": "karat.CoresetClassifier(...)",
-            "OneVsOneClassifier": "karat.CoresetClassifier(...)",
-        }.items()
+        for name in (
+            "MultiOutputClassifier",
+            "ClassifierChain",
+            "OneVsRestClassifier",
+            "OneVsOneClassifier",
+        )
     },
     **dict.fromkeys(
         ["AdaBoostRegressor", "AdaBoostClassifier"],
-        "it weighs single rows by their errors, again and again",
+        "it reweights single rows by their errors",
     ),
     "IterativeImputer": (
-        "whether it maps every row by itself, once it is fitted, is not known; impute before"
-        " building"
+        "it is not known to map every row by itself once it is fitted; impute before building"
     ),
     **dict.fromkeys(
         ["CountVectorizer", "TfidfVectorizer", "HashingVectorizer", "DictVectorizer"],
@@ -255,37 +252,37 @@ WHY_NOT = {
         " that it makes",
     ),
     "VotingClassifier": (
-        "its parts are not fitted one by one, as those of VotingRegressor are; karat works "
-        "inside it: VotingClassifier([('few', karat.CoresetClassifier(...))])"
+        "karat does not fit its parts one by one, as it does those of VotingRegressor; karat works"
+        " inside it: VotingClassifier([('few', karat.CoresetClassifier(...))])"
     ),
     "TargetEncoder": (
-        "it encodes the rows that it was fitted on by random folds, others in another way; encode"
-        " before building"
+        "it encodes its training rows by random folds, and other rows in another way; encode before"
+        " building"
     ),
     "LeaveOneOut": "every row would be a fold of its own",
     "LeavePOut": "every set of p rows would be a fold of its own",
 }
 
-# Single fits for which all rows are as good: solving them costs one pass over the rows, and so does
-# reducing them.
+# A single fit of these gains nothing: solving it costs one pass over the rows, and so does reducing
+# them.
 ONE_PASS = (
     "Ridge", "RidgeClassifier", "karat.LassoLars", "karat.OrthogonalMatchingPursuit",
     "karat.GaussianNaiveBayes",
 )  # fmt: skip
-# coordinate descent: some sweeps over the rows
+# Coordinate descent takes some sweeps over the rows.
 SWEEPS = ("Lasso", "ElasticNet", "MultiTaskLasso", "MultiTaskElasticNet")
 
-# Transformers are fitted by scikit-learn, and map every row by itself.
-# an affine map of every column
+# scikit-learn fits the transformers below; they map every row by itself.
+# Scalers are affine maps of every column.
 SCALERS = ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")
 SELECTIONS = (  # of columns
     "VarianceThreshold", "SelectKBest", "SelectPercentile", "SelectFpr", "SelectFdr", "SelectFwe",
     "GenericUnivariateSelect", "SelectFromModel", "RFE", "RFECV", "SequentialFeatureSelector",
 )  # fmt: skip
 ROTATIONS = ("PCA", "IncrementalPCA", "TruncatedSVD")  # linear maps, unless they whiten
-# Solvers of sparse rows that stop at a tolerance, unlike those of dense rows.
+# Their solvers stop at a tolerance if the rows are sparse, unlike those of dense rows.
 ITERATIVE_IF_SPARSE = ("Ridge", "RidgeClassifier", "LinearRegression")
-MOMENT_FITTED = ("StandardScaler",)  # fitted on few rows with weights it comes out the same
+MOMENT_FITTED = ("StandardScaler",)  # a fit on few rows with weights learns the same
 IMPUTERS = ("SimpleImputer",)
 TRANSFORMERS = frozenset(SCALERS + SELECTIONS + ROTATIONS + IMPUTERS) | {
     "FactorAnalysis", "FastICA", "GaussianRandomProjection", "SparseRandomProjection",

@@ -1,17 +1,17 @@
 """Columns that transformers make alike, whatever part of the data they are fitted on.
 
-In a search every training part has transformers of its own.  Often they make the same columns:
-an encoder learns the categories that occur, which are those of all rows, or some of them; squares
+In a search every training part has its own fitted transformers.  Often they make the same columns:
+an encoder learns the categories that occur, which are those of all rows or some of them; squares
 and logarithms learn nothing; scalers inside a ``ColumnTransformer`` map their columns affinely.
-Then the columns are made once, of all rows, with the scalers left out, and few rows of every fold
-stand for every part (:class:`FoldRows`).  What is left for a part is an affine map of these rows:
+karat then makes the columns once, of all rows and without the scalers, and few rows of every fold
+(:class:`karat.estimators.folds.FoldRows`).  An affine map turns these rows into those of a part:
 
-    columns of categories that do not occur in the part are dropped; a row that has one of them
-    is a row of zeros without it, as ``handle_unknown="ignore"`` has it
-    the columns of scalers are scaled, by scalers that are fitted on this part
+    It drops the columns of categories that do not occur in the part.  A row of such a category is
+    then a row of zeros, as with ``handle_unknown="ignore"``.
+    It scales the columns of scalers, which are fitted on this part.
 
-The transformers of the part are fitted by scikit-learn, on rows of the part that have all of its
-categories; the scalers among them then get what was learned from all rows of the part.
+scikit-learn fits the transformers of the part on a few of its rows that have all of its categories.
+The scalers among them then get the state that was learned from all rows of the part.
 """
 
 from __future__ import annotations
@@ -26,20 +26,12 @@ from sklearn.base import clone
 from sklearn.compose import make_column_selector
 from sklearn.pipeline import Pipeline
 
-from karat.core.synthetic import REAL
 from karat.data import containers
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
 from karat.estimators import registry
 from karat.estimators.fitting import key_of
-from karat.estimators.folds import (
-    ExactCV,
-    Split,
-    atoms_of,
-    cores_of_atoms,
-    few_of_folds,
-    made_of_splits,
-)
+from karat.estimators.folds import FoldRows, Split
 from karat.estimators.training_rows import TrainingRows, WeightedRows
 from karat.estimators.transformers import (
     fit_and_transform,
@@ -48,88 +40,28 @@ from karat.estimators.transformers import (
     resolve_columns,
     scales,
 )
-from karat.problems import Problem
 
-WHOLE = -1  # the number of the part that is all rows
-# columns up to which fits on the rows of several folds take no longer than making one set of rows
-# of them
-NARROW = 64
-IGNORES = ("ignore", "infrequent_if_exist")  # unknown categories: their rows have zeros
+IGNORES = ("ignore", "infrequent_if_exist")  # handle_unknown: rows of zeros, without a warning
 
 
-class FittedFront(NamedTuple):
-    """Transformers fitted on a part, its few rows behind them, and what they make of rows of the
-    folds.
+class FittedTransformers(NamedTuple):
+    """Transformers fitted on a part, its few rows behind them, and the map of rows of the folds to
+    their columns.
     """
 
-    front: Any
+    transformers: Any
     few: WeightedRows
     source: FoldRows
     apply: Callable[[Any], Any]
 
 
-class FoldRows:
-    """Few rows of every fold, of which those of training and test parts are unions.
-
-    Parameters
-    ----------
-    rows : TrainingRows
-        All rows of the columns that few rows are made of.
-    folds : ExactCV
-    problem : Problem, optional
-        What the user insists on.
-    """
-
-    def __init__(self, rows: TrainingRows, folds: ExactCV, problem: Problem | None = None) -> None:
-        self.rows, self.folds, self.problem = rows, folds, problem
-        self.few: dict[tuple[int, bool], WeightedRows] = {}
-
-    @classmethod
-    def of(
-        cls, rows: TrainingRows, splits: Sequence[Split], served: int,
-        problem: Problem | None = None
-    ) -> FoldRows | None:  # fmt: skip
-        """Few rows for so many candidates; None where there are none, or where they gain
-        nothing.
-        """
-        if problem is not None:
-            return cls(
-                rows, cores_of_atoms(rows, atoms_of(splits, len(rows)), REAL, problem), problem
-            )
-        folds = made_of_splits(replace(rows, fits=served), splits)[0] if served else None
-        return None if folds is None else cls(rows, folds)
-
-    def kept(self, number: int, test: bool = False) -> WeightedRows:
-        """Few rows that stand for a training or test part."""
-        if (number, test) not in self.few:
-            self.few[number, test] = self._union(number, test)
-        return self.few[number, test]
-
-    def _union(self, number: int, test: bool) -> WeightedRows:
-        """The rows of some folds; one set of rows for all of them, where many fits on it follow."""
-        if number == WHOLE:
-            return few_of_folds(self.rows, replace(self.folds, core=self.folds.refit))
-        few = few_of_folds(self.rows, self.folds, self.folds.cv[number][int(test)])
-        if test or self.problem is not None or int(few.X.shape[1]) < NARROW:
-            return few
-        own = {
-            "table": few.X,
-            "target": few.y,
-            "sample_weight": few.weights,
-            "positions": None,
-            "preprocessors": (),
-            "memo": {},
-        }
-        return replace(replace(self.rows, **own).few(), sparse=few.sparse)
-
-
-def split_shared(front: Any) -> tuple[Pipeline, Pipeline | None] | None:
+def split_shared(transformers: Any) -> tuple[Pipeline, Pipeline | None] | None:
     """Transformers that make the same columns for every part, and affine ones behind them; None if
     there are others.
     """
-    if front is None or key_of(front) != "Pipeline":
+    if transformers is None or key_of(transformers) != "Pipeline":
         return None
-    steps = front.steps
+    steps = transformers.steps
     shared = (
         steps[:1]
         if _learns_categories(steps[0][1])
@@ -183,16 +115,16 @@ class SharedColumns:
     ----------
     rows : TrainingRows
         All rows, as they were given.
-    front, rest : Pipeline
+    shared, rest : Pipeline
         From :func:`split_shared`.
     """
 
-    def __init__(self, rows: TrainingRows, front: Pipeline, rest: Pipeline | None) -> None:
+    def __init__(self, rows: TrainingRows, shared: Pipeline, rest: Pipeline | None) -> None:
         self.raw, self.rest = rows, rest
-        self.front = clone(front)
-        resolve_columns(self.front, lambda: rows.raw)
+        self.shared = clone(shared)
+        resolve_columns(self.shared, lambda: rows.raw)
         self.scalers = {}
-        plain = clone(self.front)
+        plain = clone(self.shared)
         self.columns = plain.steps[0][1]
         if key_of(self.columns) == "ColumnTransformer":
             self.scalers = {
@@ -216,30 +148,27 @@ class SharedColumns:
         splits: Sequence[Split],
         served: int,
     ) -> Any:
-        """Few rows for so many candidates; None where every part has to be transformed by
-        itself.
-        """
+        """Few rows for so many candidates; None if every part has to be transformed by itself."""
         if containers.is_sparse(rows.table) or rows.preprocessors:
             return None
         try:
-            own = cls(rows, *shared)
-            table = own.rows.table
+            columns = cls(rows, *shared)
+            table = columns.rows.table
             if (
                 containers.is_frame(table)
                 or table.dtype != float
                 or (shared[1] is not None and containers.is_sparse(table))
             ):
                 return None
-            own.rows = replace(
-                own.rows, table=table.tocsr() if containers.is_sparse(table) else table
-            )
-            own.folds = FoldRows.of(own.rows, splits, served)
-            if own.folds is not None and not own._reads_all_rows():
-                # all may be large
-                own.rows = own.folds.rows = replace(own.rows, table=own.rows.table[:1])
+            table = table.tocsr() if containers.is_sparse(table) else table
+            columns.rows = replace(columns.rows, table=table)
+            columns.folds = FoldRows.of(columns.rows, splits, served)
+            if columns.folds is not None and not columns._reads_all_rows():
+                # The table may be large; only its type and width are still needed.
+                columns.rows = columns.folds.rows = replace(columns.rows, table=table[:1])
         except (InputError, NotExactError, ValueError, TypeError):
-            return None  # the ordinary way says why, if that is an error
-        return own if own.folds is not None else None
+            return None  # if it is an error, fitting the transformers on a part raises it
+        return columns if columns.folds is not None else None
 
     def _reads_all_rows(self) -> bool:
         """Whether something is fitted on all rows of a part, behind the shared columns."""
@@ -255,109 +184,102 @@ class SharedColumns:
         if key_of(self.fitted) != "ColumnTransformer":
             return []
         steps = {name: step for name, step, _ in self.columns.transformers}
-        found = [
-            (steps[name], at) for name, at in self.fitted.output_indices_.items() if name in steps
+        return [
+            (steps[name], at)
+            for name, at in self.fitted.output_indices_.items()
+            if key_of(steps.get(name)) == "OneHotEncoder"
         ]
-        return [(step, at) for step, at in found if key_of(step) == "OneHotEncoder"]
 
     def _find_categories(self) -> None:
-        """Where there is an indicator that is not zero, row by row."""
+        """Find the indicators that are not zero: their rows and columns."""
         table = self.rows.table
-        self.hot = np.zeros(int(table.shape[1]), dtype=bool)
-        # columns of encoders that raise, or warn, if a category is not known
-        self.strict = self.hot.copy()
+        self.is_indicator = np.zeros(int(table.shape[1]), dtype=bool)
+        # Columns of encoders that raise or warn if a category is unknown.
+        self.strict = self.is_indicator.copy()
         for encoder, at in self._slices():
-            self.hot[at] = True
+            self.is_indicator[at] = True
             self.strict[at] = encoder.handle_unknown not in IGNORES
         if containers.is_sparse(table):
             table = table.tocsr()
-            rows, places = (
+            rows, columns = (
                 np.repeat(np.arange(table.shape[0]), np.diff(table.indptr)),
                 table.indices,
             )
-            chosen = self.hot[places]
-            self.found = rows[chosen], places[chosen]
-        else:
-            columns = np.flatnonzero(self.hot)
-            rows, places = (
-                np.nonzero(np.asarray(table)[:, columns]) if len(columns) else (columns, columns)
-            )
-            self.found = rows, columns[places]
+            chosen = self.is_indicator[columns]
+            self.indicators = rows[chosen], columns[chosen]
+            return
+        columns = np.flatnonzero(self.is_indicator)
+        rows, places = (
+            np.nonzero(np.asarray(table)[:, columns]) if len(columns) else (columns, columns)
+        )
+        self.indicators = rows, columns[places]
 
-    def part(self, number: int, positions: np.ndarray | None) -> FittedFront | None:
+    def part(self, number: int, positions: np.ndarray | None) -> FittedTransformers | None:
         """The transformers of a training part; None if it has to be transformed by itself."""
         assert self.folds is not None
         few = self.folds.kept(number)
-        own = None if positions is None else np.asarray(positions)
-        own = np.flatnonzero(own) if own is not None and own.dtype == bool else own
-        keep, some = self._known(own)
+        if positions is not None:
+            positions = np.asarray(positions)
+            positions = np.flatnonzero(positions) if positions.dtype == bool else positions
+        keep, sampled = self._categories_of(positions)
         if (self.strict & ~keep).any():
             return None
-        sample = self.raw.part(some)
-        front, made = fit_and_transform(self.front, sample.X, sample.y)
-        if made.shape[1] != keep.sum() or containers.is_sparse(made) != containers.is_sparse(
-            self.rows.table
-        ):
+        sample = self.raw.part(sampled)
+        fitted, table = fit_and_transform(self.shared, sample.X, sample.y)
+        sparse = containers.is_sparse(self.rows.table)
+        if table.shape[1] != keep.sum() or containers.is_sparse(table) != sparse:
             return None
-        scalers = self._scalers(front, few, own)
+        all_rows = self.rows if positions is None else self.rows.part(positions)
+        scalers = self._scalers(fitted, few, all_rows)
 
         def columns(X: Any) -> Array:
-            made = np.asarray(X, dtype=float)[:, keep]
+            scaled = np.asarray(X, dtype=float)[:, keep]
             for scaler, at in scalers:
-                made[:, at] = scaler.transform(made[:, at])
-            return made
+                scaled[:, at] = scaler.transform(scaled[:, at])
+            return scaled
 
         if self.rest is None:
-            X = columns(few.X)
-            return FittedFront(
-                front, replace(few, X=X, core=replace(few.core, X=X)), self.folds, columns
-            )
+            few = few.with_columns(columns(few.X))
+            return FittedTransformers(fitted, few, self.folds, columns)
         if fitted_by_moments(self.rest):
             rest, X = fit_and_transform(self.rest, columns(few.X), few.y, few.weights)
         else:
-            whole = self.rows if own is None else self.rows.part(own)
             rest, X = fit_and_transform(
-                self.rest, columns(whole.X), whole.y, whole.sample_weight, columns(few.X)
+                self.rest, columns(all_rows.X), all_rows.y, all_rows.sample_weight, columns(few.X)
             )
-        both = Pipeline([*front.steps, *rest.steps])
-        return FittedFront(
-            both,
-            replace(few, X=X, core=replace(few.core, X=X)),
-            self.folds,
-            lambda X: rest.transform(columns(X)),
+        pipeline = Pipeline([*fitted.steps, *rest.steps])
+        return FittedTransformers(
+            pipeline, few.with_columns(X), self.folds, lambda X: rest.transform(columns(X))
         )
 
-    def _known(self, own: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """Which columns a part has, and rows of it that have all of its categories."""
-        rows, places = self.found
+    def _categories_of(self, positions: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """A mask of the columns that a part has, and rows of it that have all of its categories."""
+        rows, columns = self.indicators
         count = len(self.raw)
-        if own is not None:
-            inside = np.zeros(count, dtype=bool)
-            inside[own] = True
-            chosen = inside[rows]
-            rows, places = rows[chosen], places[chosen]
-        somewhere = np.full(len(self.hot), -1)
-        somewhere[places] = rows
-        known = somewhere >= 0
-        first = np.arange(min(2, count)) if own is None else own[:2]
-        return known | ~self.hot, np.union1d(first, somewhere[known])
+        if positions is not None:
+            in_part = np.zeros(count, dtype=bool)
+            in_part[positions] = True
+            chosen = in_part[rows]
+            rows, columns = rows[chosen], columns[chosen]
+        row_with = np.full(len(self.is_indicator), -1)  # a row that has the category of a column
+        row_with[columns] = rows
+        occurs = row_with >= 0
+        first = np.arange(min(2, count)) if positions is None else positions[:2]
+        return occurs | ~self.is_indicator, np.union1d(first, row_with[occurs])
 
     def _scalers(
-        self, front: Any, few: WeightedRows, own: np.ndarray | None
+        self, fitted: Any, few: WeightedRows, all_rows: TrainingRows
     ) -> list[tuple[Any, slice]]:
-        """The scalers of a part with the columns that they scale; those in the front get what they
-        learned.
+        """The scalers of a part with the columns that they scale; those inside the fitted
+        transformers get the same state.
         """
-        if not self.scalers:
-            return []
-        columns, found = front.steps[0][1], []
+        scalers = []
         for name, scaler in self.scalers.items():
             at = self.fitted.output_indices_[name]
             if key_of(scaler) in registry.MOMENT_FITTED:
                 X, weights = np.asarray(few.X)[:, at], few.weights
             else:
-                whole = self.rows if own is None else self.rows.part(own)
-                X, weights = whole.raw[:, at], whole.sample_weight
+                X, weights = all_rows.raw[:, at], all_rows.sample_weight
                 X = X.toarray() if containers.is_sparse(X) else X
             if X.shape[1]:
                 learned, _ = fit_and_transform(scaler, X, None, weights)
@@ -366,6 +288,7 @@ class SharedColumns:
                     for key, value in vars(learned).items()
                     if key.endswith("_") and key != "n_features_in_"
                 }
+                columns = fitted.steps[0][1]
                 vars(columns.named_transformers_[name]).update(state)
-                found.append((learned, columns.output_indices_[name]))
-        return found
+                scalers.append((learned, columns.output_indices_[name]))
+        return scalers

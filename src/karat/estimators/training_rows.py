@@ -1,16 +1,16 @@
-"""The rows of one part of the data, behind the transformers that were fitted on them, and the few
-that stand for them.
+"""The rows of one part of the data, behind fitted transformers, and the few rows that stand for
+them.
 
-``TrainingRows`` is what a model is fitted on: all rows, or those of a training part.  Three
-questions are answered once and remembered, because many candidates of a search ask them:
+A model is fitted on ``TrainingRows``: all rows, or those of a training part.  Three answers are
+remembered, because many candidates of a search ask the same question:
 
     behind(transformers)    what do these transformers learn here, and which columns do they make?
     with_target(regressor)  what does this transformation make of the target?
     few()                   which few rows have the same squared losses?
 
-The few rows are *made* of the columns that the model sees (``rows="synthetic"``): d + 2 of them, or
-as many of every class.  Where making them costs more than it saves, and where doubles cannot hold
-them, all rows are used as they are; the note of their certificate says why.
+The few rows are synthetic rows of the columns that the model sees: d + 2 of them, or as many of
+every class.  If making them costs more than it saves, or if doubles cannot hold them, all rows are
+used; a note of the certificate says why.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from karat.estimators.transformers import fit_and_transform, resolve_columns, tr
 from karat.problems import LeastSquares, Moments, Problem
 
 Answer = TypeVar("Answer")
-# what is remembered: the columns that transformers made; few rows of them
+# Keys of the memo: the columns that transformers made, and few rows of them.
 COLUMNS, FEW = "columns", "few"
 # Making d + 2 rows of n takes about PASSES n d^2 + FACTORS d^3 operations, and a fit on all of them
 # n d^2.
 PASSES, FACTORS = 2, 20
-EXPENSIVE = 8  # times as long as X'X takes a decomposition of all rows
-LEAST = 3  # rows per made row: of fewer, making rows takes long
+EXPENSIVE = 8  # a decomposition of all rows takes so many times as long as X'X
+LEAST = 3  # rows of the data per made row: with fewer, making rows does not pay
 ALL = "The rows were not reduced."
 
 
@@ -68,10 +68,34 @@ class WeightedRows:
             raise InputError(
                 f"{type(model).__name__} takes dense rows, but these are sparse; pass X.toarray()."
             )
-        # An iterative solver of sparse rows is told by their type; it reads them through their
-        # moments, and stops alike.
+        # scikit-learn chooses an iterative solver by the type of the rows.  It reads rows through
+        # their moments, so that it stops at the same step.
         rows = self.enough.as_sparse if self.iterates(model) else self.enough
         return fit_weighted(model, rows.X, rows.y, rows.weights)
+
+    def with_columns(self, X: Any) -> WeightedRows:
+        """The same rows with other columns, in the coreset too."""
+        return replace(self, X=X, core=replace(self.core, X=X))
+
+    def linear_score(self, name: str, model: Any) -> float | None:
+        """A score of :data:`karat.estimators.registry.SCORERS`, in a tenth of the time that the
+        checks of scikit-learn take.
+
+        None where scikit-learn has to decide: several targets, a single row, another score.
+        """
+        y, weights = self.y, self.weights
+        if np.ndim(model.coef_) != 1 or np.ndim(y) != 1 or len(y) < 2 or weights is None:
+            return None
+        y = np.asarray(y, dtype=float)
+        residual = y - (self.numbers @ model.coef_ + model.intercept_)
+        total, squares = float(weights.sum()), float(weights @ np.square(residual))
+        if name == "neg_mean_squared_error":
+            return -squares / total
+        if name == "neg_root_mean_squared_error":
+            return -float(np.sqrt(squares / total))
+        if name != "r2":
+            return None
+        return 1.0 - squares / float(weights @ np.square(y - weights @ y / total))
 
     def iterates(self, model: Any) -> bool:
         """Whether a model of these rows stops at its tolerance, because they are sparse."""
@@ -82,8 +106,8 @@ class WeightedRows:
         if not self.iterates(model):
             return self.core
         note = (
-            f"Of sparse rows {type(model).__name__} finds its answer up to its own tolerance (tol),"
-            " on few rows as on all of them; for more digits pass a smaller tol, or dense columns."
+            f"{type(model).__name__} solves sparse rows up to its own tolerance (tol), few rows as"
+            " well as all of them; for more digits pass a smaller tol, or dense columns."
         )
         certificate = self.core.certificate
         return replace(
@@ -92,11 +116,10 @@ class WeightedRows:
 
     @cached_property
     def enough(self) -> WeightedRows:
-        """These rows and, if fewer were made than there are columns, some of no weight, up to the
+        """These rows and, if there are fewer made rows than columns, some without weight, up to the
         number of all rows.
 
-        Of fewer rows than columns solvers take other steps than of as many, and those of Ridge lose
-        digits.
+        Solvers choose another path for fewer rows than columns, and that of Ridge loses digits.
         """
         count, most = len(self.y), min(int(self.X.shape[1]), self.core.n_rows)
         if self.core.rows != SYNTHETIC or self.weights is None or count >= most:
@@ -183,8 +206,8 @@ class TrainingRows:
         if COLUMNS in self.memo:
             return self.memo[COLUMNS]
         columns = containers.in_double(self.raw)
-        for front in self.preprocessors:
-            columns = transform(front, columns)
+        for fitted in self.preprocessors:
+            columns = transform(fitted, columns)
         return columns
 
     @property
@@ -199,43 +222,45 @@ class TrainingRows:
 
     def part(self, positions: np.ndarray) -> TrainingRows:
         """Some of these rows as a part of their own."""
-        own = np.flatnonzero(positions) if np.asarray(positions).dtype == bool else positions
+        places = np.flatnonzero(positions) if np.asarray(positions).dtype == bool else positions
         return replace(
             self,
-            target=containers.take_rows(self.target, own),
-            sample_weight=None if self.sample_weight is None else self.sample_weight[own],
-            positions=own if self.positions is None else self.positions[own],
+            target=containers.take_rows(self.target, places),
+            sample_weight=None if self.sample_weight is None else self.sample_weight[places],
+            positions=places if self.positions is None else self.positions[places],
             memo={},
         )
 
     def alone(self) -> TrainingRows:
         """The same rows, without transformers: the columns that they made are the table."""
-        return (
-            replace(self, table=numeric(self.X), positions=None, preprocessors=(), memo={})
-            if self.preprocessors
-            else self
-        )
-
-    def through(self, front: Any) -> TrainingRows:
-        """These rows behind transformers that are fitted: on others, or on these before."""
-        if front is None:
+        if not self.preprocessors:
             return self
-        known = (rows for rows in self.memo.values() if isinstance(rows, TrainingRows))
-        before = (rows for rows in known if step_ids(rows.preprocessors[-1]) == step_ids(front))
-        return next(before, replace(self, preprocessors=(*self.preprocessors, front), memo={}))
+        return replace(self, table=numeric(self.X), positions=None, preprocessors=(), memo={})
+
+    def through(self, fitted: Any) -> TrainingRows:
+        """These rows behind fitted transformers, which may have been fitted on other rows."""
+        if fitted is None:
+            return self
+        for rows in self.memo.values():
+            # Fitted on these rows before: their columns may be held.
+            if isinstance(rows, TrainingRows) and (
+                step_ids(rows.preprocessors[-1]) == step_ids(fitted)
+            ):
+                return rows
+        return replace(self, preprocessors=(*self.preprocessors, fitted), memo={})
 
     def behind(self, transformers: Any) -> TrainingRows:
         """These rows behind transformers that are fitted on all of them."""
 
-        def fitted() -> TrainingRows:
-            own = clone(transformers)
-            resolve_columns(own, lambda: self.X if self.preprocessors else self.raw)
-            front, columns = fit_and_transform(own, self.X, self.y, self.sample_weight)
+        def fit() -> TrainingRows:
+            copied = clone(transformers)
+            resolve_columns(copied, lambda: self.X if self.preprocessors else self.raw)
+            fitted, columns = fit_and_transform(copied, self.X, self.y, self.sample_weight)
             return replace(
-                self, preprocessors=(*self.preprocessors, front), memo={COLUMNS: columns}
+                self, preprocessors=(*self.preprocessors, fitted), memo={COLUMNS: columns}
             )
 
-        return self._once(("behind", setting(transformers)), fitted)
+        return self._once(("behind", setting(transformers)), fit)
 
     def with_target(self, regressor: Any) -> tuple[Any, TrainingRows]:
         """A TransformedTargetRegressor with its transformer fitted, and these rows with the target
@@ -247,10 +272,10 @@ class TrainingRows:
             shell = clone(regressor).set_params(regressor=DummyRegressor())
             with config_context(enable_metadata_routing=False):
                 shell.fit(np.zeros((len(y), 1)), y)
-            made = np.asarray(shell.transformer_.transform(y[:, None] if y.ndim == 1 else y))
-            made = made[:, 0] if made.ndim == 2 and made.shape[1] == 1 else made
+            target = np.asarray(shell.transformer_.transform(y[:, None] if y.ndim == 1 else y))
+            target = target[:, 0] if target.ndim == 2 and target.shape[1] == 1 else target
             columns = {COLUMNS: self.memo[COLUMNS]} if COLUMNS in self.memo else {}
-            return shell, replace(self, target=made, memo=columns)
+            return shell, replace(self, target=target, memo=columns)
 
         bare = clone(regressor).set_params(regressor=None)
         return self._once(("target", setting(bare)), transformed)
@@ -268,7 +293,7 @@ class TrainingRows:
                     core = self.reduced(X)
                 except (NotExactError, InputError) as error:
                     reason = reason_for_all(error, X, *(() if self.classifies else (self.target,)))
-            # they may be large, and few rows are all that is asked for
+            # The columns may be large, and only the few rows are needed from here on.
             self.memo.pop(COLUMNS, None)
             if core is None:
                 return self.as_they_are(reason, X)
@@ -278,7 +303,7 @@ class TrainingRows:
         if FEW in self.memo:
             return cast(WeightedRows, self.memo[FEW])
         few = reduced()
-        if self.fits > 1 or few.core.rows == SYNTHETIC:  # else all rows would be held for nothing
+        if self.fits > 1 or few.core.rows == SYNTHETIC:  # all rows are held for several fits only
             self.memo[FEW] = few
         return few
 
@@ -288,8 +313,8 @@ class TrainingRows:
         """
         if self.reduces is not None:
             return "" if self.reduces else ALL
-        made = (columns + 2) * parts * (len(np.unique(self.target)) if self.classifies else 1)
-        if rows >= LEAST * made and rows * (self.fits * uses - PASSES) >= FACTORS * made:
+        few = (columns + 2) * parts * (len(np.unique(self.target)) if self.classifies else 1)
+        if rows >= LEAST * few and rows * (self.fits * uses - PASSES) >= FACTORS * few:
             return ""
         fits = "one fit" if self.fits == 1 else f"{self.fits:,} fits"
         return (
@@ -325,8 +350,8 @@ class TrainingRows:
 
 
 def numeric(table: Any) -> Any:
-    """Columns as scikit-learn's linear models read them: objects become numbers; a frame is left as
-    it is.
+    """Columns as scikit-learn's linear models read them: objects become numbers; frames stay as
+    they are.
     """
     if containers.is_frame(table):
         return table
@@ -336,11 +361,10 @@ def numeric(table: Any) -> Any:
 
 
 def reason_for_all(error: NotExactError | InputError, *tables: Any) -> str:
-    """Why all rows are used, where few cannot be made; what scikit-learn would refuse as well is
-    raised again.
+    """Why all rows are used if few cannot be made; raises the error again if scikit-learn would
+    refuse the rows too.
 
-    Finite numbers may be so far apart that doubles do not hold the squares of both: scikit-learn
-    takes them.
+    scikit-learn takes finite numbers so far apart that doubles cannot hold the squares of both.
     """
     if isinstance(error, InputError):
         for table in tables:
@@ -357,14 +381,10 @@ def reason_for_all(error: NotExactError | InputError, *tables: Any) -> str:
 
 
 def of_positive_weight(groups: np.ndarray, weights: Any) -> np.ndarray:
-    """Groups in which rows without weight, which count for nothing, join another: a group of such
-    rows alone would be empty.
-    """
+    """Groups in which rows without weight join another group: alone they would be an empty one."""
     if weights is None:
         return groups
     positive = weights > 0
-    return (
-        groups
-        if positive.all() or not positive.any()
-        else np.where(positive, groups, groups[positive.argmax()])
-    )
+    if positive.all() or not positive.any():
+        return groups
+    return np.where(positive, groups, groups[positive.argmax()])

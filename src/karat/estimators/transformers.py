@@ -24,7 +24,7 @@ from karat.compat.sklearn import weight_request
 from karat.data import containers
 from karat.errors import NotExactError
 from karat.estimators import registry
-from karat.estimators.fitting import key_of, overwrites, refuse, unknown
+from karat.estimators.fitting import key_of, nested_estimators, overwrites, refuse, unknown
 
 PROBED = 400  # rows on which transformers that the user vouches for are tried
 
@@ -53,10 +53,9 @@ def single_steps(transformer: Any) -> Iterator[Any]:
 
 
 def check_transformers(transformer: Any, rowwise: tuple[Any, ...] = ()) -> None:
-    """Refuse transformers that are not known to map every row by itself, as they were fitted.
+    """Refuse transformers that are not known to map every row by itself.
 
-    Those of ``rowwise``, classes and functions, the user vouches for; :func:`check_rowwise` tries
-    them.
+    The user vouches for the classes and functions of ``rowwise``; :func:`check_rowwise` tests them.
     """
     for step in single_steps(transformer):
         if is_known(step) or type(step) in rowwise:
@@ -68,16 +67,16 @@ def check_transformers(transformer: Any, rowwise: tuple[Any, ...] = ()) -> None:
             name = getattr(step.func, "__name__", str(step.func))
             raise refuse(
                 step,
-                f"whether {name} maps every row by itself cannot be known; use a NumPy function of"
-                " numbers, such as np.log1p or np.clip, apply it before building, or, if you know"
-                f" that it does, pass rowwise=[{name}]",
+                f"karat does not know whether {name} maps every row by itself; use a NumPy function"
+                " of numbers, such as np.log1p or np.clip, apply it before building, or, if you"
+                f" know that it does, pass rowwise=[{name}]",
             )
         if key_of(step) in registry.WHY_NOT:
             raise unknown(step)
         raise NotExactError(
-            f"{name} is not known to map every row by itself, so what follows it cannot be fitted"
-            " on few rows. Transform the columns before building, or leave the step out. If you"
-            f" know that it does, pass rowwise=[{name}]."
+            f"{name} is not known to map every row by itself, so the model behind it cannot be"
+            " fitted on few rows. Transform the columns before building, or leave the step out. If"
+            f" you know that it does, pass rowwise=[{name}]."
         )
 
 
@@ -86,38 +85,39 @@ def is_known(step: Any) -> bool:
     if key_of(step) != "FunctionTransformer" or step.func is None:
         return key_of(step) in registry.TRANSFORMERS
     options = step.kw_args or {}
-    whole = (
+    # A table as an argument belongs to particular rows; out= and copy=False write in place.
+    takes_table = (
         any(np.ndim(value) > 1 for value in options.values())
         or "out" in options
         or options.get("copy") is False
     )
-    return (isinstance(step.func, np.ufunc) or step.func in registry.ROW_FUNCTIONS) and not whole
+    by_row = isinstance(step.func, np.ufunc) or step.func in registry.ROW_FUNCTIONS
+    return by_row and not takes_table
 
 
 def check_rowwise(fitted: Any, X: Any) -> None:
-    """Try fitted transformers that the user vouches for: blocks of rows, in another order, give the
-    same rows.
+    """Test fitted transformers that the user vouches for on blocks of rows in another order.
 
-    This finds what looks at other rows (a mean, a rank, the order); it cannot prove that nothing
-    does.
+    This finds transformers that look at other rows (a mean, a rank, the order); it cannot prove
+    that a transformer does not.
     """
     vouched = [step for step in single_steps(fitted) if not is_known(step)]
     if not vouched:
         return
     count = containers.row_count(X)
-    some = np.unique(np.linspace(0, count - 1, min(count, PROBED)).astype(np.intp))
-    whole = containers.dense(transform(fitted, X))[some]
-    turned = np.random.default_rng(0).permutation(some)
-    halves = [half for half in np.array_split(turned, 2) if len(half)]
-    found = np.concatenate(
-        [containers.dense(transform(fitted, containers.take_rows(X, half))) for half in halves]
+    probed = np.unique(np.linspace(0, count - 1, min(count, PROBED)).astype(np.intp))
+    of_all_rows = containers.dense(transform(fitted, X))[probed]
+    shuffled = np.random.default_rng(0).permutation(probed)
+    blocks = [block for block in np.array_split(shuffled, 2) if len(block)]
+    of_blocks = np.concatenate(
+        [containers.dense(transform(fitted, containers.take_rows(X, block))) for block in blocks]
     )
-    expected = whole[np.searchsorted(some, np.concatenate(halves))]
-    if found.shape != expected.shape or not _same(found, expected):
+    expected = of_all_rows[np.searchsorted(probed, np.concatenate(blocks))]
+    if of_blocks.shape != expected.shape or not _same(of_blocks, expected):
         names = ", ".join(sorted({_name(step) for step in vouched}))
         raise NotExactError(
-            f"rowwise names {names}, but of a block of rows, in another order, other rows come out"
-            " than of all rows: it does not map every row by itself. Apply it before building, or"
+            f"rowwise names {names}, but it does not map every row by itself: a block of rows in"
+            " another order gives other values than all rows do. Apply it before building, or"
             " leave the step out."
         )
 
@@ -128,21 +128,14 @@ def _name(step: Any) -> str:
     return type(step).__name__
 
 
-def _same(one: np.ndarray, other: np.ndarray) -> bool:
-    """Whether two tables are the same, up to rounding; text, dates and gaps as they are."""
+def _same(table: np.ndarray, expected: np.ndarray) -> bool:
+    """Whether two tables are equal: numbers up to rounding, text and dates as text."""
     try:
-        one, other = one.astype(float), other.astype(float)
+        table, expected = table.astype(float), expected.astype(float)
     except (TypeError, ValueError):
-        return bool(np.array_equal(one.astype(str), other.astype(str)))
-    return bool(
-        np.allclose(
-            one,
-            other,
-            rtol=1e-10,
-            atol=1e-12 * np.nanmax(np.abs(other), initial=0.0),
-            equal_nan=True,
-        )
-    )
+        return bool(np.array_equal(table.astype(str), expected.astype(str)))
+    slack = 1e-12 * np.nanmax(np.abs(expected), initial=0.0)
+    return bool(np.allclose(table, expected, rtol=1e-10, atol=slack, equal_nan=True))
 
 
 def scales(step: Any) -> bool:
@@ -197,10 +190,10 @@ def fit_and_transform(
     X, y = containers.in_double(X), containers.in_double(y)
     X = containers.copied(X) if overwrites(fitted) else X
     with config_context(enable_metadata_routing=weights is not None):
-        given = (
-            {"sample_weight": weights} if weights is not None and request_weights(fitted) else {}
-        )
-        table = fitted.fit_transform(X, y, **given) if other is None else fitted.fit(X, y, **given)
+        weighted = weights is not None and request_weights(fitted)
+        options = {"sample_weight": weights} if weighted else {}
+        fit = fitted.fit_transform if other is None else fitted.fit
+        table = fit(X, y, **options)
     check_not_random(probes)
     check_rowwise(fitted, X)
     return fitted, table if other is None else transform(fitted, other)
@@ -245,18 +238,6 @@ def check_request(part: Any) -> None:
             f"set_fit_request(sample_weight={request!r}) asks for weights of its own, but karat"
             " gives every step those of fit(X, y, sample_weight=...); leave the request out",
         )
-
-
-def nested_estimators(estimator: Any) -> list[Any]:
-    """The estimator and all estimators among its parameters."""
-    return [
-        estimator,
-        *(
-            value
-            for value in estimator.get_params(deep=True).values()
-            if hasattr(value, "get_params")
-        ),
-    ]
 
 
 def resolve_columns(transformer: Any, table: Callable[[], Any]) -> None:
@@ -304,8 +285,8 @@ def check_not_random(probes: list[tuple[Any, _Probe]]) -> None:
         if probe.was_used():
             raise refuse(
                 step,
-                "its answer is random; give it an integer random_state, so that there is one answer"
-                " to compare with",
+                "its answer is random; give it an integer random_state, so that every fit gives the"
+                " same answer",
             )
         step.set_params(random_state=None)
 
@@ -314,12 +295,9 @@ def watch_randomness(transformer: Any) -> list[tuple[Any, _Probe]]:
     """Give every part without a seed a probe; the parts and their probes."""
     probes = []
     for part in nested_estimators(transformer):
-        own = part.get_params(deep=False)
-        if (
-            "random_state" in own
-            and own["random_state"] is None
-            and own.get("selection") != "cyclic"
-        ):
+        options = part.get_params(deep=False)
+        # Cyclic coordinate descent has a random_state, but does not use it.
+        if options.get("random_state", 0) is None and options.get("selection") != "cyclic":
             probes.append((part, _Probe(0)))
             part.set_params(random_state=probes[-1][1])
     return probes

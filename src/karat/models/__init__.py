@@ -13,7 +13,7 @@ try:
 except ImportError:
     raise MissingExtraError("karat.models", "models") from None
 
-from karat.estimators.weighted.from_gram import LassoLars, LassoLarsCV, OrthogonalMatchingPursuit
+from karat.estimators.weighted.regressors import LassoLars, LassoLarsCV, OrthogonalMatchingPursuit
 from karat.estimators.weighted.second_moments import (
     PCA,
     GaussianNaiveBayes,

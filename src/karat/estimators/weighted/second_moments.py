@@ -126,7 +126,7 @@ class GraphicalLasso(BaseEstimator):
         covariance = rows.T @ rows / weights.sum()
         options = {"max_iter": self.max_iter, "tol": self.tol, "return_n_iter": True}
         try:
-            found = graphical_lasso(covariance, self.alpha, **options)
+            solution = graphical_lasso(covariance, self.alpha, **options)
         except FloatingPointError:
             raise InputError(
                 "The solver of GraphicalLasso, which is scikit-learn's, breaks down at"
@@ -134,7 +134,7 @@ class GraphicalLasso(BaseEstimator):
                 " combinations of others or rows are fewer than columns. Choose a larger alpha.",
                 argument="alpha",
             ) from None
-        self.covariance_, self.precision_, self.n_iter_ = found
+        self.covariance_, self.precision_, self.n_iter_ = solution
         return self
 
 
@@ -155,7 +155,7 @@ class _GaussianClassifier(ClassifierMixin, BaseEstimator):
                 f" {len(self.classes_)} class."
             )
         counts = np.bincount(label, weights).astype(float)
-        self.priors_ = _priors(getattr(self, "priors", None), counts)
+        self.priors_ = _checked_priors(getattr(self, "priors", None), counts)
         parts = [centred(X[label == k], weights[label == k]) for k in range(len(counts))]
         self.means_ = np.array([mean for mean, _ in parts])
         self._fit_classes(X, weights, counts, [rows for _, rows in parts])
@@ -196,14 +196,14 @@ class _GaussianClassifier(ClassifierMixin, BaseEstimator):
         return np.asarray(scores - logsumexp(scores, axis=1, keepdims=True))
 
 
-def _priors(given: Any, counts: Array) -> Array:
-    """The probabilities of the classes: as given, or in proportion to their weights."""
-    if given is None:
+def _checked_priors(setting: Any, counts: Array) -> Array:
+    """The probabilities of the classes: those that were passed, or proportional to the weights."""
+    if setting is None:
         return np.asarray(counts / counts.sum())
-    priors = np.asarray(given, dtype=float)
+    priors = np.asarray(setting, dtype=float)
     if priors.shape != counts.shape or not (priors >= 0).all() or priors.sum() <= 0:
         raise InputError(
-            f"priors={given!r} must be {len(counts)} probabilities, one per class, none below 0.",
+            f"priors={setting!r} must be {len(counts)} probabilities, one per class, none below 0.",
             argument="priors",
         )
     return np.asarray(priors / priors.sum())
@@ -284,10 +284,10 @@ class LinearDiscriminant(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Gau
         self, X: Array, weights: Array, counts: Array, parts: list[Array]
     ) -> tuple[Array, Array]:
         """Coefficients and intercepts by the mean covariance of the classes."""
-        own = [
+        of_classes = [
             self._shrunk(rows.T @ rows / count) for rows, count in zip(parts, counts, strict=True)
         ]
-        self.covariance_ = np.tensordot(self.priors_, np.array(own), axes=1)
+        self.covariance_ = np.tensordot(self.priors_, np.array(of_classes), axes=1)
         if self.solver == "lsqr":
             coef = linalg.lstsq(self.covariance_, self.means_.T)[0].T
         else:
@@ -301,11 +301,9 @@ class LinearDiscriminant(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Gau
         return coef, np.log(self.priors_) - 0.5 * np.sum(self.means_ * coef, axis=1)
 
     def _shrunk(self, covariance: Array) -> Array:
-        return (
-            covariance
-            if self.shrinkage is None
-            else np.asarray(shrunk_covariance(covariance, self.shrinkage))
-        )
+        if self.shrinkage is None:
+            return covariance
+        return np.asarray(shrunk_covariance(covariance, self.shrinkage))
 
     def _by_svd(self, counts: Array, parts: list[Array]) -> tuple[Array, Array]:
         """Coefficients and intercepts by directions in which the classes differ."""
