@@ -244,11 +244,6 @@ def take_rows(table: Any, positions: np.ndarray) -> Any:
     return np.asarray(table)[positions]
 
 
-def dense(table: Any) -> np.ndarray:
-    """A table as an array, sparse or not."""
-    return np.asarray(table.toarray() if hasattr(table, "toarray") else table)
-
-
 def in_double(table: Any) -> Any:
     """The table with its single-precision columns in double precision."""
     if not is_frame(table):

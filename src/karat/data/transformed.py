@@ -73,7 +73,7 @@ def _array(raw: Any, transform: Transform, first: Any, count: int, block: int) -
     table = np.empty((count, first.shape[1]))
     for start in range(0, count, block):
         stop = min(start + block, count)
-        table[start:stop] = _dense(first if start == 0 else _block(raw, transform, start, stop))
+        table[start:stop] = dense(first if start == 0 else _block(raw, transform, start, stop))
     return table
 
 
@@ -138,12 +138,12 @@ class LargeBlocks(LazyPart):
         numbers = np.unique(owner)
         # Scattered rows, such as candidates: transform these alone, not every block with one.
         if len(positions) < self.size and len(numbers) > 2:
-            return _dense(_in_double(self.transform(containers.take_rows(self.raw, positions))))
+            return dense(_in_double(self.transform(containers.take_rows(self.raw, positions))))
         values = np.empty((len(positions), self.shape[1]))
         for number in numbers.tolist():
             mine = np.flatnonzero(owner == number)
             rows = self._read(number)[positions[mine] - number * self.size]
-            values[mine] = _dense(rows)
+            values[mine] = dense(rows)
         return values
 
     def _read(self, number: int) -> Any:
@@ -161,5 +161,6 @@ class LargeBlocks(LazyPart):
         return block
 
 
-def _dense(rows: Any) -> np.ndarray:
+def dense(rows: Any) -> np.ndarray:
+    """Rows as an array, sparse or not."""
     return np.asarray(rows.toarray() if sparse.issparse(rows) else rows)

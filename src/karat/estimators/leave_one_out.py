@@ -29,6 +29,7 @@ from karat.compat.sklearn import copy_fitted, set_classes, weight_request
 from karat.core.coreset import Coreset
 from karat.data import containers
 from karat.data.batch import weights_or_ones
+from karat.data.transformed import dense
 from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.estimators.fitting import fit_weighted
@@ -116,7 +117,7 @@ def _errors(
     X: Any, y: Array, weights: Array, few: WeightedRows, alphas: Array, fit_intercept: bool
 ) -> Array:
     """The error of every row when it is left out (rows, targets, alphas)."""
-    table, target = containers.dense(few.numbers).astype(float, copy=False), dense_target(few.y)
+    table, target = dense(few.numbers).astype(float, copy=False), dense_target(few.y)
     few_weights = weights_or_ones(few.weights, len(target))
     total = few_weights.sum()
     x_mean, y_mean = (
@@ -134,7 +135,7 @@ def _errors(
     errors = np.empty((len(y), y.shape[1], len(alphas)))
     for start in range(0, len(y), BLOCK):
         block = slice(start, start + BLOCK)
-        rows = containers.dense(containers.take_rows(X, np.arange(len(y))[block]))
+        rows = dense(containers.take_rows(X, np.arange(len(y))[block]))
         turned = (rows.astype(float, copy=False) - x_mean) @ vectors.T
         leverage = weights[block, None] * (
             (1.0 / total if fit_intercept else 0.0) + np.square(turned) @ shrunk

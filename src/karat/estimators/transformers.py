@@ -22,6 +22,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from karat.compat.sklearn import weight_request
 from karat.data import containers
+from karat.data.transformed import dense
 from karat.errors import NotExactError
 from karat.estimators import registry
 from karat.estimators.fitting import key_of, nested_estimators, overwrites, refuse, unknown
@@ -106,11 +107,11 @@ def check_rowwise(fitted: Any, X: Any) -> None:
         return
     count = containers.row_count(X)
     probed = np.unique(np.linspace(0, count - 1, min(count, PROBED)).astype(np.intp))
-    of_all_rows = containers.dense(transform(fitted, X))[probed]
+    of_all_rows = dense(transform(fitted, X))[probed]
     shuffled = np.random.default_rng(0).permutation(probed)
     blocks = [block for block in np.array_split(shuffled, 2) if len(block)]
     of_blocks = np.concatenate(
-        [containers.dense(transform(fitted, containers.take_rows(X, block))) for block in blocks]
+        [dense(transform(fitted, containers.take_rows(X, block))) for block in blocks]
     )
     expected = of_all_rows[np.searchsorted(probed, np.concatenate(blocks))]
     if of_blocks.shape != expected.shape or not _same(of_blocks, expected):

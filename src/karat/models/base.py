@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from karat.core.construct import explaining_nan, read_sample
 from karat.core.coreset import Coreset
 from karat.data import containers
+from karat.data.transformed import dense
 from karat.engine.linalg import Array, Indices
 from karat.errors import InputError, NotExactError
 from karat.models import misfit
@@ -320,10 +321,6 @@ def view_products(views: list[Array], V: Array, ell: Array) -> Array:
         )
 
     return misfit.off_diagonal(misfit.triple(a, b, c), pair, ell)
-
-
-def dense(block: Any) -> Array:
-    return np.asarray(block.toarray() if hasattr(block, "toarray") else block)
 
 
 def solve_small(matrix: Array, right: Array, parts: str) -> Array:

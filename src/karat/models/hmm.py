@@ -405,7 +405,7 @@ class HiddenMarkov(Learner):
     def to_hmmlearn(self, kind: str | None = None, n_features: int | None = None) -> Any:
         """A fitted ``hmmlearn`` model with these parameters, smoothed so that EM can leave zeros.
 
-        One per cent of the uniform law is mixed into probabilities, and tiny variances are raised.
+        One percent of the uniform law is mixed into probabilities, and tiny variances are raised.
         Its ``fit`` starts EM from them: a separate step, which needs the full data, since a coreset
         does not keep the likelihood (see ``refine``).
 

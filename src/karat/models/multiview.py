@@ -9,6 +9,7 @@ from scipy.special import softmax
 
 from karat.core.coreset import Coreset
 from karat.data import containers
+from karat.data.transformed import dense
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
 from karat.models import misfit
