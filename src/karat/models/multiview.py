@@ -16,7 +16,6 @@ from karat.models import misfit
 from karat.models.base import (
     Learner,
     as_distributions,
-    dense,
     solve_small,
     spherical_log_density,
     view_checks,
