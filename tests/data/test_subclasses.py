@@ -193,7 +193,7 @@ def test_tables():
     )
     with pytest.raises(karat.InputError, match="single column"):
         ols("y ~ a", frame["a"])
-    with pytest.raises(karat.InputError, match="one dimension"):
+    with pytest.raises(karat.InputError, match="one-dimensional"):
         found.predict(frame["a"])
 
 

@@ -195,5 +195,5 @@ def test_inference_needs_a_target(blobs):
     X, y, _ = blobs
     with pytest.raises(NotExactError, match="LeastSquares"):
         ols(karat.coreset(X))
-    with pytest.raises(NotExactError, match="one target"):
+    with pytest.raises(NotExactError, match="needs a single target"):
         ols(karat.coreset(X, np.column_stack([y, y**2])))

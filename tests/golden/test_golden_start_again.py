@@ -19,7 +19,7 @@ RUNS = [(name, suffix) for name, case in CASES.items() if case.run for suffix in
 def test_a_sketch_must_be_fed_again(name):
     with pytest.raises(
         karat.InputError,
-        match=r"sketch was made by an older version of the proof.*start again\. Feed",
+        match=r"sketch was made by an older version of the proof, so it cannot continue\. Feed",
     ):
         karat.Sketch.load(FILES / f"{name}.sketch.npz", **CASES[name].asked)
 
@@ -32,7 +32,7 @@ def test_a_run_must_start_again(name, suffix, tmp_path):
     address, options = source(name, case), run_options(case, case.data())
     with pytest.raises(
         karat.InputError,
-        match=r"checkpoint was made by an older version of the proof.*start again\. Delete",
+        match=r"checkpoint was made by an older version of the proof, so it cannot continue\. Delete",
     ):
         karat.coreset_files(address, checkpoint=checkpoint, **options)
     assert checkpoint.read_bytes() == before

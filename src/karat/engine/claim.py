@@ -27,9 +27,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
+from math import inf, isnan
 from typing import Any, Self
-
-import numpy as np
 
 from karat.engine.tolerances import EXACT, MEASURED, ROUNDING
 
@@ -122,8 +121,8 @@ class Proof:
     def __post_init__(self) -> None:
         # what cannot be computed is not proven
         for name in ("loss_error", "remainder", "reducible_error"):
-            if np.isnan(getattr(self, name)):
-                object.__setattr__(self, name, np.inf)
+            if isnan(getattr(self, name)):
+                object.__setattr__(self, name, inf)
 
     @property
     def rounding(self) -> float:

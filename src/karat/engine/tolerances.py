@@ -25,11 +25,11 @@ about d n^(1/2) u column by column).
 
 from __future__ import annotations
 
-import numpy as np
+import sys
 
-EPS = float(np.finfo(float).eps)
-TINY = float(np.finfo(float).tiny)
-LARGEST = float(np.finfo(float).max)
+EPS = sys.float_info.epsilon
+TINY = sys.float_info.min
+LARGEST = sys.float_info.max
 
 # The proof (karat.engine.proof).  None of these decides how a coreset is made.
 EXACT = 1e-10
