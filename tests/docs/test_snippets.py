@@ -68,9 +68,21 @@ def run_console(source: str) -> None:
             assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
 
 
-@pytest.mark.parametrize(
-    "page", [p for p in PAGES if blocks(p)], ids=lambda p: str(p.relative_to(ROOT))
-)
+def _pages() -> list:
+    """Pages with blocks; those that take long, or need a cluster, are left to ``make nightly``."""
+    late = {"cube", "inference", "tutorial", "laptop-to-cluster"}
+    return [
+        pytest.param(
+            page,
+            id=str(page.relative_to(ROOT)),
+            marks=[pytest.mark.nightly] if page.stem in late else [],
+        )
+        for page in PAGES
+        if blocks(page)
+    ]
+
+
+@pytest.mark.parametrize("page", _pages())
 def test_page(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     name = str(page.relative_to(ROOT))

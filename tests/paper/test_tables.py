@@ -16,6 +16,8 @@ from paper.data import Documents, Labelled, Source
 from paper.settings import Settings
 from tests.paper.conftest import columns, has_data
 
+pytestmark = pytest.mark.nightly  # ``make reproduce`` makes the same tables
+
 
 class Given(Source):
     """A source that answers every question with the same set."""
