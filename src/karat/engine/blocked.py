@@ -82,7 +82,7 @@ def add_squares(gram: Real, block: Real, piece: int, threads: int) -> None:
 
         share(add, tiles, threads)
         return
-    lower, plain, turned, one = (
+    lower, plain, turned, one_double = (
         ctypes.c_char(b"L"),
         ctypes.c_char(b"N"),
         ctypes.c_char(b"T"),
@@ -91,7 +91,7 @@ def add_squares(gram: Real, block: Real, piece: int, threads: int) -> None:
     leading, width = ctypes.c_int(block.strides[0] // 8), ctypes.c_int(gram.strides[0] // 8)
     # BLAS reads matrices column by column: to it the block is its transpose, and the upper triangle
     # the lower one.
-    constants: tuple[Any, ...] = (lower, plain, turned, one, leading, width)
+    constants: tuple[Any, ...] = (lower, plain, turned, one_double, leading, width)
     low, no, yes, unit, ld, ldc = map(ctypes.addressof, constants)
     data, target, step = block.ctypes.data, gram.ctypes.data, block.strides[0]
 

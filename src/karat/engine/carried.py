@@ -82,7 +82,7 @@ def off_by(debts: Array | None, kernel: Kernel | None, other: Kernel | None = No
         return None
     goal = kernel if other is None else other
     return np.asarray(
-        sum(one.sizes_in(sizes, goal) for one, sizes in (_read(row, kernel) for row in debts))
+        sum(source.sizes_in(sizes, goal) for source, sizes in (_read(row, kernel) for row in debts))
     )
 
 
@@ -127,21 +127,26 @@ def owed_by(
         return None
     features = goal.features(rows.take(np.arange(len(rows)), goal.shift))
     kept = weights @ np.abs(features)
-    own, off = linear.kernel, off_by(linear.debts, linear.kernel, goal)
+    source, off = linear.kernel, off_by(linear.debts, linear.kernel, goal)
     assert off is not None
-    if not isinstance(own, Polynomials) or not isinstance(goal, Polynomials):
+    if not isinstance(source, Polynomials) or not isinstance(goal, Polynomials):
         target = linear.target
     else:
-        about, low = own.at(goal.shift), np.zeros(own.width) if linear.low is None else linear.low
+        about, low = (
+            source.at(goal.shift),
+            np.zeros(source.width) if linear.low is None else linear.low,
+        )
         target, terms = (
-            own.carried(linear.target, low, linear.absolute, goal.shift)
-            if own.affine
+            source.carried(linear.target, low, linear.absolute, goal.shift)
+            if source.affine
             else (linear.target, kept)
         )
         factor = (
-            about.sizes_in(np.ones(own.width), goal) if (about.scale != goal.scale).any() else 1.0
+            about.sizes_in(np.ones(source.width), goal)
+            if (about.scale != goal.scale).any()
+            else 1.0
         )
-        target, off = target * factor, off + own.carrying * WIDE * terms * factor
+        target, off = target * factor, off + source.carrying * WIDE * terms * factor
     if isinstance(goal, Polynomials) and goal.affine:
         plain = rows.take(np.arange(len(rows)), np.zeros(rows.columns))
         total, rounding = (
@@ -149,13 +154,13 @@ def owed_by(
             EPS + WIDE * goal.roundings,
         )
     else:
-        total, rounding = exact_sum(features, weights), exact_sum_rounding(own.roundings)
+        total, rounding = exact_sum(features, weights), exact_sum_rounding(source.roundings)
     return np.asarray(off + np.minimum(np.abs(total - target), MEASURED * kept) + rounding * kept)
 
 
-def carried_moments(rows: Rows, found: Reduction) -> FittedMoments | None:
+def carried_moments(rows: Rows, reduction: Reduction) -> FittedMoments | None:
     """The sums of features about the means; the same if they are, nearly."""
-    linear = linear_class(found.fitted)
+    linear = linear_class(reduction.fitted)
     if linear is None or linear.absolute is None:
         return linear
     kernel = linear.kernel.centred(linear)
@@ -167,10 +172,10 @@ def carried_moments(rows: Rows, found: Reduction) -> FittedMoments | None:
         return linear
     low = np.zeros(len(linear.target)) if linear.low is None else linear.low
     target, terms = linear.kernel.carried(linear.target, low, linear.absolute, kernel.shift)
-    features = np.abs(kernel.features(rows.take(found.positions, kernel.shift)))
+    features = np.abs(kernel.features(rows.take(reduction.positions, kernel.shift)))
     # The rows held have about the absolute sums of all rows; about the shift they exceed them by
     # ``inflation`` at most.
-    absolute = np.maximum(np.abs(target), found.weights @ features / found.proof.inflation)
+    absolute = np.maximum(np.abs(target), reduction.weights @ features / reduction.proof.inflation)
     off = off_by(linear.debts, linear.kernel, kernel)
     assert off is not None
     off = off + kernel.carrying * WIDE * terms
@@ -186,12 +191,16 @@ def carried_moments(rows: Rows, found: Reduction) -> FittedMoments | None:
     )
 
 
-def about_the_means(rows: Rows, found: Reduction, held: int, polishes: bool = True) -> Reduction:
+def about_the_means(
+    rows: Rows, reduction: Reduction, held: int, polishes: bool = True
+) -> Reduction:
     """A reduction of ``held`` and new rows with a proof about the means as well."""
-    centred = carried_moments(rows, found) if found.proof.ok else None
-    if centred is None or centred is linear_class(found.fitted):
-        return found
-    return proven_as_well(rows, found, centred, rows.subset(np.arange(held, len(rows))), polishes)
+    centred = carried_moments(rows, reduction) if reduction.proof.ok else None
+    if centred is None or centred is linear_class(reduction.fitted):
+        return reduction
+    return proven_as_well(
+        rows, reduction, centred, rows.subset(np.arange(held, len(rows))), polishes
+    )
 
 
 def owed_share(owed: Array | None, kernel: Kernel | None, about: FittedMoments | None) -> float:
@@ -214,9 +223,9 @@ def beside(fitted: FittedMoments, rows: Rows, peeled: Indices) -> FittedMoments:
     )
 
 
-def sums_about_means(rows: Rows, found: Reduction) -> FittedMoments | None:
+def sums_about_means(rows: Rows, reduction: Reduction) -> FittedMoments | None:
     """The sums of features of these rows about their means."""
-    linear = linear_class(found.fitted)
+    linear = linear_class(reduction.fitted)
     kernel = None if linear is None else linear.kernel.centred(linear)
     return (
         linear
@@ -226,14 +235,14 @@ def sums_about_means(rows: Rows, found: Reduction) -> FittedMoments | None:
 
 
 def claimed_again(
-    rows: Rows, peeled: Flags, found: Reduction, more: Array | None, kernel: Kernel
+    rows: Rows, peeled: Flags, reduction: Reduction, more: Array | None, kernel: Kernel
 ) -> Reduction:
     """The reduction to the rows held, now that their sum is off by ``more``, in the coordinates of
     a kernel.
     """
-    proof, left, linear = found.proof, np.flatnonzero(~peeled), linear_class(found.fitted)
+    proof, left, linear = reduction.proof, np.flatnonzero(~peeled), linear_class(reduction.fitted)
     if linear is None or more is None:
-        return found
+        return reduction
     absolute = (
         own_weights(rows, left)
         @ np.abs(kernel.features(rows.take(left, kernel.shift)))
@@ -242,7 +251,7 @@ def claimed_again(
     about = beside(replace(linear, kernel=kernel, absolute=absolute), rows, np.flatnonzero(peeled))
     added = owed_share(more, kernel, about)
     return replace(
-        found,
+        reduction,
         proof=replace(proof, derived=proof.derived + added, loss_error=proof.loss_error + added),
     )
 
@@ -334,20 +343,26 @@ class Running:
     def total(self) -> float:
         return float((self.high[-1] + self.low[-1])[0])
 
-    def after(self, found: Reduction, needs_tree: bool) -> Running:
+    def after(self, reduction: Reduction, needs_tree: bool) -> Running:
         """This sum, now that the rows held are those of a reduction."""
         # debts hold the rest
-        own = found.proof.rounding if serves_powers(found.fitted) else found.proof.measured
-        used = own * found.inherited.inflation / ROUNDING
-        return replace(self, held_error=found.proof.loss_error, used=used, needs_tree=needs_tree)
+        rounding = (
+            reduction.proof.rounding
+            if serves_powers(reduction.fitted)
+            else reduction.proof.measured
+        )
+        used = rounding * reduction.inherited.inflation / ROUNDING
+        return replace(
+            self, held_error=reduction.proof.loss_error, used=used, needs_tree=needs_tree
+        )
 
-    def claimed(self, found: Reduction) -> Reduction:
+    def claimed(self, reduction: Reduction) -> Reduction:
         """A reduction to the rows of this sum, with what is inherited; the debts are part of the
         proof already.
         """
-        if found.proof.derived * self.inherited.inflation > EXACT:
-            found = replace(found, proof=replace(found.proof, loss_error=np.inf))
-        return inheriting(found, self.inherited)
+        if reduction.proof.derived * self.inherited.inflation > EXACT:
+            reduction = replace(reduction, proof=replace(reduction.proof, loss_error=np.inf))
+        return inheriting(reduction, self.inherited)
 
     @property
     def linear(self) -> FittedMoments | None:
@@ -356,14 +371,14 @@ class Running:
 
     def owing(self, more: Array | None, kernel: Kernel | None) -> Running:
         """The sum after rows that are off by ``more``, in the coordinates of a kernel."""
-        own = linear_kernel(self.kernel)
-        if more is None or kernel is None or own is None:
+        single = linear_kernel(self.kernel)
+        if more is None or kernel is None or single is None:
             return self
-        sizes = kernel.sizes_in(more, own.at(kernel.shift))  # in the same units
+        sizes = kernel.sizes_in(more, single.at(kernel.shift))  # in the same units
         debts = (
             summed_debts(self.kernel, np.zeros(len(sizes))) if self.debts is None else self.debts
         )
-        return replace(self, debts=with_debt(debts, debt(kernel.shift, sizes), own))
+        return replace(self, debts=with_debt(debts, debt(kernel.shift, sizes), single))
 
     def fitted_moments(self, last: bool = False, keeping_all: bool = False) -> FittedMoments:
         """Final coordinates and the moments of the stream so far; if ``last``, the coordinates stay
@@ -381,7 +396,7 @@ class Running:
         if isinstance(kernel, Powers) and kernel.degree > 2 and total[2] == 0:
             statistic[1] = cast(Array, statistic[1].astype(np.longdouble) + pairs[1][1])
         fitted = kernel.fitted_moments(tuple(statistic), float(total[0]), last).over(int(total[1]))
-        return fitted.known_to(off_by(self.debts, single), low, self.debts)
+        return fitted.with_sum_errors(off_by(self.debts, single), low, self.debts)
 
 
 # rows, and those that are summed in double precision only
@@ -393,10 +408,10 @@ def summed_debts(kernel: Kernel, off: Array | None) -> Array | None:
     return None if off is None else debt(kernel.shift, off)
 
 
-def inheriting(found: Reduction, claim: Claim) -> Reduction:
+def inheriting(reduction: Reduction, claim: Claim) -> Reduction:
     """A reduction of rows that have a claim; what sums of features have spent of the second term is
     in their debts.
     """
     return replace(
-        found, inherited=claim if serves_powers(found.fitted) else replace(claim, spent=0.0)
+        reduction, inherited=claim if serves_powers(reduction.fitted) else replace(claim, spent=0.0)
     )

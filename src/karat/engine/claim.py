@@ -6,8 +6,8 @@ with claims:
 
     Claim.union(parts)        rows of several parts, put together as they are: as exact as the least
                               exact part
-    before.after(own)         a reduction, with a claim of its own, of rows that have the claim
-                              ``before``
+    before.after(added)       a reduction, which has the claim ``added`` by itself, of rows that
+                              have the claim ``before``
     parts.grown(before, now)  a sum that has taken in rows of other claims
 
 **Union.**  Each loss error is relative to the loss of a part, which is at most that of all parts;
@@ -65,23 +65,23 @@ class Claim:
         """
         if len(parts) == 1:
             return parts[0]
-        rules = {one.name: one.metadata["union"] for one in fields(cls)}
+        rules = {entry.name: entry.metadata["union"] for entry in fields(cls)}
         return cls(
             **{name: rule([getattr(part, name) for part in parts]) for name, rule in rules.items()}
         )
 
-    def after(self, own: Claim) -> Claim:
-        """The claim of a reduction of rows with this claim; ``own`` is that of the reduction by
+    def after(self, added: Claim) -> Claim:
+        """The claim of a reduction of rows with this claim; ``added`` is that of the reduction by
         itself.
         """
         return Claim(
-            self.loss_error + own.loss_error,
-            self.spent + own.spent * self.inflation,
-            self.inflation * own.inflation,
-            max(self.remainder, own.remainder * self.inflation),
-            max(self.spread, own.spread),
-            self.refuted or own.refuted,
-            min(self.proof_version, own.proof_version),
+            self.loss_error + added.loss_error,
+            self.spent + added.spent * self.inflation,
+            self.inflation * added.inflation,
+            max(self.remainder, added.remainder * self.inflation),
+            max(self.spread, added.spread),
+            self.refuted or added.refuted,
+            min(self.proof_version, added.proof_version),
         )
 
     def grown(self, before: Claim, now: Claim) -> Claim:

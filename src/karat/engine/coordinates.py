@@ -189,14 +189,14 @@ def pilot_basis(
             [[np.ones((1, 1)), -centre[1:] @ columns], [np.zeros((len(columns), 1)), columns]]
         )
         unconfirmed = np.concatenate([[False], unconfirmed])
-    known = ~unconfirmed
+    confirmed = ~unconfirmed
     # The proof looks at one separate variable at a time: a coordinate with two of them would hide
     # errors.
-    known[len(known) - separate_targets :] = False
-    if unconfirmed.any() and known.any():
+    confirmed[len(confirmed) - separate_targets :] = False
+    if unconfirmed.any() and confirmed.any():
         for _ in range(2):
             columns[:, unconfirmed] = purified(
-                columns[:, unconfirmed], columns[:, known], given, share
+                columns[:, unconfirmed], columns[:, confirmed], given, share
             )
     return Basis.of(columns, separate_targets, unconfirmed)
 
@@ -212,7 +212,7 @@ def without(basis: Basis, gone: Flags, sizes: Array, gram: Array) -> Basis:
     return Basis(basis.map[:, ~gone], basis.unconfirmed[~gone], int((last & ~gone).sum()), excluded)
 
 
-def purified(small: Array, known: Array, variables: Array, share: Array) -> Array:
+def purified(small: Array, confirmed: Array, variables: Array, share: Array) -> Array:
     """Directions that nearly vanish, without the multiples of known coordinates of unit size that
     rounding has left in them.
 
@@ -220,7 +220,7 @@ def purified(small: Array, known: Array, variables: Array, share: Array) -> Arra
     rounding.
     """
     return np.asarray(
-        small - known @ ((variables @ known * share[:, None]).T @ (variables @ small))
+        small - confirmed @ ((variables @ confirmed * share[:, None]).T @ (variables @ small))
     )
 
 
@@ -284,9 +284,9 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool, null: float) 
             continue
         columns = np.eye(len(rms))[:, mine] / rms[mine]
         clear = ~np.concatenate(unconfirmed) & (np.array(size) >= SMALL)
-        known = step[:, clear]
-        coefficients = known.T @ gram @ columns
-        columns -= known @ _on_large(coefficients, np.array(size)[clear])
+        earlier = step[:, clear]
+        coefficients = earlier.T @ gram @ columns
+        columns -= earlier @ _on_large(coefficients, np.array(size)[clear])
         rest = columns.T @ gram @ columns
         rest = (rest + rest.T) / 2
         whitening, blind = _separately(rest) if separate else _gram_schmidt(rest, sizes[mine])
@@ -358,14 +358,14 @@ def _gram_schmidt(rest: Array, sizes: Array) -> tuple[Array, Flags]:
         whitening[np.ix_(order, order)] = linalg.upper_inverse(factor)
         return whitening, np.zeros(len(rest), dtype=bool)
     whitening, blind = np.eye(len(rest)), np.zeros(len(rest), dtype=bool)
-    known = np.zeros((len(rest), 0))
+    earlier = np.zeros((len(rest), 0))
     for k in order:
-        column = whitening[:, k] - known @ (known.T @ rest[:, k])
+        column = whitening[:, k] - earlier @ (earlier.T @ rest[:, k])
         value = float(column @ rest @ column)
         blind[k] = value <= BLIND
         whitening[:, k] = column if blind[k] else column / np.sqrt(value)
         if not blind[k]:
-            known = np.column_stack([known, whitening[:, k]])
+            earlier = np.column_stack([earlier, whitening[:, k]])
     return whitening, blind
 
 

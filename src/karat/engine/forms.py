@@ -35,8 +35,8 @@ def _pairs(variables: int, half: int) -> tuple[Indices, Indices, Indices]:
     table = monomials(variables, half)
     rows, columns = np.triu_indices(len(table))
     joint = np.sort(np.hstack([table.indices[rows], table.indices[columns]]), axis=1)
-    _, first, which = np.unique(joint, axis=0, return_index=True, return_inverse=True)
-    return rows, columns, first[which.reshape(-1)]
+    _, first, product_of = np.unique(joint, axis=0, return_index=True, return_inverse=True)
+    return rows, columns, first[product_of.reshape(-1)]
 
 
 def sharper(form: Array, base: Array, variables: int, half: int) -> tuple[Array, float]:
@@ -66,10 +66,10 @@ def sharper(form: Array, base: Array, variables: int, half: int) -> tuple[Array,
     moves = each[free] - each[first[free]]
     unit = np.maximum(linalg.column_norms(moves.T), TINY)
     target = back.T @ (form / size / size[:, None]) @ back
-    found = np.linalg.lstsq((moves / unit[:, None]).T, -target.reshape(-1), rcond=None)[0] / unit
+    solution = np.linalg.lstsq((moves / unit[:, None]).T, -target.reshape(-1), rcond=None)[0] / unit
     amount = np.zeros(len(rows))
-    amount[free] = found
-    np.subtract.at(amount, first[free], found)
+    amount[free] = solution
+    np.subtract.at(amount, first[free], solution)
     change = np.zeros_like(form)
     np.add.at(change, (rows, columns), amount / (2 * root[rows] * root[columns]))
     change = change + change.T
@@ -87,14 +87,14 @@ def sharper_norm(form: Array, base: Array, variables: int, half: int) -> float:
 
     ``(d.|v|)^2 <= m sum_i d_i^2 v_i^2``.
     """
-    found, lost = sharper(form, base, variables, half)
-    return linalg.relative_norm(found, base) + linalg.relative_norm(
+    matrix, lost = sharper(form, base, variables, half)
+    return linalg.relative_norm(matrix, base) + linalg.relative_norm(
         lost * len(base) * np.diag(np.diag(base)), base
     )
 
 
 def held(form: Array, base: Array, variables: int, half: int) -> bool:
     """Whether ``|v'E v| <= v'B v`` at every query, as far as that matrix tells."""
-    found, lost = sharper(form, base, variables, half)
+    matrix, lost = sharper(form, base, variables, half)
     rest = base - lost * len(base) * np.diag(np.diag(base))
-    return linalg.definite(rest - found) and linalg.definite(rest + found)
+    return linalg.definite(rest - matrix) and linalg.definite(rest + matrix)

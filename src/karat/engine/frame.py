@@ -83,7 +83,7 @@ class Frame:
     affine: bool  # whether b has the constant, which then is the first coordinate too
     count: int = MOST_ROWS  # rows, if they have been counted
     # means and mean squares of the variables b, where they were summed
-    known: tuple[Array, Array] | None = None
+    plain_moments: tuple[Array, Array] | None = None
     exact: bool = False  # whether the sums were made by :func:`karat.engine.sums.exact_squares`
     # (r, e): orthonormal null directions of redundant coordinates, in units of their sizes
     null: Array | None = None
@@ -157,16 +157,16 @@ class Frame:
         # columns of the products, with those that were dropped
         summed = comb(len(self.basis.map) + half - 1, half)
         # products, a weight or twice its root, and roots of multinomial coefficients
-        own = self.degree + 2
+        roundings = self.degree + 2
         if self.degree == 2:
-            full = squares_rounding(self.count, summed, own, self.exact)
+            full = squares_rounding(self.count, summed, roundings, self.exact)
         else:
-            full = sum_rounding(self.count, own, piece_rows(summed, self.degree))
+            full = sum_rounding(self.count, roundings, piece_rows(summed, self.degree))
         if self.wide and self.exact:
-            return full, squares_rounding(kept, summed, own, exact=True)
+            return full, squares_rounding(kept, summed, roundings, exact=True)
         if self.wide:
-            return full, 0.5 * EPS * (own + FINE + FINE_BLOCK // FINE + TOGETHER)
-        rest = sum_rounding(min(self.count, kept), own, SHORTEST)
+            return full, 0.5 * EPS * (roundings + FINE + FINE_BLOCK // FINE + TOGETHER)
+        rest = sum_rounding(min(self.count, kept), roundings, SHORTEST)
         finer = WIDE / EPS
         return full * (1.0 if self.summed.dtype == float else finer), rest * (
             finer if self._extended(kept) else 1.0
@@ -197,8 +197,8 @@ class Frame:
         if self.null is not None or len(self.targets) == 1:
             return self.rounding_of_sums(self.base, self.sum_error)
         return max(
-            self.rounding_of_sums(self.half[np.ix_(some, some)], self.sum_error, some)
-            for some in self.targets
+            self.rounding_of_sums(self.half[np.ix_(among, among)], self.sum_error, among)
+            for among in self.targets
         )
 
     @cached_property
@@ -255,9 +255,9 @@ class Frame:
         if self.null is None:
             return self.half
         scaled = self.null * np.sqrt(np.diag(self.half))[:, None]
-        found = scaled @ scaled.T
-        found += self.half
-        return np.asarray(found)
+        base = scaled @ scaled.T
+        base += self.half
+        return np.asarray(base)
 
     @cached_property
     def targets(self) -> list[list[int]]:
@@ -291,15 +291,15 @@ class Frame:
         """Of the variables b, up to what was dropped."""
         if not self.affine:
             return np.zeros(len(self.inverse))
-        if self.known is not None:
-            return self.known[0]
+        if self.plain_moments is not None:
+            return self.plain_moments[0]
         return np.asarray(self.second[0] / self.total @ self.inverse[: len(self.second)])
 
     @cached_property
     def sizes(self) -> Array:
         """Upper bounds of the p-means of the variables b."""
-        if self.known is not None:
-            return np.asarray(np.sqrt(self.known[1] * (1 + self.sum_error)))
+        if self.plain_moments is not None:
+            return np.asarray(np.sqrt(self.plain_moments[1] * (1 + self.sum_error)))
         return (
             self._power_means(self.inverse[: len(self.second)], self.half, self.degree)[1]
             + self._unseen
@@ -310,8 +310,8 @@ class Frame:
         """Lower bounds of the p-means of the variables b about their means, or about 0 where there
         is no constant.
         """
-        if self.known is not None:
-            mean, square = self.known
+        if self.plain_moments is not None:
+            mean, square = self.plain_moments
             error = (self.sum_error + 4 * EPS) * np.square(np.sqrt(square) + np.abs(mean))
             return np.asarray(np.sqrt(np.maximum(square - np.square(mean) - error, 0.0)))
         queries = self.inverse[: len(self.second)].copy()
@@ -351,10 +351,10 @@ class Frame:
         if lost.products is not None and there.sum() > SEVERAL and self.degree == 2:
             # Of column j that is |R W_j|, by the products R'R of the directions, rounding of these
             # included.
-            some, along = values[:, there], along[there]
+            present, along = values[:, there], along[there]
             mean_products = (
                 lost.products[np.ix_(there, there)],
-                some.T @ (some * weights[:, None]) / self.total,
+                present.T @ (present * weights[:, None]) / self.total,
             )
             return np.asarray(sum(self._combined(products, along) for products in mean_products))
         return np.asarray(norms @ np.abs(along))
@@ -424,11 +424,11 @@ class Frame:
         if not len(self.half) or not np.isfinite(self.half).all():
             return 0.0
         jensen = max(linalg.eigenvalues(self.second / self.total).min(), 0.0) ** (self.degree // 2)
-        own = (
+        spectral = (
             linalg.eigenvalues(self.half / self.total).min()
             - self.sum_error * float(np.trace(self.half)) / self.total
         )
-        return max(float(jensen), float(own), 0.0)
+        return max(float(jensen), float(spectral), 0.0)
 
     @cached_property
     def condition(self) -> float:

@@ -67,10 +67,10 @@ class FunctionKernel(Kernel):
 
     def _require_rows_apart(self, block: Array, features: Array) -> None:
         """Raise if the features of a row depend on the rows beside it."""
-        some = np.random.default_rng(0).permutation(len(block))[:LOOKED_AT]
-        if len(some) < 2:
+        chosen = np.random.default_rng(0).permutation(len(block))[:LOOKED_AT]
+        if len(chosen) < 2:
             return
-        first, second = np.split(some, [(len(some) + 2) // 3])
+        first, second = np.split(chosen, [(len(chosen) + 2) // 3])
         try:
             again = np.vstack([self.features(block[part]) for part in (first, second)])
         except InputError as error:
@@ -79,16 +79,16 @@ class FunctionKernel(Kernel):
             raise InputError(f"{error} {DEPENDS} {REMEDY}", argument="function") from None
         largest = np.abs(features).max(axis=0)
         with np.errstate(over="ignore"):
-            difference = np.abs(again - features[some])
+            difference = np.abs(again - features[chosen])
         far = difference > APART * largest
         if not far.any() and (difference > SAME * largest).any():
-            far = difference > SAME * largest + FACTOR * self._sensitivity(block[some])
+            far = difference > SAME * largest + FACTOR * self._sensitivity(block[chosen])
         if far.any():
             row, column = np.argwhere(far)[0]
-            found = [features[some[row], column], again[row, column]]
+            values = [features[chosen[row], column], again[row, column]]
             raise InputError(
-                f"{DEPENDS} Feature {column} of one row is {found[0]:.6g} in a block of"
-                f" {len(block)} rows and {found[1]:.6g} in one of"
+                f"{DEPENDS} Feature {column} of one row is {values[0]:.6g} in a block of"
+                f" {len(block)} rows and {values[1]:.6g} in one of"
                 f" {len(first) if row < len(first) else len(second)}. {REMEDY}",
                 argument="function",
             )

@@ -55,8 +55,8 @@ class GroupMoments:
     twice: Flags  # (G,): the groups that were summed twice
     good: Flags  # (G,): the groups for which all this holds
 
-    def chosen(self, which: Indices) -> GroupMoments:
-        return GroupMoments(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
+    def chosen(self, groups: Indices) -> GroupMoments:
+        return GroupMoments(*(getattr(self, name)[groups] for name in self.__dataclass_fields__))
 
     @staticmethod
     def joined(parts: list[GroupMoments]) -> GroupMoments:
@@ -124,9 +124,9 @@ def fit_groups(block: Array, weights: Array, affine: bool) -> GroupMoments:
     lightest = np.where(weights > 0, weights, np.inf).min(axis=1)
     vanished = np.einsum("gii->gi", sums) == 0
     lost = np.zeros(len(sums), dtype=bool)
-    some = np.flatnonzero(vanished.any(axis=1))
-    there = ((variables[some] != 0) & (weights[some] > 0)[:, :, None]).any(axis=1)
-    lost[some] = (vanished[some] & there).any(axis=1)
+    suspects = np.flatnonzero(vanished.any(axis=1))
+    there = ((variables[suspects] != 0) & (weights[suspects] > 0)[:, :, None]).any(axis=1)
+    lost[suspects] = (vanished[suspects] & there).any(axis=1)
     return _moments_from_sums(
         sums,
         squares,
@@ -184,12 +184,12 @@ def fit_by_pass(
     sums, total, lightest = np.empty_like(seen), counts.astype(float), np.ones(len(starts))
     lost = np.zeros(len(starts), dtype=bool)
     for g, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True)):
-        own = rows.run(start, start + count)
-        sums[g] = _summed(own, shift[g], map_[g] if mapped[g] else None, affine)
+        group_rows = rows.run(start, start + count)
+        sums[g] = _summed(group_rows, shift[g], map_[g] if mapped[g] else None, affine)
         vanished = np.diag(sums[g])[int(affine) :] == 0
-        lost[g] = vanished.any() and bool((column_sizes(own, shift[g])[vanished] > 0).any())
-        if own.weights is not None:
-            total[g], lightest[g] = own.weights.sum(), own.weights.min()
+        lost[g] = vanished.any() and bool((column_sizes(group_rows, shift[g])[vanished] > 0).any())
+        if group_rows.weights is not None:
+            total[g], lightest[g] = group_rows.weights.sum(), group_rows.weights.min()
     squares = np.where(mapped[:, None], squares, np.einsum("gii->gi", sums))
     return _moments_from_sums(
         sums,

@@ -42,7 +42,7 @@ from karat.engine.reduce import Reduction
 from karat.engine.rows import Rows
 from karat.engine.tolerances import EPS, EXACT, MISSED, PIVOT, RANK_WHITENED, TINY
 
-WAY = "onepass"
+METHOD = "onepass"
 # relative eigenvalue of a matrix of inner products above which rows are independent beyond doubt
 ROW_RANK = 1e-6
 
@@ -97,9 +97,9 @@ class Stack:
         """
         candidates = self._candidates(starts, counts, fitted, size, drawn)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            for some in self._points(candidates, fitted):
+            for resolved in self._points(candidates, fitted):
                 yield from self._vertices(
-                    some, candidates, fitted, starts, counts, drawn is not None
+                    resolved, candidates, fitted, starts, counts, drawn is not None
                 )
 
     def _candidates(
@@ -195,7 +195,7 @@ class Stack:
 
     def _vertices(
         self,
-        some: Points,
+        resolved: Points,
         candidates: Candidates,
         fitted: GroupMoments,
         starts: Indices,
@@ -203,11 +203,11 @@ class Stack:
         sampled: bool,
     ) -> Iterator[tuple[int, Reduction]]:
         """Weights on at most rank rows of each group, and their proofs."""
-        groups, points, target = some.groups, some.points, some.target
-        root, rank = np.sqrt(candidates.nominal[groups]), some.points.shape[2]
+        groups, points, target = resolved.groups, resolved.points, resolved.target
+        root, rank = np.sqrt(candidates.nominal[groups]), resolved.points.shape[2]
         mass = root
         if sampled:
-            mass = root * match_group_moments(points, root, target, some.gram)
+            mass = root * match_group_moments(points, root, target, resolved.gram)
             met = np.isfinite(mass).all(axis=1)
             if not met.all():
                 groups, points, target, root, mass = (
@@ -256,7 +256,7 @@ class Stack:
                 moments = self._fitted(chosen, i)
                 yield place, Reduction(
                     positions[i, inside][order], weights[i, inside][order], moments,
-                    min(rank, len(order)), proof, WAY, passes=1 + int(chosen.twice[i]),
+                    min(rank, len(order)), proof, METHOD, passes=1 + int(chosen.twice[i]),
                 )  # fmt: skip
 
     def _fitted(self, moments: GroupMoments, i: int) -> FittedMoments:
@@ -304,8 +304,8 @@ def _spanned(points: Array, target: Array, groups: Indices) -> Iterator[Points]:
         same, basis, values, within = (part[reached] for part in (same, basis, values, within))
         if len(same):
             span = basis / values / norm[same][:, :, None]
-            one = np.broadcast_to(np.eye(rank), (len(same), rank, rank)).copy()
-            yield Points(groups[same], points[same] @ span, (within / values)[:, 0], one)
+            identity = np.broadcast_to(np.eye(rank), (len(same), rank, rank)).copy()
+            yield Points(groups[same], points[same] @ span, (within / values)[:, 0], identity)
 
 
 def kept_whole(

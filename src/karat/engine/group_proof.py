@@ -117,9 +117,9 @@ def relative_norms(difference: Array, base: Array) -> Array:
         & np.isfinite(difference).all(axis=(1, 2))
         & np.isfinite(base).all(axis=(1, 2))
     )
-    one = np.eye(base.shape[1])
-    factor = each(np.linalg.cholesky, np.where(fine[:, None, None], base / scale, one))
-    inverse = each(np.linalg.inv, np.where(np.isfinite(factor), factor, one))
+    identity = np.eye(base.shape[1])
+    factor = each(np.linalg.cholesky, np.where(fine[:, None, None], base / scale, identity))
+    inverse = each(np.linalg.inv, np.where(np.isfinite(factor), factor, identity))
     left = (
         inverse
         @ np.where(fine[:, None, None], difference / scale, 0.0)

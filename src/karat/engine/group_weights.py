@@ -99,7 +99,7 @@ def match_group_moments(points: Array, root: Array, target: Array, gram: Array) 
     The semi-smooth Newton method of :func:`karat.engine.weights.match_moments`.  ``gram`` are the
     Gram matrices of the points, which are overwritten.
     """
-    found = np.full(root.shape, np.nan)
+    factors = np.full(root.shape, np.nan)
     where = np.arange(len(points))  # the groups that are still in the stack
     excess, active = np.ones(root.shape), np.ones(root.shape, dtype=bool)
     hessian = gram
@@ -123,7 +123,7 @@ def match_group_moments(points: Array, root: Array, target: Array, gram: Array) 
         now = held > 0
         same = going & (now == active).all(axis=1) & (length == 1.0)
         met = same & (np.linalg.norm(gradient, axis=1) <= MET * np.linalg.norm(target, axis=1))
-        found[where[met]] = held[met]
+        factors[where[met]] = held[met]
         going &= ~same
         if not going.any():
             break
@@ -142,7 +142,7 @@ def match_group_moments(points: Array, root: Array, target: Array, gram: Array) 
             going = np.ones(len(points), dtype=bool)
         hessian = _changed(hessian, points, active, now)
         active = now
-    return found
+    return factors
 
 
 def _changed(hessian: Array, points: Array, before: Flags, now: Flags) -> Array:
@@ -154,9 +154,11 @@ def _changed(hessian: Array, points: Array, before: Flags, now: Flags) -> Array:
     if most > FEW_CHANGES * points.shape[1]:
         return np.asarray((points * now[:, :, None]).transpose(0, 2, 1) @ points)
     places = np.argsort(~changed, axis=1, kind="stable")[:, :most]
-    some = take_rows(points, places)
+    changed_points = take_rows(points, places)
     came, went = (np.take_along_axis(flags & changed, places, axis=1) for flags in (now, before))
-    hessian += (some * (came.astype(float) - went)[:, :, None]).transpose(0, 2, 1) @ some
+    hessian += (changed_points * (came.astype(float) - went)[:, :, None]).transpose(
+        0, 2, 1
+    ) @ changed_points
     return hessian
 
 

@@ -191,7 +191,9 @@ class FittedMoments:
             @ np.abs(self.kernel.features(block - np.concatenate([[0.0], self.kernel.shift])))
         )
 
-    def known_to(self, off: Array | None, low: Array | None, debts: Array | None) -> FittedMoments:
+    def with_sum_errors(
+        self, off: Array | None, low: Array | None, debts: Array | None
+    ) -> FittedMoments:
         """The same; sums of features may be ``off`` by so much, and have a ``low`` part."""
         if self.also_linear is not None:
             return replace(

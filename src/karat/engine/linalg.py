@@ -83,10 +83,10 @@ def _units(matrix: Array) -> tuple[Indices, Flags]:
 def product_with_units(left: Array, right: Array) -> Array:
     """``left @ right``, where most columns on the right are unit vectors."""
     places, mixed = _units(right)
-    found = left[:, places]
+    products = left[:, places]
     if mixed.any():
-        found[:, mixed] = left @ right[:, mixed]
-    return found
+        products[:, mixed] = left @ right[:, mixed]
+    return products
 
 
 def product_with_unit_rows(left: Array, right: Array) -> Array:
@@ -94,11 +94,11 @@ def product_with_unit_rows(left: Array, right: Array) -> Array:
     vectors.
     """
     places, mixed = _units(right)
-    found = np.zeros((len(left), len(right)))
-    found[:, places[~mixed]] = left[:, ~mixed]
+    products = np.zeros((len(left), len(right)))
+    products[:, places[~mixed]] = left[:, ~mixed]
     if mixed.any():
-        found += left[:, mixed] @ right[:, mixed].T
-    return found
+        products += left[:, mixed] @ right[:, mixed].T
+    return products
 
 
 def upper_gram(columns: Real) -> Real:
@@ -360,20 +360,20 @@ def near_least_eigenvalue(factor: Array) -> float:
         factor = factor.copy(order="K")  # once, and not by BLAS in every step
     vector = np.random.default_rng(0).standard_normal(count)
     vector, basis = vector / np.linalg.norm(vector), list[Array]()
-    diagonal, beside, found = list[float](), list[float](), 0.0
+    diagonal, beside, largest = list[float](), list[float](), 0.0
     for _ in range(KRYLOV):
         basis.append(vector)
         after = solve_upper(factor, solve_upper(factor, vector, transposed=True))
         diagonal.append(float(vector @ after))
-        for known in basis:  # rounding would bring back what was found already
-            after -= (known @ after) * known
+        for earlier in basis:  # rounding would bring back what was found already
+            after -= (earlier @ after) * earlier
         beside.append(float(np.linalg.norm(after)))
         if beside[-1] <= TINY:
             break
         vector = after / beside[-1]
         if len(diagonal) % CHECKED == 0:
-            before, found = found, float(sla.eigvalsh_tridiagonal(diagonal, beside[:-1])[-1])
-            if found <= (1 + CONVERGED) * before:
+            before, largest = largest, float(sla.eigvalsh_tridiagonal(diagonal, beside[:-1])[-1])
+            if largest <= (1 + CONVERGED) * before:
                 break
     return 1.0 / float(sla.eigvalsh_tridiagonal(diagonal, beside[: len(diagonal) - 1])[-1])
 

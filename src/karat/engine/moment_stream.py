@@ -55,32 +55,35 @@ class Sums:
             kernel = SecondMoments(columns, count, SecondMoments.of(parts[-1]).sparse)
             chosen = [sample(rng, len(rows), times * pilot_size(len(rows))) for rows in parts]
             block = np.vstack(
-                [rows.take(some, zero) for rows, some in zip(parts, chosen, strict=True)]
+                [rows.take(positions, zero) for rows, positions in zip(parts, chosen, strict=True)]
             )
             if not np.isfinite(block).all():
                 raise NonFiniteError
             weights = np.concatenate(
-                [own_weights(rows, some) for rows, some in zip(parts, chosen, strict=True)]
+                [
+                    own_weights(rows, positions)
+                    for rows, positions in zip(parts, chosen, strict=True)
+                ]
             )
-            found = Sums.within(kernel.prepare(block, weights), parts, inherited)
-            fitted = found.fitted_moments(last=False)
+            sums = Sums.within(kernel.prepare(block, weights), parts, inherited)
+            fitted = sums.fitted_moments(last=False)
             better = fitted.kernel if fitted.needs_pass else None
             # nothing was dropped
             if isinstance(better, SecondMoments) and better.basis.map.shape[1] == columns + 1:
-                found = Sums.within(better.for_other_rows(), parts, inherited)
-                fitted = found.fitted_moments(last=False)
+                sums = Sums.within(better.for_other_rows(), parts, inherited)
+                fitted = sums.fitted_moments(last=False)
             if not fitted.needs_pass or len(block) == count:
                 break
-        return found
+        return sums
 
     @staticmethod
     def within(kernel: SecondMoments, parts: Sequence[Rows], inherited: Claim) -> Sums:
         """Sums of some rows in given coordinates."""
         nothing = np.zeros(kernel.product_shape)
-        found = Sums(kernel, nothing, nothing, np.zeros(3), inherited)
+        sums = Sums(kernel, nothing, nothing, np.zeros(3), inherited)
         for rows in parts:
-            found = found.plus(rows)
-        return found
+            sums = sums.plus(rows)
+        return sums
 
     def plus(self, rows: Rows) -> Sums:
         """The sums after more rows."""
@@ -157,15 +160,15 @@ class MomentStream:
             joint = np.concatenate([before.weights, own_weights(rows, np.arange(len(rows)))])
             rows = Rows([np.vstack([before.values, block])], joint)
             inherited = Claim.union([before.claim, inherited])
-        found = synthesise(rows, seed, levels=levels, origin=origin, sharp=True)
+        joint_rows = synthesise(rows, seed, levels=levels, origin=origin, sharp=True)
         # a made row, which is no record
-        if before is not None and (found.kept < len(before.values)).any():
-            found = synthesise(rows, seed, levels=False, origin=origin, sharp=True)
-        apart = found.peeled
-        made = replace(found.chosen(~apart), inherited=inherited)
+        if before is not None and (joint_rows.kept < len(before.values)).any():
+            joint_rows = synthesise(rows, seed, levels=False, origin=origin, sharp=True)
+        apart = joint_rows.peeled
+        made = replace(joint_rows.chosen(~apart), inherited=inherited)
         verbatim, weights = (
-            self._with_verbatim(found.values[apart]),
-            np.append(self.weights, found.weights[apart]),
+            self._with_verbatim(joint_rows.values[apart]),
+            np.append(self.weights, joint_rows.weights[apart]),
         )
         return replace(self, few=made, verbatim=verbatim, weights=weights)
 
@@ -206,38 +209,38 @@ class MomentStream:
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")
     def made(self, origin: Array | None = None) -> MadeRows:
         """Rows with the moments of all rows so far."""
-        found = self.few if self.sums is None else self.sums.made(origin)
-        assert found is not None
+        made = self.few if self.sums is None else self.sums.made(origin)
+        assert made is not None
         if self.wild is not None:
             other = self.wild.made(origin).in_stratum(WILD)
-            found = found.beside(other, np.arange(0), np.arange(0))
+            made = made.beside(other, np.arange(0), np.arange(0))
         if len(self.weights):
             alone = Rows([self.verbatim], self.weights)
-            found = found.with_verbatim(alone, np.arange(len(alone)))
-        return found
+            made = made.with_verbatim(alone, np.arange(len(alone)))
+        return made
 
     def merged(self, other: MomentStream, origin: Array | None, seed: int) -> MomentStream:
         """The stream of both."""
         theirs = other.few if other.sums is None else other.sums.made(origin, sharp=True)
-        found = self
+        stream = self
         if theirs is not None:
             rows = Rows([theirs.values], theirs.weights)
-            found = found.plus(rows, origin, seed, theirs.claim, levels=False)
-            found = replace(found, seen=self.seen + other.seen)
+            stream = stream.plus(rows, origin, seed, theirs.claim, levels=False)
+            stream = replace(stream, seen=self.seen + other.seen)
         if other.wild is not None:
             made = other.wild.made(origin, sharp=True)
             wild = Rows([made.values], made.weights)
             sums = (
-                found.wild.plus(wild)
-                if found.wild is not None
+                stream.wild.plus(wild)
+                if stream.wild is not None
                 else Sums.start([wild], NO_ERROR, seed)
             )
-            found = replace(
-                found, wild=replace(sums, inherited=Claim.union([sums.inherited, made.claim]))
+            stream = replace(
+                stream, wild=replace(sums, inherited=Claim.union([sums.inherited, made.claim]))
             )
         if len(other.weights):
-            found = found._with_wild(Rows([other.verbatim], other.weights), origin, seed)
-        return found
+            stream = stream._with_wild(Rows([other.verbatim], other.weights), origin, seed)
+        return stream
 
     @property
     def total(self) -> float:

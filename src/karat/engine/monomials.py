@@ -73,11 +73,11 @@ class Monomials:
         A monomial is isometric if it is multiplied by the root of its number of orderings.
         """
         lower = monomials(self.variables, self.degree - 1)
-        found = [
+        positions = [
             [self.position[tuple(sorted((v, *t)))] for t in lower.sets]
             for v in range(self.variables)
         ]
-        places = np.array(found, dtype=np.intp).reshape(self.variables, len(lower))
+        places = np.array(positions, dtype=np.intp).reshape(self.variables, len(lower))
         return places, np.sqrt(lower.multinomials / self.multinomials[places])
 
     @cached_property

@@ -128,10 +128,10 @@ def minus_offsets(parts: Sequence[Any], offsets: Offsets) -> list[Any]:
     blocks, left = [], 0
     for part in parts:
         right = left + int(part.shape[1])
-        own = {
+        part_offsets = {
             column - left: offset for column, offset in offsets.items() if left <= column < right
         }
-        blocks.append(OffsetColumns(part, own) if own else part)
+        blocks.append(OffsetColumns(part, part_offsets) if part_offsets else part)
         left = right
     return blocks
 

@@ -52,10 +52,10 @@ def dominating(rows: Rows, kernel: Kernel, most: int) -> Indices | None:
         if not len(left):
             break
         rest = rows if not peeled.any() else rows.subset(left)
-        found = left[heaviest(rest, kernel)]
-        if not len(found):
+        heavy = left[heaviest(rest, kernel)]
+        if not len(heavy):
             return np.flatnonzero(peeled)
-        peeled[found] = True
+        peeled[heavy] = True
         if peeled.sum() > most:
             return None
     return np.flatnonzero(peeled)

@@ -161,14 +161,14 @@ class CandidatePoints:
         missed = float(
             np.abs(outside).max(initial=0.0) / max(np.abs(self.target).max(initial=0.0), TINY)
         )
-        one, columns = np.eye(points.shape[1]), np.ascontiguousarray(points.T)
+        identity, columns = np.eye(points.shape[1]), np.ascontiguousarray(points.T)
         return replace(
             self,
             points=columns.T,
             target=target,
             columns=columns,
-            gram=one,
-            factor=one,
+            gram=identity,
+            factor=identity,
             missed=missed,
         )
 
@@ -235,19 +235,22 @@ def drawn(
         if wanted <= len(pool)
         else first + sample(rng, len(rows) - first, wanted)
     )
-    own = own_weights(rows, among)
+    weights = own_weights(rows, among)
     if not isinstance(kernel, Powers) or len(among) <= size:
-        return among, own
+        return among, weights
     coordinates = kernel.coordinates(rows.take(among, kernel.shift))
     squares = np.einsum("ij,ij->i", coordinates, coordinates) + (0.0 if kernel.affine else 1.0)
-    return by_score(among, own, own * squares ** (kernel.degree / 2), size, rng) or (among, own)
+    return by_score(among, weights, weights * squares ** (kernel.degree / 2), size, rng) or (
+        among,
+        weights,
+    )
 
 
 def by_score(
-    positions: Indices, own: Array, scores: Array, size: int, rng: np.random.Generator
+    positions: Indices, weights: Array, scores: Array, size: int, rng: np.random.Generator
 ) -> tuple[Indices, Array] | None:
-    """About ``size`` rows in proportion to scores, with weights ``own / probability``; None if
-    scores are not positive.
+    """About ``size`` rows, drawn in proportion to scores, with ``weights / probability``; None if a
+    score is not positive.
     """
     chances = probabilities(scores, size)
     if chances is None:
@@ -255,7 +258,7 @@ def by_score(
     # systematic: one draw per unit of probability
     edges = np.floor(np.cumsum(chances) + rng.random()).astype(np.int64)
     chosen = np.flatnonzero(np.diff(edges, prepend=0) > 0)
-    return positions[chosen], own[chosen] / chances[chosen]
+    return positions[chosen], weights[chosen] / chances[chosen]
 
 
 def probabilities(scores: Array, size: int) -> Array | None:

@@ -96,19 +96,19 @@ class Polynomials(Polynomial):
         move = np.concatenate([[wide(0)], (self.shift.astype(wide) - shift) * self.scale[1:]])
         digits = self.variables ** np.arange(self.degree)[::-1]
         codes, given = self.sets @ digits, target.astype(wide) + low
-        found, sizes = np.zeros(len(self.sets), dtype=wide), np.zeros(len(self.sets))
+        sums, sizes = np.zeros(len(self.sets), dtype=wide), np.zeros(len(self.sets))
         # prod (w + m) = sum over subsets of prod m prod w
-        for some in product((False, True), repeat=self.degree):
-            moved = np.array(some)
+        for subset in product((False, True), repeat=self.degree):
+            moved = np.array(subset)
             factor = np.prod(move[self.sets[:, moved]], axis=1)
             if factor.any():
                 where = np.searchsorted(
                     codes, np.sort(np.where(moved, 0, self.sets), axis=1) @ digits
                 )
                 factor = factor * self.root / self.root[where]
-                found += factor * given[where]
+                sums += factor * given[where]
                 sizes += np.abs(factor).astype(float) * absolute[where]
-        return found.astype(float), sizes
+        return sums.astype(float), sizes
 
     def sizes_in(self, sizes: Array, other: Kernel) -> Array:
         assert isinstance(other, Polynomials)

@@ -94,12 +94,12 @@ class Independent:
 def informed(
     rows: Rows,
     fitted: FittedMoments,
-    known: CandidatePoints,
+    candidates: CandidatePoints,
     rng: np.random.Generator,
     held: int = 0,
 ) -> tuple[CandidatePoints, Array, int] | None:
-    """Candidates that a look at all rows finds, where those ``known`` do not do, weights that meet
-    the moments, and passes.
+    """Better candidates than the given ones, found by a look at all rows, weights on them that meet
+    the moments, and the number of passes.
 
     The first ``held`` rows represent others, and are candidates if features depend on each other.
     """
@@ -107,10 +107,12 @@ def informed(
     if not isinstance(kernel, Powers) or len(rows) <= INFORMED * kernel.width:
         return None
     squares = squared_lengths(rows, kernel)
-    dependent = kernel.degree == 2 and (known.missed > MISSED or known.rank < kernel.width)
-    found = with_rare_rows(rows, fitted, squares, held, rng) if dependent else None
-    found = found or by_importance(rows, fitted, squares, rng)
-    return None if found is None else (*found, 1 + int(dependent))
+    dependent = kernel.degree == 2 and (
+        candidates.missed > MISSED or candidates.rank < kernel.width
+    )
+    better = with_rare_rows(rows, fitted, squares, held, rng) if dependent else None
+    better = better or by_importance(rows, fitted, squares, rng)
+    return None if better is None else (*better, 1 + int(dependent))
 
 
 def with_rare_rows(
@@ -128,27 +130,35 @@ def with_rare_rows(
     block = rows.take(chosen, kernel.shift)
     sample = kernel.features(block) * np.sqrt(nominal)[:, None]
     sample[:, feature_sizes(kernel, block, sample.T, float(nominal.sum()))[1]] = 0.0
-    found = Independent.of(sample)
-    if not len(found.others):
+    independent = Independent.of(sample)
+    if not len(independent.others):
         return None
-    rare = np.union1d(np.arange(held), showing(rows, kernel, found.hidden(rng)))
+    rare = np.union1d(np.arange(held), showing(rows, kernel, independent.hidden(rng)))
     if len(rare) > MOST * kernel.width:
         return None
-    own = own_weights(rows, rare)
+    weights = own_weights(rows, rare)
     common = np.flatnonzero(~np.isin(chosen, rare))
     kept = by_score(
-        common, nominal[common], found.leverage[common], int(ENOUGH * len(found.basic)), rng
+        common,
+        nominal[common],
+        independent.leverage[common],
+        int(ENOUGH * len(independent.basic)),
+        rng,
     )
     common, nominal = (common, nominal[common]) if kept is None else kept
-    nominal = nominal * (max(rows.total - float(own.sum()), TINY) / max(float(nominal.sum()), TINY))
-    known = candidate_points(
-        rows, fitted, np.concatenate([rare, chosen[common]]), np.concatenate([own, nominal])
+    nominal = nominal * (
+        max(rows.total - float(weights.sum()), TINY) / max(float(nominal.sum()), TINY)
     )
-    features = found.with_those_of(kernel.features(rows.take(rare, kernel.shift)))
-    known = replace(
-        known, points=np.asfortranarray(known.points[:, features]), target=known.target[features]
+    candidates = candidate_points(
+        rows, fitted, np.concatenate([rare, chosen[common]]), np.concatenate([weights, nominal])
     )
-    return feasible(known.resolve())
+    features = independent.with_those_of(kernel.features(rows.take(rare, kernel.shift)))
+    candidates = replace(
+        candidates,
+        points=np.asfortranarray(candidates.points[:, features]),
+        target=candidates.target[features],
+    )
+    return feasible(candidates.resolve())
 
 
 def showing(rows: Rows, kernel: Powers, combination: Array) -> Indices:
@@ -188,12 +198,12 @@ def important_rows(
     are not finite.
     """
     everything = np.arange(len(rows))
-    own = own_weights(rows, everything)
-    scores = own * (1.0 + squares / max(1, kernel.variables)) ** power
-    found = by_score(everything, own, scores, int(INFORMED * kernel.width), rng)
-    if found is None:
+    weights = own_weights(rows, everything)
+    scores = weights * (1.0 + squares / max(1, kernel.variables)) ** power
+    drawn = by_score(everything, weights, scores, int(INFORMED * kernel.width), rng)
+    if drawn is None:
         return None
-    chosen, nominal = found
+    chosen, nominal = drawn
     return chosen, nominal * (rows.total / nominal.sum())
 
 

@@ -27,15 +27,15 @@ from karat.engine.tolerances import COORDINATES, EPS, ROUNDING, TINY
 RANK = 8 * EPS
 
 
-def prove_by_rotations(block: Array, own: Array, made: Array, weights: Array) -> Proof:
+def prove_by_rotations(block: Array, data_weights: Array, made: Array, weights: Array) -> Proof:
     """Prove weighted rows against all rows: blocks ``[1 | D - shift]`` and their weights."""
-    total = float(own.sum())
-    means = own @ block / total
-    spreads = np.sqrt(np.maximum(own @ np.square(block - means) / total, 0.0)) * (
+    total = float(data_weights.sum())
+    means = data_weights @ block / total
+    spreads = np.sqrt(np.maximum(data_weights @ np.square(block - means) / total, 0.0)) * (
         1 - len(block) * EPS
     )
     everything, kept = (
-        block * np.sqrt(own / total)[:, None],
+        block * np.sqrt(data_weights / total)[:, None],
         made * np.sqrt(weights / total)[:, None],
     )
     size = np.maximum(linalg.column_norms(everything), linalg.column_norms(kept))

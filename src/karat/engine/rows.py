@@ -122,8 +122,8 @@ class Rows:
         """The same rows in one array, to be read many times and in pieces (sparse rows stay as they
         are).
         """
-        one = len(self.parts) == 1 and isinstance(self.parts[0], np.ndarray)
-        if one or any(sparse.issparse(part) for part in self.parts):
+        single_array = len(self.parts) == 1 and isinstance(self.parts[0], np.ndarray)
+        if single_array or any(sparse.issparse(part) for part in self.parts):
             return self
         block = np.empty(
             (len(self), self.columns), dtype=np.result_type(*(part.dtype for part in self.parts))
@@ -307,13 +307,13 @@ def sweep(
     with one_blas_thread():
         if len(cuts) == 2:
             return run(starts)
-        found = share(run, [starts[a:b] for a, b in pairwise(cuts)], threads())
-    while len(found) > 1:
-        found = [
-            combine(*found[i : i + 2]) if i + 1 < len(found) else found[i]
-            for i in range(0, len(found), 2)
+        results = share(run, [starts[a:b] for a, b in pairwise(cuts)], threads())
+    while len(results) > 1:
+        results = [
+            combine(*results[i : i + 2]) if i + 1 < len(results) else results[i]
+            for i in range(0, len(results), 2)
         ]
-    return found[0]
+    return results[0]
 
 
 def counting_progress(progress: Progress, total: int) -> Callable[[int], None]:
@@ -343,9 +343,9 @@ def pass_over(rows: Rows, kernel: Kernel, progress: Progress | None = None) -> S
     kernel = kernel.over(len(rows))
     if (
         any(sparse.issparse(part) for part in rows.parts)
-        and (found := kernel.sparse_statistic(rows)) is not None
+        and (statistic := kernel.sparse_statistic(rows)) is not None
     ):
-        return found
+        return statistic
     if prod(kernel.product_shape) > LARGE:  # one range, block after block
         sums = RunningSum()
         sweep(
@@ -376,7 +376,7 @@ def column_sizes(rows: Rows, shift: Array) -> Array:
         parts = [part if rows.index is None else part[rows.index] for part in rows.parts]
         largest = [abs(part).max(axis=0) for part in parts]
         return np.concatenate(
-            [np.ravel(one.toarray() if sparse.issparse(one) else one) for one in largest]
+            [np.ravel(sizes.toarray() if sparse.issparse(sizes) else sizes) for sizes in largest]
         ).astype(float)
     largest = sweep(
         rows, shift, lambda b, w, _: np.abs(b[:, 1:]).max(axis=0), np.maximum, (rows.columns + 1, 1)

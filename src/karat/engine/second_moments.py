@@ -146,9 +146,9 @@ class SecondMoments(Powers):
         if (
             self.may_be_wide
             and not self.sharp
-            and (found := self._if_easy(pilot, weights)) is not None
+            and (easy := self._if_easy(pilot, weights)) is not None
         ):
-            return found
+            return easy
         if not self.wide:
             return super().prepare(pilot, weights)
         prepared = self.within(Basis.of(np.eye(self.columns + 1)), maps=())
@@ -204,10 +204,10 @@ class SecondMoments(Powers):
         """
         if len(pilot) < SEVERAL * self.variables or self.sparse.any():
             return self
-        some = slice(None, None, len(pilot) // (SEVERAL * self.variables))
+        thinned = slice(None, None, len(pilot) // (SEVERAL * self.variables))
         gram = gram_matrix(
-            pilot[some] - np.concatenate([[0.0], self.shift]),
-            None if weights is None else weights[some],
+            pilot[thinned] - np.concatenate([[0.0], self.shift]),
+            None if weights is None else weights[thinned],
         )
         size = np.sqrt(np.diag(gram) / gram[0, 0])
         if not (np.isfinite(size).all() and (size > 0).all()):
@@ -238,11 +238,11 @@ class SecondMoments(Powers):
         values[:, self.replaced] = block @ self.basis.map[:, self.replaced]
         return values
 
-    def _own_statistic(self, block: Array, weights: Array | None) -> Statistic:
+    def _power_statistic(self, block: Array, weights: Array | None) -> Statistic:
         if self.exact:
             return (exact_squares(self.coordinates(block), weights),)
         if not self._only_rests:
-            return super()._own_statistic(block, weights)
+            return super()._power_statistic(block, weights)
         values = self.coordinates(block)
         rests = values[:, self.replaced]
         return (
@@ -279,11 +279,10 @@ class SecondMoments(Powers):
     def fitted_moments(
         self, statistic: Statistic, total: float, last: bool = False
     ) -> FittedMoments:
-        own = super().fitted_moments
         fitted = (
             self._wide_moments(self._whole_gram(statistic), total, last)
             if self.wide
-            else own(statistic, total, last)
+            else super().fitted_moments(statistic, total, last)
         )
         frame = fitted.frame
         if (
@@ -319,21 +318,21 @@ class SecondMoments(Powers):
         """
         size = np.sqrt(np.maximum(np.diag(gram), 0.0) / total)
         vanished = self._vanished(gram)
-        known = self.plain_moments
-        if known is None:  # of the first pass, in which most coordinates are variables
-            known = gram[0] / total / self.scale, np.square(size / self.scale)
+        moments = self.plain_moments
+        if moments is None:  # of the first pass, in which most coordinates are variables
+            moments = gram[0] / total / self.scale, np.square(size / self.scale)
             if self.back is not None and len(self.replaced) and (self.scale == 1).all():
                 along = self.back[:, self.replaced]
-                known[0][self.replaced] = gram[0] @ along / total
-                known[1][self.replaced] = np.einsum("ij,ij->j", along, gram @ along) / total
+                moments[0][self.replaced] = gram[0] @ along / total
+                moments[1][self.replaced] = np.einsum("ij,ij->j", along, gram @ along) / total
         zero = size == 0
         null = np.zeros(len(size), dtype=bool)
         if self.plain_moments is not None:
             null[self.replaced] = (
-                size[self.replaced] <= self.null * (self.scale * np.sqrt(known[1]))[self.replaced]
+                size[self.replaced] <= self.null * (self.scale * np.sqrt(moments[1]))[self.replaced]
             )
-            null &= known[1] > 0
-        frame = self._wide_frame(gram, total, zero & ~null, null, known)
+            null &= moments[1] > 0
+        frame = self._wide_frame(gram, total, zero & ~null, null, moments)
         done = self.for_other_rows()
         if last or (expected_rounding(frame) if frame.many else frame.sums) <= ENOUGH:
             return FittedMoments(done, np.zeros(0), (gram,), total, frame=frame, vanished=vanished)
@@ -344,14 +343,14 @@ class SecondMoments(Powers):
             better = copy(self)
             better.exact = True
         else:
-            better.plain_moments = known
+            better.plain_moments = moments
             better.plain_gram = gram if self.plain_gram is None else self.plain_gram
         return FittedMoments(
             better, np.zeros(0), (gram,), total, needs_pass=True, vanished=vanished
         )
 
     def _wide_frame(
-        self, gram: Array, total: float, zero: Flags, null: Flags, known: tuple[Array, Array]
+        self, gram: Array, total: float, zero: Flags, null: Flags, moments: tuple[Array, Array]
     ) -> Frame:
         """The frame of the proof: without coordinates that are zero, with the columns of null
         directions as themselves.
@@ -387,8 +386,9 @@ class SecondMoments(Powers):
         basis = Basis(map_, np.zeros(map_.shape[1], dtype=bool), 0, excluded, back)
         root = self.known_root if plain and null.any() and not zero.any() else None
         return Frame(
-            basis, plain, gram, gram, total, 2, True, self.count, known, self.exact, redundant, root
-        )
+            basis, plain, gram, gram, total, 2, True, self.count, moments, self.exact, redundant,
+            root,
+        )  # fmt: skip
 
     def _vanished(self, gram: Array) -> Flags:
         if not self.wide:
@@ -418,10 +418,10 @@ class SecondMoments(Powers):
         """Coordinates in which columns that are nearly combinations of others are replaced by their
         rests.
         """
-        found = nearly_combined(gram, size, ~out, 2 * error / ENOUGH, self.replaced)
-        if found is None:
+        combined = nearly_combined(gram, size, ~out, 2 * error / ENOUGH, self.replaced)
+        if combined is None:
             return None
-        first, last, coefficients, root = found
+        first, last, coefficients, root = combined
         map_, along = self.basis.map.copy(), np.zeros((len(gram), len(last)))
         along[first] = coefficients
         map_[:, last] -= self.basis.map @ along

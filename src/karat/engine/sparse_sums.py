@@ -53,17 +53,17 @@ def sparse_constants(rows: Rows) -> Array:
 
 
 def sparse_squares(
-    rows: Rows, shift: Array, map_: Array, replaced: Indices, known: Array | None
+    rows: Rows, shift: Array, map_: Array, replaced: Indices, plain_gram: Array | None
 ) -> Array:
     """The second moments of coordinates; only the upper triangle is to be used.
 
     They are the variables ``(1, D - shift)``, some of them ``replaced`` by their combinations in
     the map.  Columns of sparse parts are not shifted, unless they are constant.
 
-    ``known`` are the second moments of the variables, if they have been summed before.
+    ``plain_gram`` has the second moments of the variables, if they have been summed before.
     """
     inner, sums, integers = (
-        np.zeros_like(map_) if known is None else known.copy(),
+        np.zeros_like(map_) if plain_gram is None else plain_gram.copy(),
         RunningSum(),
         _integers(rows),
     )
@@ -72,7 +72,7 @@ def sparse_squares(
         stop = min(start + ROWS, len(rows))
         table, dense, order = _sparse_and_dense(rows, start, stop, shift)
         weights = None if rows.weights is None else rows.weights[start:stop]
-        own, beside = _with_weights(table, dense, weights)
+        weighted, beside = _with_weights(table, dense, weights)
         if len(replaced):
             rest = np.asarray(
                 table @ map_[order[0]][:, replaced] + dense @ map_[order[1]][:, replaced]
@@ -82,18 +82,18 @@ def sparse_squares(
             )
         # a bit less than a double has: two products are added to one sum
         bits = (DIGITS - 1 - int(np.ceil(np.log2(max(stop - start, 2))))) // 2
-        pieces = (own.data, None, None) if integers else _cut_sparse(own, bits)
+        pieces = (weighted.data, None, None) if integers else _cut_sparse(weighted, bits)
         cut = _cut(beside, _grid_steps(np.abs(beside).max(axis=0, initial=0.0), bits), bits)
-        sums.add((_across(own, pieces, cut), _squares(cut)))
-        if known is None:
-            _add_products(inner, own, pieces, order[0])
+        sums.add((_across(weighted, pieces, cut), _squares(cut)))
+        if plain_gram is None:
+            _add_products(inner, weighted, pieces, order[0])
             if stop % (MOST if integers else ROWS) == 0 and stop < len(rows):
                 squares.add((inner,))
                 inner = np.zeros_like(map_)
     squares.add((inner,))
     (total,), (across, corner) = squares.total, sums.total
     count = len(order[1])
-    if known is None:
+    if plain_gram is None:
         total[np.ix_(order[0], order[1])], total[np.ix_(order[1], order[0])] = (
             across[:, :count],
             across[:, :count].T,

@@ -72,7 +72,7 @@ from karat.engine.tolerances import AFFORD, CONTENT, EXACT, ROUNDING, SHARP, TIN
 from karat.engine.tree import reduce_by_tree
 from karat.engine.weights import sampled
 
-WAY = "sketch"
+METHOD = "sketch"
 FOLD = 2**20  # rows between folds
 # about what a sum and the rows held spend of the second term anew, in units of ROUNDING
 LEAST = 0.5
@@ -96,28 +96,28 @@ def fold(
     """
     held = len(rows) - len(new)
     peeled = np.zeros(held, dtype=bool) if peeled is None else peeled
-    found: Reduction | None = None
+    continued: Reduction | None = None
     if running is not None:
-        found, grown, again = _continued(rows, new, kernel, running, rng, peeled)
+        continued, grown, again = _continued(rows, new, kernel, running, rng, peeled)
         # a fresh start spends of both terms
         afford = again <= AFFORD and running.held.loss_error <= EXACT / 4
-        room = found is not None and found.claim.spent <= max(AFFORD, again + LEAST)
+        room = continued is not None and continued.claim.spent <= max(AFFORD, again + LEAST)
         if (
-            found is not None
-            and found.proof.ok
+            continued is not None
+            and continued.proof.ok
             and room
-            and (found.proof.reducible_error <= CONTENT or not afford)
+            and (continued.proof.reducible_error <= CONTENT or not afford)
         ):
-            return found, grown
+            return continued, grown
     fresh, started = _afresh(rows, peeled, kernel, running, rng)
-    if found is not None and _merit(found) >= _merit(fresh):
-        return found, grown
+    if continued is not None and _merit(continued) >= _merit(fresh):
+        return continued, grown
     return fresh, started
 
 
-def _merit(found: Reduction) -> tuple[bool, float, float]:
+def _merit(reduction: Reduction) -> tuple[bool, float, float]:
     """Proven, with how large a second term, and how well: larger is better."""
-    return found.proof.ok, -max(AFFORD, found.claim.spent), -found.claim.loss_error
+    return reduction.proof.ok, -max(AFFORD, reduction.claim.spent), -reduction.claim.loss_error
 
 
 def _continued(
@@ -153,22 +153,24 @@ def _continued(
     fitted = grown.fitted_moments()
     if fitted.needs_pass:
         return None, running, 0.0
-    found, needs_tree = _reduce(rows, fitted, held, np.arange(0), rng, running.needs_tree)
-    if not found.proof.ok and found.proof.excluded:
+    reduction, needs_tree = _reduce(rows, fitted, held, np.arange(0), rng, running.needs_tree)
+    if not reduction.proof.ok and reduction.proof.excluded:
         restored = grown.fitted_moments(keeping_all=True)
         if not restored.needs_pass:
             again, needs_tree = _reduce(rows, restored, held, np.arange(0), rng, running.needs_tree)
-            found = better(found, again)
-    found = about_the_means(rows, found, held)
+            reduction = better(reduction, again)
+    reduction = about_the_means(rows, reduction, held)
     # as they were when the sum began
-    if not running.held_error and not running.used and found.keeps_all(rows):
-        found = replace(found, proof=Proof.trivial(found.proof.power, found.proof.condition))
+    if not running.held_error and not running.used and reduction.keeps_all(rows):
+        reduction = replace(
+            reduction, proof=Proof.trivial(reduction.proof.power, reduction.proof.condition)
+        )
     spread, heavy = apart(
-        rows, kernel, fitted, running.pilot if len(running.pilot) else None, found.proof.ok
+        rows, kernel, fitted, running.pilot if len(running.pilot) else None, reduction.proof.ok
     )
-    found = replace(found, spread=spread)
+    reduction = replace(reduction, spread=spread)
     if not len(heavy):
-        return claimed(grown, found, found)
+        return claimed(grown, reduction, reduction)
     alone = np.zeros(len(rows), dtype=bool)
     alone[heavy] = True
     alone[:held] &= peeled  # the others are in the sum already
@@ -178,12 +180,12 @@ def _continued(
     )
     fitted = beside(without.fitted_moments(), rows, np.flatnonzero(alone))
     if fitted.needs_pass or not alone.any():
-        return claimed(grown, found, found)
+        return claimed(grown, reduction, reduction)
     others, among = rows.subset(left), int((left < held).sum())
     rest, needs_tree = _reduce(others, fitted, among, np.arange(0), rng, running.needs_tree)
     rest = about_the_means(others, rest, among)
-    if not rest.proof.ok and found.proof.ok:
-        return claimed(grown, found, found)
+    if not rest.proof.ok and reduction.proof.ok:
+        return claimed(grown, reduction, reduction)
     return claimed(without, rest, rest.with_peeled(rows, left, np.flatnonzero(alone)))
 
 
@@ -271,7 +273,7 @@ def _fitted(
     if not fitted.kernel.width:  # every feature vanishes on every row: any one row will do
         first = np.zeros(1, dtype=np.intp)
         return (
-            Reduction(first, np.array([rows.total]), fitted, 0, Proof.trivial(), WAY, passes),
+            Reduction(first, np.array([rows.total]), fitted, 0, Proof.trivial(), METHOD, passes),
             needs_tree,
         )
     fresh, needs_tree = _reduce(rows, fitted, held, pool, rng, needs_tree)
@@ -299,21 +301,24 @@ def _reduce(
     # rows that have their own weights
     fresh = rows.subset(np.arange(held, len(rows))) if held else rows
     if not needs_tree:
-        known, mass = sampled(rows, fitted, pool, rng, held)
+        candidates, mass = sampled(rows, fitted, pool, rng, held)
         rows = rows if mass is not None else rows.gathered()
-        candidates = informed(rows, fitted, known, rng, held) if mass is None else (known, mass, 0)
-        if candidates is not None:
-            best = vertex(rows, fitted, *candidates[:2], WAY, 1, fresh)
+        meeting = (
+            informed(rows, fitted, candidates, rng, held) if mass is None else (candidates, mass, 0)
+        )
+        if meeting is not None:
+            best = vertex(rows, fitted, *meeting[:2], METHOD, 1, fresh)
             if best.proof.ok:
                 return best, False
     rows = rows.gathered()
-    way = f"{WAY} by the tree"
+    method = f"{METHOD} by the tree"
     for search in searches(fitted):
-        known = candidate_points(rows, search, *reduce_by_tree(rows, search)).resolve()
-        found = vertex(rows, fitted, known, known.root, way, 1, fresh)
-        best = better(best, found)
+        candidates = candidate_points(rows, search, *reduce_by_tree(rows, search)).resolve()
+        best = better(best, vertex(rows, fitted, candidates, candidates.root, method, 1, fresh))
         if not best.proof.ok:
-            best = without_rank_decision(rows, fitted, best, known, known.root, way, 1, fresh)
+            best = without_rank_decision(
+                rows, fitted, best, candidates, candidates.root, method, 1, fresh
+            )
         if best.proof.ok:
             break
     assert best is not None
@@ -335,9 +340,11 @@ def prove_held(rows: Rows, peeled: Flags, kernel: Kernel, running: Running) -> R
     rank = (
         candidate_points(rest, fitted, among, weights).resolve().rank if fitted.kernel.width else 0
     )
-    found = about_the_means(
-        rest, Reduction(among, weights, fitted, rank, proof, WAY, 1), 0, polishes=False
+    reduction = about_the_means(
+        rest, Reduction(among, weights, fitted, rank, proof, METHOD, 1), 0, polishes=False
     )
     return running.claimed(
-        replace(found, positions=everything, weights=own_weights(rows, everything), peeled=peeled)
+        replace(
+            reduction, positions=everything, weights=own_weights(rows, everything), peeled=peeled
+        )
     )

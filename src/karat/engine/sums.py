@@ -147,9 +147,9 @@ def chained_squares(block: Array, weights: Array, piece: int) -> Array:
     piece`` additions.
     """
     block = np.ascontiguousarray(block * np.sqrt(weights)[:, None])
-    found = np.zeros((block.shape[1], block.shape[1]))
-    blocked.add_squares(found, block, piece, threads())
-    return found
+    gram = np.zeros((block.shape[1], block.shape[1]))
+    blocked.add_squares(gram, block, piece, threads())
+    return gram
 
 
 def exact_squares(block: Array, weights: Array | None) -> Array:
@@ -245,21 +245,21 @@ def _add_exactly(high: Array, low: Array, part: Array) -> None:
         a[...] = s
 
 
-def squares_rounding(rows: int, columns: int, own: int, exact: bool = False) -> float:
+def squares_rounding(rows: int, columns: int, roundings: int, exact: bool = False) -> float:
     """What entries of a Gram matrix may be off by, per roots of its diagonal, after a pass over so
     many rows.
 
     ``exact``: by :func:`exact_squares`, where what is left of the rest is an eighth of a rounding.
     """
     if exact:
-        return 0.5 * EPS * (own + TOGETHER + 2)
+        return 0.5 * EPS * (roundings + TOGETHER + 2)
     if columns <= STACKED:
-        return sum_rounding(rows, own, piece_rows(columns))
+        return sum_rounding(rows, roundings, piece_rows(columns))
     chain = SHORT + BLOCK // SHORT
     if rows <= BLOCK or columns**2 > LARGE:
         # 3 additions, and one of high and low
-        return 0.5 * EPS * (own + min(rows, chain) + TOGETHER)
-    return 0.5 * EPS * (own + chain + RESTS + ceil(log2(rows / BLOCK)))
+        return 0.5 * EPS * (roundings + min(rows, chain) + TOGETHER)
+    return 0.5 * EPS * (roundings + chain + RESTS + ceil(log2(rows / BLOCK)))
 
 
 def sums_in_extended(rows: int, left: int, right: int) -> bool:
@@ -269,19 +269,18 @@ def sums_in_extended(rows: int, left: int, right: int) -> bool:
     return WIDE < EPS and rows * left * right <= EXTENDED
 
 
-def sum_rounding(rows: int, own: int, piece: int = SHORT) -> float:
-    """What the sum over so many rows may be off by, per unit of absolute values; a term has ``own``
-    roundings itself.
+def sum_rounding(rows: int, roundings: int, piece: int = SHORT) -> float:
+    """A bound on the error of a sum over so many rows, per unit of absolute values.
 
-    ``piece``: rows that are added one after the other.
+    Each term has been rounded ``roundings`` times; ``piece`` rows are added one after the other.
     """
     tree = RESTS + ceil(log2(rows / piece)) if rows > piece else 0
-    return 0.5 * EPS * (own + min(rows, piece) + tree)
+    return 0.5 * EPS * (roundings + min(rows, piece) + tree)
 
 
-def exact_sum_rounding(own: int) -> float:
+def exact_sum_rounding(roundings: int) -> float:
     """The same for :func:`exact_sum`."""
-    return 0.5 * EPS * (own + 2)
+    return 0.5 * EPS * (roundings + 2)
 
 
 def two_sum(a: Array, b: Array) -> tuple[Array, Array]:

@@ -99,11 +99,11 @@ class MadeRows(Reduction):
             kept=alone,
         )
 
-    def chosen(self, which: Flags) -> MadeRows:
+    def chosen(self, keep: Flags) -> MadeRows:
         """Some of the rows; their number is bounded as before."""
         return replace(
-            self, positions=np.arange(int(which.sum())), values=self.values[which],
-            weights=self.weights[which], peeled=self.peeled[which], strata=self.strata[which],
+            self, positions=np.arange(int(keep.sum())), values=self.values[keep],
+            weights=self.weights[keep], peeled=self.peeled[keep], strata=self.strata[keep],
         )  # fmt: skip
 
     def in_stratum(self, stratum: int) -> MadeRows:
@@ -152,9 +152,9 @@ def square_root(matrix: Array, rank: int) -> Array | None:
         root = np.zeros((rank, len(matrix)))
         root[:, order] = np.triu(factor[:rank])
         return root * size
-    found = linalg.cholesky(np.asfortranarray(scaled))
-    if found is not None:
-        return np.asarray(found * size)
+    triangle = linalg.cholesky(np.asfortranarray(scaled))
+    if triangle is not None:
+        return np.asarray(triangle * size)
     values, vectors = linalg.eigh(scaled)
     if not len(values) or values[-1] < INDEFINITE:
         return None
@@ -187,9 +187,9 @@ class Maker:
 
     def block(self, values: Array) -> Array:
         """Rows as the kernel reads them."""
-        found = np.ones((len(values), 1 + len(self.shift)))
-        np.subtract(values, self.shift, out=found[:, 1:])
-        return found
+        block = np.ones((len(values), 1 + len(self.shift)))
+        np.subtract(values, self.shift, out=block[:, 1:])
+        return block
 
     def rest(self, values: Array, weights: Array) -> Array:
         """The moments, less those of rows with weights that add up to less than 1."""
@@ -237,13 +237,13 @@ class Maker:
             more = self.made(rest, share)
             if more is None:
                 break
-            found = self.proven(
+            made_rows = self.proven(
                 np.vstack([values, more[0]]), np.concatenate([weights, more[1]]), layer, centre
             )
-            if best is None or found.proof.merit > best.proof.merit:
-                best = found
-            error = found.proof.reducible_error
-            if (found.proof.ok and error <= self.goal) or layer == layers:
+            if best is None or made_rows.proof.merit > best.proof.merit:
+                best = made_rows
+            error = made_rows.proof.reducible_error
+            if (made_rows.proof.ok and error <= self.goal) or layer == layers:
                 break
             size = float(np.trace(rest[1:, 1:]) / max(np.trace(self.moments[1:, 1:]), TINY))
             back = max(KEPT_BACK * error / max(size, TINY), LEAST_SHARE)
@@ -284,9 +284,9 @@ def make_rows(fitted: FittedMoments, origin: Array | None = None, sharp: bool = 
     maker = Maker(fitted, origin, SHARP if sharp else GOAL)
     best: MadeRows | None = None
     for distance, layers in ATTEMPTS:
-        found = maker.attempt(distance, layers)
-        if found is not None and (best is None or found.proof.merit > best.proof.merit):
-            best = found
+        attempt = maker.attempt(distance, layers)
+        if attempt is not None and (best is None or attempt.proof.merit > best.proof.merit):
+            best = attempt
         if best is not None and best.proof.ok:
             break
     assert best is not None
@@ -316,21 +316,21 @@ def synthesise(
     )
     spread, wild = wild_rows(rows, fitted)
     if 0 < len(wild) < len(rows) and levels:
-        found = _wild_apart(rows, seed, wild, origin)
-        if found.proof.ok:
-            return found
-    found = replace(make_rows(fitted, origin, sharp), passes=passes, spread=spread)
-    if not found.proof.ok and (piloted := fitted.kernel.piloted()) is not None:  # type: ignore[attr-defined]
+        made = _wild_apart(rows, seed, wild, origin)
+        if made.proof.ok:
+            return made
+    made = replace(make_rows(fitted, origin, sharp), passes=passes, spread=spread)
+    if not made.proof.ok and (piloted := fitted.kernel.piloted()) is not None:  # type: ignore[attr-defined]
         fitted, more = fit_moments(rows, piloted, sample(rng, len(rows), pilot_size(len(rows))))
         again = replace(make_rows(fitted, origin, sharp), passes=passes + more, spread=spread)
-        found = again if again.proof.ok else found
+        made = again if again.proof.ok else made
     if (
-        not found.proof.ok
+        not made.proof.ok
         and len(rows) <= MANY * (rows.columns + 1)
         and len(rows) * rows.columns <= FEW
     ):
-        found = _by_rotations(rows, found, origin)
-    return found
+        made = _by_rotations(rows, made, origin)
+    return made
 
 
 def as_stored(values: Array, origin: Array | None) -> Array:
@@ -345,15 +345,15 @@ def doubles_hold(values: Array, origin: Array | None) -> bool:
     return bool((as_stored(values, origin) == values).all())
 
 
-def _by_rotations(rows: Rows, found: MadeRows, origin: Array | None) -> MadeRows:
+def _by_rotations(rows: Rows, before: MadeRows, origin: Array | None) -> MadeRows:
     """Few rows: those that were made, or a rotation of the rows themselves, with the proof of
     rotations.
     """
-    shift, everything = found.fitted.kernel.shift, np.arange(len(rows))
-    block, own = rows.take(everything, shift), own_weights(rows, everything)
-    total = float(own.sum())
-    mean = own @ block[:, 1:] / total
-    spread = (block[:, 1:] - mean) * np.sqrt(own / total)[:, None]
+    shift, everything = before.fitted.kernel.shift, np.arange(len(rows))
+    block, data_weights = rows.take(everything, shift), own_weights(rows, everything)
+    total = float(data_weights.sum())
+    mean = data_weights @ block[:, 1:] / total
+    spread = (block[:, 1:] - mean) * np.sqrt(data_weights / total)[:, None]
     size = linalg.column_norms(spread)
     _, sizes, vectors = linalg.svd(spread / np.where(size > 0, size, 1.0), full_matrices=False)
     keep = sizes > RANK * sizes[:1]
@@ -361,7 +361,7 @@ def _by_rotations(rows: Rows, found: MadeRows, origin: Array | None) -> MadeRows
         shift + mean + simplex_rows(sizes[keep, None] * vectors[keep] * size), origin
     )
     rotated = replace(
-        found,
+        before,
         values=values,
         weights=np.full(len(values), total / len(values)),
         positions=np.arange(len(values)),
@@ -369,12 +369,12 @@ def _by_rotations(rows: Rows, found: MadeRows, origin: Array | None) -> MadeRows
         rank=int(keep.sum()),
         most=len(values),
     )
-    best = found
-    for one in (found, rotated):
-        made = np.column_stack([np.ones(len(one.values)), one.values - shift])
-        proof = prove_by_rotations(block, own, made, one.weights)
+    best = before
+    for candidate in (before, rotated):
+        made = np.column_stack([np.ones(len(candidate.values)), candidate.values - shift])
+        proof = prove_by_rotations(block, data_weights, made, candidate.weights)
         if proof.merit > best.proof.merit:
-            best = replace(one, proof=proof)
+            best = replace(candidate, proof=proof)
     return best
 
 

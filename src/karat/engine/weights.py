@@ -80,13 +80,13 @@ SECOND = 6.0  # sampled candidates per feature, where fewer did not do
 BESIDE = 0.5  # sampled candidates per feature, where held rows are candidates too
 
 
-def match_moments(known: CandidatePoints) -> Array | None:
+def match_moments(candidates: CandidatePoints) -> Array | None:
     """Factors s >= 0 (N,) on the nominal weights of resolved points that meet the target; None if
     none were found.
     """
-    points, root, target = known.points, known.root, known.target
-    hessian = Hessian(known)
-    x = np.zeros(known.rank)
+    points, root, target = candidates.points, candidates.root, candidates.target
+    hessian = Hessian(candidates)
+    x = np.zeros(candidates.rank)
     excess = np.ones(len(points))  # 1 + f_i . x
     active = np.ones(len(points), dtype=bool)
     gradient = root @ points - target
@@ -124,10 +124,10 @@ def match_moments(known: CandidatePoints) -> Array | None:
     return None
 
 
-def feasible(known: CandidatePoints) -> tuple[CandidatePoints, Array] | None:
+def feasible(candidates: CandidatePoints) -> tuple[CandidatePoints, Array] | None:
     """Resolved points, and weights on them that meet the target; None if none were found."""
-    factors = None if known.missed > MISSED else match_moments(known)
-    return None if factors is None else (known, known.root * factors)
+    factors = None if candidates.missed > MISSED else match_moments(candidates)
+    return None if factors is None else (candidates, candidates.root * factors)
 
 
 class Hessian:
@@ -140,11 +140,15 @@ class Hessian:
         H^-1 = R^-1 (I - W (S + W'W)^-1 W') R'^-1.
     """
 
-    def __init__(self, known: CandidatePoints) -> None:
-        self.columns, self.gram, self.factor = known.columns, known.gram.copy(), known.factor
+    def __init__(self, candidates: CandidatePoints) -> None:
+        self.columns, self.gram, self.factor = (
+            candidates.columns,
+            candidates.gram.copy(),
+            candidates.factor,
+        )
         self.ridge = 4 * np.finfo(self.gram.dtype).eps * np.diag(self.gram)
         self.recent, self.signs = np.zeros(0, dtype=np.intp), np.zeros(0)
-        self.whitened = np.zeros((known.rank, 0), dtype=self.gram.dtype, order="F")  # W
+        self.whitened = np.zeros((candidates.rank, 0), dtype=self.gram.dtype, order="F")  # W
 
     def solve(self, gradient: Array) -> Array:
         half = linalg.solve_upper(self.factor, gradient, transposed=True)
@@ -325,27 +329,29 @@ def _exchange(rest: Real, rows: Real, columns: Indices) -> None:
     linalg.add_product(rest, multiples, rows)
 
 
-def refined_vertex(known: CandidatePoints, mass: Array) -> tuple[Indices, Array]:
+def refined_vertex(candidates: CandidatePoints, mass: Array) -> tuple[Indices, Array]:
     """Eliminate to a vertex and polish it: which points have weights, and the weights.
 
     Single precision finds the right vertex almost always, and refinement with residuals in double
     precision its weights to the last digits.  If it does not, because a weight ends below zero,
     double precision does it again.
     """
-    if known.single:
-        support = np.flatnonzero(reduce_points(known.columns.T, mass) > 0)
-        solve = linalg.square_solver(np.take(known.columns, support, axis=1))
+    if candidates.single:
+        support = np.flatnonzero(reduce_points(candidates.columns.T, mass) > 0)
+        solve = linalg.square_solver(np.take(candidates.columns, support, axis=1))
         if solve is not None:
-            points = np.take(known.points.T, support, axis=1).T
-            weights = _rounds(solve, points, np.maximum(solve(known.target), TINY), known.target)
-            if np.linalg.norm(known.target - weights @ points) <= POLISHED * np.linalg.norm(
-                known.target
+            points = np.take(candidates.points.T, support, axis=1).T
+            weights = _rounds(
+                solve, points, np.maximum(solve(candidates.target), TINY), candidates.target
+            )
+            if np.linalg.norm(candidates.target - weights @ points) <= POLISHED * np.linalg.norm(
+                candidates.target
             ):
                 return support, weights
-    mass = reduce_points(known.points, mass)
+    mass = reduce_points(candidates.points, mass)
     support = np.flatnonzero(mass > 0)
     check_any(support)
-    return support, polish(known.points[support], mass[support], known.target)
+    return support, polish(candidates.points[support], mass[support], candidates.target)
 
 
 def polish(points: Array, weights: Array, target: Array) -> Array:
@@ -372,16 +378,16 @@ def polish_features(linear: FittedMoments, block: Array, weights: Array) -> Arra
     largest = np.abs(target - weights @ features).max(initial=0.0)
     best = weights
     for cut in CUTS:
-        found = _rounds(
+        factors = _rounds(
             linalg.least_squares_solver(features.T * weights, cut),
             features * weights[:, None],
             np.ones(len(weights)),
             target,
         )
-        rest = np.abs(target - (weights * found) @ features).max(initial=0.0)
+        rest = np.abs(target - (weights * factors) @ features).max(initial=0.0)
         if rest < largest:
-            best, largest = weights * found, rest
-        if (found != 1.0).any():
+            best, largest = weights * factors, rest
+        if (factors != 1.0).any():
             break
     return best
 
@@ -424,13 +430,13 @@ def sampled(
             np.concatenate([always, chosen]),
             np.concatenate([own_weights(rows, always), nominal]),
         )
-        known = candidate_points(rows, fitted, positions, weights).resolve(
+        candidates = candidate_points(rows, fitted, positions, weights).resolve(
             may_miss=True, single=size == sizes[0]
         )
-        found = feasible(known)
-        if found is not None:
-            return found
-        if known.missed > MISSED or (known.rank < width and len(rows) > SECOND * width):
+        matched = feasible(candidates)
+        if matched is not None:
+            return matched
+        if candidates.missed > MISSED or (candidates.rank < width and len(rows) > SECOND * width):
             # features depend on each other: a look at all rows costs less than a larger sample
             break
-    return known, None
+    return candidates, None
