@@ -126,10 +126,10 @@ def add_squares(gram: Real, block: Real, piece: int, threads: int) -> None:
 
 
 def blocked_cholesky(gram: Real, threads: int, floor: float = 0.0) -> Real | None:
-    """Upper factor R of ``gram = R'R``, whose upper triangle is used; None if it is not numerically
-    positive definite.
+    """Upper factor R of ``gram = R'R``, from the upper triangle of ``gram``; None if it is not
+    numerically positive definite.
 
-    None as well, as soon as that is seen, if the square of a pivot is at most ``floor``.
+    It also stops and returns None as soon as the square of a pivot is at most ``floor``.
     """
     factor = np.empty_like(gram)
     size = len(gram)

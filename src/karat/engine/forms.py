@@ -4,8 +4,8 @@ A form of degree p = 2h is ``v'E v`` in the monomials v of degree h, but not of 
 the monomial ``a^2 b^2`` is the product of ``a^2`` and ``b^2`` as well as the square of ``a b``.
 With
 
-    v'N v = 0  for all queries,  i.e.  sum over (i, j) with v_i v_j = t  of  N_ij = 0  for every
-    monomial t
+    v'N v = 0  for all queries:
+    sum over (i, j) with v_i v_j = t  of  N_ij = 0  for every monomial t
 
 (up to the multinomial factors of v), every E + N is the same form, and its norm relative to a lower
 bound B = R'R of the loss bounds the error.  Norms of some are thousands of times those of others.
@@ -24,13 +24,13 @@ from karat.engine.linalg import Array, Indices
 from karat.engine.monomials import monomials
 from karat.engine.tolerances import EPS, TINY
 
-MOST = 600  # pairs of monomials for which that is done
+MOST = 600  # pairs of monomials up to which the best matrix is sought
 
 
 @lru_cache(maxsize=16)
 def _pairs(variables: int, half: int) -> tuple[Indices, Indices, Indices]:
-    """Pairs i <= j of monomials that are not the first with their product; and for each the place
-    of the first.
+    """All pairs i <= j of monomials, and for each the position of the first pair with the same
+    product.
     """
     table = monomials(variables, half)
     rows, columns = np.triu_indices(len(table))
@@ -40,10 +40,10 @@ def _pairs(variables: int, half: int) -> tuple[Indices, Indices, Indices]:
 
 
 def sharper(form: Array, base: Array, variables: int, half: int) -> tuple[Array, float]:
-    """The same form as a matrix that is small relative to ``base``; and what rounding has changed
-    in it.
+    """Rewrite a form as a matrix that is small relative to ``base``; also returns a bound on the
+    rounding.
 
-    The latter per roots of the diagonal of ``base``, as for the rounding of sums.
+    The bound is per roots of the diagonal of ``base``, as for the rounding of sums.
     """
     size = np.sqrt(np.maximum(np.diag(base), TINY))
     factor = (
@@ -94,7 +94,7 @@ def sharper_norm(form: Array, base: Array, variables: int, half: int) -> float:
 
 
 def held(form: Array, base: Array, variables: int, half: int) -> bool:
-    """Whether ``|v'E v| <= v'B v`` at every query, as far as that matrix tells."""
+    """Whether ``|v'E v| <= v'B v`` at every query, according to the rewritten form."""
     matrix, lost = sharper(form, base, variables, half)
     rest = base - lost * len(base) * np.diag(np.diag(base))
     return linalg.definite(rest - matrix) and linalg.definite(rest + matrix)

@@ -12,16 +12,15 @@ Whatever is not in the computed coordinates is an error of at most ``sum_j k_j |
 p-mean, with numbers k_j:
 
     dropped directions       k = sum_e |N_e| |W_e|            (:meth:`Frame.dropped`)
-    rounding of coordinates  k = (v + 1) u tau |[V; W]|,  tau = |T|' (sizes)
-    (:meth:`Frame.rounded`),
-                             v the entries of a column of T that are not zero
+    rounding of coordinates  k = (v + 1) u tau |[V; W]|,      (:meth:`Frame.rounded`)
+                             tau = |T|' (sizes),  v the nonzero entries of a column of T
 
 The claim speaks of the sizes sigma_j of the columns about their means, and has no term for the
 constant, j = 0.  By Jensen's inequality ``|z_0 + sum_j z_j (m_j - c_j)| <= (f / U)^(1/p)``, m the
 means, so that
 
-    sum_j k_j |z_j|  <=  k_0 (f / U)^(1/p)  +  max_j (k_j + k_0 |m_j - c_j|) / sigma_j  S(z),  S =
-    sum_(j > 0) |z_j| sigma_j:
+    sum_j k_j |z_j|  <=  k_0 (f / U)^(1/p)  +  max_j (k_j + k_0 |m_j - c_j|) / sigma_j  S(z),
+    S = sum_(j > 0) |z_j| sigma_j:
 
 the first is a relative change of f, the second a change of the columns by a fraction of their sizes
 (:meth:`Frame.share`). Upper bounds of sizes and lower bounds of sigma are taken from the moments
@@ -91,7 +90,7 @@ class Frame:
     root: Array | None = None
 
     def over(self, rows: int) -> Frame:
-        """The same, of so many rows: bounds on the rounding of sums depend on it."""
+        """The same frame for another number of rows, on which the bounds on rounding depend."""
         return replace(self, count=rows)
 
     @cached_property
@@ -100,7 +99,7 @@ class Frame:
         return np.asarray(self.summed, dtype=float)
 
     def coordinates(self, variables: Array) -> Array:
-        """w of rows b, computed as in the pass."""
+        """The coordinates w of rows b, computed as in the pass."""
         if self.plain:
             there = self.basis.map.any(axis=1)
             return variables if there.all() else variables[:, there]
@@ -111,7 +110,7 @@ class Frame:
         )
 
     def difference(self, coordinates: Array, weights: Array) -> Array:
-        """``half`` of other rows, less that of all rows."""
+        """``half`` of the given rows minus that of all rows."""
         if self.wide:
             if self.exact:
                 return mirrored(exact_squares(coordinates, weights)) - self.half
@@ -135,24 +134,22 @@ class Frame:
 
     @property
     def many(self) -> bool:
-        """Whether there are so many that the smallest eigenvalue of their correlations bounds the
-        rounding of sums.
-        """
+        """Whether the smallest eigenvalue of the correlations bounds the rounding of sums."""
         return self.wide and len(self.half) > MANY and len(self.targets) == 1
 
     @cached_property
     def sum_error(self) -> float:
-        """By how much entries of ``half`` may be off, for all rows and kept ones together, per
+        """Bound on the errors of entries of ``half``, for all rows and kept rows together, per
         roots of its diagonal.
         """
         return self.sum_error_of(KEPT)
 
     def sum_error_of(self, kept: int) -> float:
-        """The same for so many kept rows."""
+        """The same for a given number of kept rows."""
         return sum(self.sum_errors(kept))
 
     def sum_errors(self, kept: int) -> tuple[float, float]:
-        """The same for all rows, and for so many kept ones."""
+        """The same, separately for all rows and for a given number of kept rows."""
         half = self.degree // 2
         # columns of the products, with those that were dropped
         summed = comb(len(self.basis.map) + half - 1, half)
@@ -203,9 +200,8 @@ class Frame:
 
     @cached_property
     def _factored(self) -> tuple[Array | None, float, float]:
-        """Of :attr:`base`, scaled to a unit diagonal:
-
-        Cholesky's factor, if there is one, a bound of eigenvalues, a norm.
+        """For :attr:`base`, scaled to a unit diagonal: its Cholesky factor (None if there is none),
+        a lower bound of its eigenvalues, its norm.
         """
         size = np.sqrt(np.maximum(np.diag(self.base), TINY))
         scaled = self.base / size
@@ -228,7 +224,7 @@ class Frame:
 
     @property
     def correlation_norm(self) -> float:
-        """The root of the sum of squares of that matrix."""
+        """The Frobenius norm of the same matrix."""
         return self._factored[2]
 
     def relative_norm(self, difference: Array) -> float:
@@ -248,9 +244,8 @@ class Frame:
 
     @cached_property
     def base(self) -> Array:
-        """The loss as a matrix:
-
-        ``half``, made definite along null directions, which no query needs.
+        """The loss as a matrix: ``half``, made definite along null directions, which no query
+        needs.
         """
         if self.null is None:
             return self.half
@@ -268,8 +263,8 @@ class Frame:
 
     @cached_property
     def inverse(self) -> Array:
-        """``[T N]^-1`` (v, v): coordinates first, then dropped directions; infinite if that cannot
-        be.
+        """``[T N]^-1`` (v, v): coordinates first, then dropped directions; infinite if it does not
+        exist.
         """
         if self.basis.inverse is not None:
             return self.basis.inverse
@@ -288,7 +283,7 @@ class Frame:
 
     @cached_property
     def means(self) -> Array:
-        """Of the variables b, up to what was dropped."""
+        """Means of the variables b, up to what was dropped."""
         if not self.affine:
             return np.zeros(len(self.inverse))
         if self.plain_moments is not None:
@@ -341,7 +336,7 @@ class Frame:
         )
 
     def dropped(self, kept: Array, weights: Array) -> Array:
-        """k of the dropped directions, over all rows and over kept rows b."""
+        """k for the dropped directions, over all rows and over the kept rows b."""
         if not len(lost := self.basis.excluded):
             return np.zeros(len(self.inverse))
         along = self.inverse[len(self.second) :]
@@ -370,7 +365,7 @@ class Frame:
         )
 
     def rounded(self, sizes: Array) -> Array:
-        """k of the rounding of coordinates, for all rows and for kept ones; ``sizes`` bound the
+        """k for the rounding of coordinates, over all rows and kept rows; ``sizes`` bounds the
         p-means of both.
         """
         # variables in some order: nothing but the shift
@@ -385,8 +380,8 @@ class Frame:
         return np.asarray(EPS * (steps * (sizes @ joint)) @ np.abs(self.inverse))
 
     def share(self, k: Array) -> tuple[float, float, int]:
-        """An error of ``sum_j k_j |z_j|`` as a change of columns, and of the loss; and the column
-        in which it is largest.
+        """An error ``sum_j k_j |z_j|`` as a change of columns and of the loss; and the column in
+        which it is largest.
         """
         first = int(self.affine)
         need = k[first:] + (k[0] * np.abs(self.means[first:]) if first else 0.0)
@@ -396,8 +391,8 @@ class Frame:
 
     @cached_property
     def reach(self) -> Array:
-        """``|alpha_k| <= reach_k S(z)`` of every coordinate but the constant, for which there is no
-        such bound.
+        """Bounds ``|alpha_k| <= reach_k S(z)`` of the coordinates; infinite for the constant, which
+        has none.
         """
         first = int(self.affine)
         dual = np.abs(self.inverse[: len(self.second), first:])
@@ -410,9 +405,8 @@ class Frame:
         return np.asarray(reach)
 
     def floors(self, shares: tuple[float, ...]) -> list[Array]:
-        """Lower bounds of the loss as matrices:
-
-        M and a multiple of the identity, mixed in several ways.
+        """Lower bounds of the loss as matrices: M, mixed with a multiple of the identity in given
+        shares.
         """
         floor = self.total * self.lowest * np.eye(len(self.half))
         return [(1 - share) * self.half + share * floor for share in shares]

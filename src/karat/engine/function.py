@@ -94,8 +94,8 @@ class FunctionKernel(Kernel):
             )
 
     def _sensitivity(self, block: Array) -> Array:
-        """What the smallest changes of the inputs do to the features; infinite where that cannot be
-        said.
+        """How much the smallest changes of the inputs change the features; infinite where the
+        function fails.
         """
         moved = block * (1.0 + EPS * np.random.default_rng(1).choice([-1.0, 1.0], block.shape))
         try:

@@ -4,7 +4,7 @@ vertex, the proof.
 All groups of a stack have the same variables alive, so their coordinates have one number r and
 their features one number m. Where features depend on each other (a column of zeros and ones: x^2 =
 x), points are expressed in orthonormal coordinates of their span, by SVD of the features
-themselves; groups of one rank then go on together.  See :mod:`karat.engine.points`.
+themselves.  Groups of the same rank are then processed together.  See :mod:`karat.engine.points`.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ class Stack:
     ) -> Iterator[tuple[int, Reduction]]:
         """The groups for which a proof is found, with their places in the stack.
 
-        All of their rows are candidates, up to ``size``; or, where ``drawn`` has numbers of [0, 1),
-        as many rows.
+        Candidates are all rows of a group, up to ``size``; with ``drawn``, one row for each of its
+        numbers in [0, 1).
         """
         candidates = self._candidates(starts, counts, fitted, size, drawn)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -126,8 +126,8 @@ class Stack:
     def measured(
         self, kept: Rows, starts: Indices, counts: Indices, fitted: GroupMoments
     ) -> Iterator[tuple[int, Reduction]]:  # fmt: skip
-        """Groups of kept rows that are proven against the moments of all rows of their groups, with
-        their places.
+        """The groups whose kept rows are proven against the moments of all their rows, with their
+        places.
         """
         block, weights = row_stack(kept, starts, counts, int(counts.max()))
         positions = np.tile(np.arange(block.shape[1]), (len(starts), 1))
@@ -141,8 +141,8 @@ class Stack:
             )
 
     def _features(self, coordinates: Array) -> Array:
-        """Isometric monomials of degree 2, and the constant where the total weight is kept beside
-        them.
+        """Isometric monomials of degree 2, and the constant if the total weight is a feature of its
+        own.
         """
         features = np.empty((*coordinates.shape[:2], self.width))
         begin = 0
@@ -288,7 +288,7 @@ def _spanned(points: Array, target: Array, groups: Indices) -> Iterator[Points]:
     matrix = np.linalg.qr(scaled, mode="r") if points.shape[1] > points.shape[2] else scaled
     try:
         _, s, right = np.linalg.svd(matrix, full_matrices=False)
-    # does not converge for one of them: the ordinary way has a slower driver
+    # One of them does not converge.  Reduced by themselves, groups have a slower driver as well.
     except np.linalg.LinAlgError:
         return
     ranks = (s > RANK_WHITENED * s[:, :1]).sum(axis=1)

@@ -4,11 +4,11 @@ charged to the second term.
 For each group, with M the second moments of all rows in the coordinates of its last pass and E
 those of the kept rows less M,
 
-    loss_error = | M^(-1/2) E M^(-1/2) |_2  +  rounding of the sums,  rounding = rounding of the
-    coordinates,
+    loss_error = | M^(-1/2) E M^(-1/2) |_2  +  rounding of the sums,
+    rounding   = rounding of the coordinates,
 
 term by term what :func:`karat.engine.proof.measure` says of that group (:mod:`karat.engine.frame`
-has the formulas).  Where that is no proof, the group goes the ordinary way.
+has the formulas).  Without a proof here, a group is reduced by itself.
 """
 
 from __future__ import annotations

@@ -2,16 +2,15 @@
 stacks.
 
 A stack holds G problems of the same shape: points (G, N, r), weights (G, N), targets (G, r).  Every
-step of an algorithm is one NumPy call on all of them, so that the interpreter is paid per step and
-not per step and group.  Only the LU factorisations go group by group, since NumPy has none to
-offer; one takes about 10 microseconds.
+step of an algorithm is one NumPy call on all of them, so the overhead of the interpreter is paid
+once per step, not once per group.  Only the LU factorisations run group by group, because NumPy has
+no LU for stacks; one takes about 10 microseconds.
 
-Groups with fewer points than others of their stack are filled up with points zero of weight zero.
-Such a point is expressed by a null vector of its own and leaves at once, so nothing needs to know
-of it.
+Groups with fewer points than others of their stack are padded with zero points of weight zero.
+Such a point has a null vector of its own and leaves at once, so no step treats it specially.
 
-What is returned here is not trusted: a group whose system was singular or whose search failed comes
-out with weights NaN or with a poor residual, and its proof fails.
+Results are not trusted here.  If the system of a group is singular or its search fails, its weights
+are NaN or leave a large residual, and its proof fails.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ PIECE = 32
 
 
 def each(function: Callable[..., Array], *stacks: Array) -> Array:
-    """A function of NumPy's linear algebra on stacks; NaN for a group on which it fails, where
-    NumPy gives up on all.
+    """Apply a function of ``numpy.linalg`` to a stack; NaN for a group on which it fails, where
+    NumPy would raise for all.
     """
     try:
         return np.asarray(function(*stacks))
@@ -146,7 +145,7 @@ def match_group_moments(points: Array, root: Array, target: Array, gram: Array) 
 
 
 def _changed(hessian: Array, points: Array, before: Flags, now: Flags) -> Array:
-    """Gram matrices of the points that are active now, from those of the points that were
+    """Gram matrices of the points that are active now, updated from those of the points active
     before.
     """
     changed = now != before
@@ -244,13 +243,13 @@ def null_tables(points: Array) -> tuple[Indices, Array]:
 
 
 def _walk_groups(order: Indices, table: Array) -> Array:
-    """Drive one point per row of the tables to zero (``karat.engine.weights`` has the same for one
+    """Drive one point per row of the tables to zero (:mod:`karat.engine.weights` does this for one
     table).
 
-    Groups lie along the last axis, a panel of PANEL rows at a time.  To exchange column c of the
-    basis for the point of a row adds to every row below its entry in column c times a vector v.
-    Within a panel that is done at once, to the vectors of earlier exchanges, too; the rows below
-    the panel get the sum of all its exchanges, by one matrix product.
+    Groups lie along the last axis, and PANEL rows form a panel.  Exchanging column c of the basis
+    for the point of a row adds to every row below its entry in column c times a vector v.  Within a
+    panel this is done at once, also to the vectors of earlier exchanges.  The rows below the panel
+    get the sum of all its exchanges, by one matrix product.
     """
     groups, rounds, width = table.shape
     each_group = np.arange(groups)
@@ -295,10 +294,10 @@ def _enter_groups(
     row: Array, held: Array, ratio: Array, each_group: Indices
 ) -> tuple[Indices, Array, Flags]:
     """Follow null vectors to the boundary: the columns that leave, the steps, and which points
-    enter (others leave).
+    enter (the other points leave).
 
-    ``ratio`` is row / held: the weights that reach zero first are those of its largest and smallest
-    entries.
+    ``ratio`` is row / held.  Its largest and smallest entries belong to the weights that reach zero
+    first.
     """
     up, down = ratio.argmax(axis=0), ratio.argmin(axis=0)
     raised, lowered = row[up, each_group], row[down, each_group]

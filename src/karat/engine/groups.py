@@ -11,8 +11,8 @@ the interpreter.  Here groups of nearly the same size share every call:
     measure_groups    the proof                                     group_proof.py
 
 These are the first steps of the policy of :mod:`karat.engine.reduce`, for losses of degree 2.  A
-group for which they do not lead to a proof (tails, collinear columns, ...) goes the ordinary way,
-from its beginning, as do large groups and other kernels.
+group for which they do not lead to a proof (tails, collinear columns, ...) is reduced by itself,
+from the first step on, as are large groups and groups of other kernels.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def synthesise_many(
     rows: Rows, starts: Indices, seed: int = 0, progress: Progress | None = None,
     origin: Array | None = None
 ) -> list[MadeRows]:  # fmt: skip
-    """Made rows of every group; the arguments of :func:`reduce_many`."""
+    """Make rows for every group; the arguments are those of :func:`reduce_many`."""
     made_rows: dict[int, MadeRows] = {}
     kernel, counts = SecondMoments(rows.columns), np.diff(starts)
     frames = len(counts) <= FRAMES
@@ -140,10 +140,10 @@ def measure_many(
     kept_counts: Indices,
     kernel: Kernel,
 ) -> dict[int, Reduction]:
-    """Prove kept rows of groups against all rows of each, in stacks; the groups for which that
-    leads to a proof.
+    """Prove kept rows of groups against all rows of each group, in stacks; return the groups for
+    which this succeeds.
 
-    Group g has ``counts[g]`` of the rows from ``starts[g]`` on, and likewise of the kept ones.
+    Group g has ``counts[g]`` rows from ``starts[g]`` on, and likewise for the kept rows.
     """
     proven: dict[int, Reduction] = {}
     if not stackable(kernel, "auto"):
@@ -165,7 +165,7 @@ def measure_many(
 
 
 def _further(progress: Progress | None, done: int, count: int) -> Progress | None:
-    """The progress of one group among ``count`` rows, of which some are done."""
+    """The progress of one group, if ``done`` of ``count`` rows were finished before it."""
     return None if progress is None else lambda here, _: progress(done + here, count)
 
 
@@ -181,13 +181,13 @@ def stackable(kernel: Kernel, method: str) -> TypeGuard[Powers]:
 
 
 def rounded_up(counts: Indices) -> Indices:
-    """Sizes of groups, rounded up so that groups of nearly the same size have the same."""
+    """Sizes of groups, rounded up so that groups of similar size have the same size."""
     step = np.exp2(np.floor(np.log2(np.maximum(counts / SHARE, STEP)))).astype(np.intp)
     return np.asarray((counts + step - 1) // step * step)
 
 
 def by_size(counts: Indices) -> Iterator[tuple[int, Indices]]:
-    """Groups that are not large, by their sizes rounded up."""
+    """The groups that are not large, by rounded size."""
     sizes = np.where(counts <= COMPLETE, rounded_up(counts), 0)
     return ((size, np.flatnonzero(sizes == size)) for size in np.unique(sizes[sizes > 0]).tolist())
 
@@ -195,7 +195,7 @@ def by_size(counts: Indices) -> Iterator[tuple[int, Indices]]:
 def in_stacks(
     rows: Rows, starts: Indices, kernel: Powers, seed: int
 ) -> Iterator[tuple[int, Reduction]]:
-    """The groups for which stacks lead to a proof."""
+    """The groups that are proven in stacks."""
     counts = np.diff(starts)
     work = [
         (size, batch)
@@ -212,7 +212,7 @@ def in_stacks(
 
 
 class Groups:
-    """Groups of nearly one size, to be reduced in stacks."""
+    """Groups of similar size, to be reduced in stacks."""
 
     def __init__(
         self, rows: Rows, kernel: Powers, starts: Indices, counts: Indices, size: int, seed: int
@@ -245,7 +245,8 @@ class Groups:
         fitted = self.moments(left)
         for alive, members in _alike(fitted):
             stack = Stack(self.rows, self.kernel, alive)
-            for times in (0.0, *TIERS):  # all rows of small groups; of others ever more
+            # 0: all rows of small groups; then larger and larger samples of the others
+            for times in (0.0, *TIERS):
                 few = self.counts[left[members]] <= SECOND * stack.width
                 waiting = members[(few if not times else ~few) & ~done[left[members]]]
                 candidates = int(times * stack.width) or self.size
@@ -259,8 +260,8 @@ class Groups:
                         yield int(groups[place]), reduction
 
     def moments(self, groups: Indices) -> GroupMoments:
-        """Coordinates and moments: by stacks of all rows, or by a pass over each of larger
-        groups.
+        """Coordinates and moments of groups, from stacks of all rows or by a pass over each larger
+        group.
         """
         starts, counts = self.starts[groups], self.counts[groups]
         if self.size > LARGE:
@@ -273,13 +274,13 @@ class Groups:
 
 
 def _pieces(groups: Indices, numbers: int) -> Iterator[Indices]:
-    """Groups, each of which makes so many numbers, in pieces of one stack."""
+    """Groups in pieces that fit into one stack; each group makes that many ``numbers``."""
     most = max(1, STACK // numbers)
     return (groups[i : i + most] for i in range(0, len(groups), most))
 
 
 def _alike(fitted: GroupMoments) -> Iterator[tuple[Flags, Indices]]:
-    """The groups whose moments are good, by the variables that do not vanish in them."""
+    """The groups whose moments are good, collected by the variables that do not vanish in them."""
     good = np.flatnonzero(fitted.good)
     if len(good):
         patterns, pattern_of = np.unique(fitted.alive[good], axis=0, return_inverse=True)

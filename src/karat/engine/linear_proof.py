@@ -60,7 +60,7 @@ def prove_linear(
     worst, power = int(off.argmax()), fitted.kernel.power
     largest = float(off[worst])
     roundings, count = fitted.kernel.roundings, fitted.summed if rows is None else len(rows)
-    # underflow
+    # what terms that underflow may add up to
     lost = (
         roundings
         * (count + len(weights))
@@ -80,7 +80,7 @@ def prove_linear(
             + inflation * exact_sum_rounding(roundings)
             + lost
         )
-    # the claim needs no first term, but others may evaluate the features a little otherwise
+    # The claim needs no first term, but other code may round the features differently.
     if largest <= limit:
         error = largest + min(derived, fresh)
         return Proof(
@@ -117,8 +117,8 @@ def _witness_features(kernel: Kernel, rows: Rows | None) -> tuple[Array, Array]:
 def _weight_changes(
     rho: Array, size: Array, features: Array, weights: Array, limit: float
 ) -> tuple[float, float, Array]:
-    """Small c on witnesses with ``sum u c phi`` close to rho: max |c|, the largest remainder, and x
-    with c = phi . x.
+    """Small changes c of the witnesses with ``sum u c phi`` close to rho: max |c|, the largest
+    remainder, and x with c = phi . x.
     """
     best = (0.0, float(np.abs(rho).max()), np.zeros(len(rho)))  # no change at all
     if not len(weights):
@@ -150,10 +150,10 @@ def _weight_changes(
 def smallest_changes(
     rho: Array, size: Array, features: Array, weights: Array, limit: float
 ) -> tuple[float, float]:
-    """The smallest max |c| that leaves no more than the limit, by a linear programme; and what it
+    """The smallest max |c| that leaves at most the limit, by a linear programme; and what it
     leaves.
 
-    Among all rows that is the supremum itself.
+    Over all rows this is the supremum itself.
     """
     from scipy.optimize import linprog  # 0.1 s that hardly any verification needs
 
@@ -164,7 +164,7 @@ def smallest_changes(
         return np.inf, np.inf
     terms, identity = sparse.csr_array((scaled * weights[:, None]).T), sparse.eye_array(count)
     bound, none = np.ones((count, 1)), np.zeros((len(rho), 1))
-    solution = linprog(
+    solution = linprog(  # 0.9: a margin, since the remainder is computed again below
         np.append(np.zeros(count), 1.0),
         A_ub=sparse.block_array(
             [[terms, none], [-terms, none], [identity, -bound], [-identity, -bound]], format="csr"
@@ -191,10 +191,10 @@ def _spread(
     weights: Array,
     limit: float,
 ) -> tuple[float, float]:
-    """The same on all rows: the x of the witnesses, brought to the length that all rows need, then
+    """The same on all rows: the x of the witnesses, scaled to the length that all rows need, then
     the rest on witnesses.
 
-    Rows with large features, which a sample may miss, are witnesses as well.
+    Rows with large features, which a sample may miss, become witnesses too.
     """
     kernel = fitted.kernel
     share = float(weights.sum() / fitted.total)

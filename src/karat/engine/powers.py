@@ -20,8 +20,8 @@ kernels differ in their queries, and so in their coordinates W:
                  [1 | D - shift] map``, so that small directions are as accurate as large ones (this
                  module).
     Polynomials  every polynomial is a query.  Columns are shifted and scaled, never mixed, so that
-    every monomial is as
-                 accurate as its own size allows (:mod:`karat.engine.polynomial`).
+                 every monomial is as accurate as its own size allows
+                 (:mod:`karat.engine.polynomial`).
 
 Where every polynomial is a query, rows are still sought in whitened coordinates first: then powers
 of small directions, which are lost in the rounding of monomials of single columns, are kept as
@@ -118,7 +118,7 @@ class Polynomial(Kernel):
         )
 
     def __copy__(self) -> Self:
-        """What :func:`copy.copy` would find by itself, in a third of the time."""
+        """The result of :func:`copy.copy`, in a third of the time."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         return other
@@ -259,7 +259,7 @@ class Powers(Polynomial):
         return other
 
     def keeping_all(self) -> Self:
-        """The same kernel, which drops no direction but those that are zero in every row."""
+        """The same kernel, which drops only directions that are zero in every row."""
         other = copy(self)
         other.null = 0.0
         return other
@@ -285,7 +285,7 @@ class Powers(Polynomial):
         )
 
     def rescaled(self, sizes: Array) -> Self:
-        """Scale columns that were zero in the pilot, and so far unscaled, by these ``sizes``."""
+        """Scale columns that were zero in the pilot, and are unscaled so far, by ``sizes``."""
         columns = self.basis.map[int(self.affine) :]
         waiting = self.basis.unconfirmed & (np.count_nonzero(columns, axis=0) == 1)
         column_of = np.abs(columns[:, waiting]).argmax(axis=0)
@@ -343,7 +343,7 @@ class Powers(Polynomial):
         return replace(fitted, also_linear=also, vanished=fitted.vanished | also.vanished)
 
     def _shifted(self, single: Kernel) -> Self:
-        """The same coordinates, of columns with another shift."""
+        """The same coordinates about another shift."""
         move = np.concatenate([[0.0], single.shift - self.shift])
         basis = replace(self.basis, map=self.basis.map.copy())
         basis.map[0] += move @ self.basis.map
@@ -410,7 +410,7 @@ class Powers(Polynomial):
     def _kept(
         self, statistic: Statistic, gone: Flags, left: Basis, total: float
     ) -> tuple[Self, Statistic]:
-        """Degrees above 2: the coordinates of the pass without those that vanish, and their part of
+        """For degrees above 2: the coordinates of the pass that do not vanish, and their part of
         the statistic.
         """
         if not gone.any():
@@ -437,8 +437,8 @@ class Powers(Polynomial):
 
 
 def _remaining_monomials(gone: Flags, degree: int) -> tuple[Flags, Indices]:
-    """Which monomials hold no variable that is gone, and their places among those of the variables
-    that are left.
+    """Which monomials hold no dropped variable, and their positions among those of the remaining
+    variables.
     """
     table, left = monomials(len(gone), degree), monomials(int((~gone).sum()), degree)
     stays = np.asarray(~gone[table.indices].any(axis=1))

@@ -25,13 +25,12 @@ so the relative error is at most the norm of E relative to ``K = (1 - s) M + s U
 s; for p = 2, K = M gives the supremum.  Where that is too much, along small directions of the
 columns, rho takes a share: by the first and last order,
 
-    P  >=  inf_t  t f + (p rho / 2)^2 U^(2/p) S^2 f^((p-2)/p) / t  +  rho^p U S^p  (equal for p =
-    2),
+    P  >=  inf_t  t f + (p rho / 2)^2 U^(2/p) S^2 f^((p-2)/p) / t  +  rho^p U S^p
 
-so rho will do if the norm of E relative to matrices below that
-(:func:`_bounds`) is at most 1 at *every* t.  What is dropped or charged in
-this way is measured, and limited by ROUNDING; the rounding of coordinates is derived, and limited
-by the number of columns.  No direction is left out, however small.
+(equal for p = 2), so rho is large enough if the norm of E relative to matrices below that
+(:func:`_bounds`) is at most 1 at *every* t.  What is dropped or charged in this way is measured,
+and limited by ROUNDING; the rounding of coordinates is derived, and limited by the number of
+columns.  No direction is left out, however small.
 
 Rows that are kept verbatim with their own weights cancel identically, so the rest is proven against
 the rest.
@@ -84,12 +83,12 @@ def measure(
     budget: ErrorBudget = REDUCTION,
     charges: bool = True,
 ) -> Proof:  # fmt: skip
-    """Prove weighted rows (a block ``[1 | D - shift]``) against the moments of all rows, within
-    an error budget.
+    """Prove weighted rows (a block ``[1 | D - shift]``) against the moments of all rows, within an
+    error budget.
 
     ``rows`` are all rows, if they can be read again; ``witnesses`` are some of them, by default a
-    sample.  Unless it ``charges``, the second term takes no share of what is too much for the
-    first, which takes long to find.
+    sample.  With ``charges``, the second term takes a share of what is too much for the first; that
+    share takes long to find.
     """
     seen = rows if witnesses is None else witnesses
     kernel = fitted.kernel
@@ -164,9 +163,9 @@ def _power(
 def _error_beside(
     frame: Frame, coordinates: Array, weights: Array, allowed: float, patient: bool
 ) -> tuple[Array, float, float]:
-    """E, its norm relative to M (for p > 2 to the best K), and what rounding of the sums may add.
+    """E, its norm relative to M (for p > 2, to the best K), and what rounding of the sums may add.
 
-    If that is too much, and it is ``patient``, the norm of another matrix of the same form.
+    If these are too much and ``patient`` is set, another matrix of the same form is tried.
     """
     if frame.many:
         return moments_beside(frame, coordinates, weights, allowed)
@@ -198,8 +197,8 @@ def _error_beside(
 def _charged(
     frame: Frame, difference: Array, kept: int, extra: float, dropped: float, limit: float
 ) -> tuple[float, float] | None:  # fmt: skip
-    """The loss error and the rho that hold E and the rounding of the sums, with what was dropped;
-    None if there are none.
+    """The loss error and the rho that hold E, the rounding of the sums and what was dropped; None
+    if there are none.
     """
     charge = None
     parts = [
@@ -278,11 +277,11 @@ def _small_rho(
 
 
 def _bounds(frame: Frame, error: Array, among: list[int]) -> Iterator[tuple[Array, Array]]:
-    """Matrices A, Q with ``v'A v <= U^(2/p) S^2 f^((p-2)/p)``, ``v'Q v <= U S^p`` for monomials
-    v of the coordinates ``among``.
+    """Matrices A, Q with ``v'A v <= U^(2/p) S^2 f^((p-2)/p)``, ``v'Q v <= U S^p`` for monomials v
+    of the coordinates ``among``.
 
-    From ``S^2 >= sum_k theta_k (alpha_k / reach_k)^2``, for coordinates alike and where an
-    ``error`` is.
+    They follow from ``S^2 >= sum_k theta_k (alpha_k / reach_k)^2``, with equal shares theta and
+    with shares by ``error``.
     """
     near, size = 1.0 / frame.reach[among], np.zeros(len(among))
     indices = monomials(len(among), frame.degree // 2).indices
@@ -293,8 +292,8 @@ def _bounds(frame: Frame, error: Array, among: list[int]) -> Iterator[tuple[Arra
 
 
 def _bound_at(frame: Frame, query: Array, among: list[int]) -> tuple[Array, Array] | None:
-    """The same from ``S >= |sum_j s_j sigma_j z_j|``, s the signs of a query with these
-    monomials; None if it has none.
+    """The same from ``S >= |sum_j s_j sigma_j z_j|``, with the signs s of a query that has these
+    monomials; None if there is none.
     """
     if len(frame.basis.excluded) or not np.isfinite(query).all():
         return None
@@ -303,6 +302,7 @@ def _bound_at(frame: Frame, query: Array, among: list[int]) -> tuple[Array, Arra
     alpha = linalg.svd(query[times] * factor)[0][:, 0]
     form = np.sign(map_ @ alpha) * frame.spreads
     form[: int(frame.affine)] = 0.0
+    # a convex combination of two bounds, of which the first covers all directions but the constant
     return _raised(frame, 0.05 * near**2 / len(near), np.sqrt(0.95) * (form @ map_))
 
 
@@ -319,11 +319,11 @@ def _raised(frame: Frame, square: Array, form: Array) -> tuple[Array, Array]:
 
 
 def _balanced(frame: Frame, error: Array) -> Array:
-    """p > 2: the same form of degree p as ``error``, with every product of coordinates cut into
-    halves that are alike.
+    """For p > 2: the same form of degree p as ``error``, with every product of coordinates cut into
+    balanced halves.
 
-    ``a^2 b^2`` is the product of ``a^2`` and ``b^2`` as well as the square of ``a b``; a bound
-    by squares needs the latter.
+    ``a^2 b^2`` is the product of ``a^2`` and ``b^2``, and also the square of ``a b``; a bound by
+    squares needs the latter.
     """
     count = len(frame.second)
     whole, half = monomials(count, frame.degree), monomials(count, frame.degree // 2)
@@ -341,7 +341,7 @@ def _balanced(frame: Frame, error: Array) -> Array:
 
 
 def _shares(among: Flags, need: Array) -> list[Array]:
-    """Shares that add up to 1: alike, and by need."""
+    """Shares that add up to 1: equal ones, and ones by need."""
     even = among / max(1, int(among.sum()))
     total = float(need.sum())
     return [even] + ([0.9 * need / total + 0.1 * even] if 0 < total < np.inf else [])

@@ -49,7 +49,7 @@ MOST = 2.0  # rare rows per feature: more are not rare
 
 @dataclass(frozen=True)
 class Independent:
-    """Independent features of a sample of rows, and the others in terms of them."""
+    """Independent features of a sample of rows, and the other features expressed by them."""
 
     norm: Array  # (m,): of each feature on the sample
     basic: Indices  # (r,): the independent ones
@@ -59,8 +59,8 @@ class Independent:
 
     @classmethod
     def of(cls, sample: Array) -> Independent:
-        """From the features of a sample (N x m), by Cholesky's factorisation with pivoting of their
-        Gram matrix.
+        """From the features of a sample (N x m), by a pivoted Cholesky factorisation of their Gram
+        matrix.
         """
         size = np.sqrt(np.einsum("ij,ij->j", sample, sample))
         norm = np.where(size > 0, size, 1.0)
@@ -80,7 +80,7 @@ class Independent:
         return combination / self.norm
 
     def with_those_of(self, rows: Array) -> Indices:
-        """The basic features, and of the others those that further rows (k x m) add."""
+        """The basic features, and the others that further rows (k x m) make independent."""
         if not len(rows):
             return self.basic
         scaled = rows / self.norm
@@ -112,14 +112,15 @@ def informed(
     )
     better = with_rare_rows(rows, fitted, squares, held, rng) if dependent else None
     better = better or by_importance(rows, fitted, squares, rng)
+    # passes: one for the lengths, and one for the rare rows
     return None if better is None else (*better, 1 + int(dependent))
 
 
 def with_rare_rows(
     rows: Rows, fitted: FittedMoments, squares: Array, held: int, rng: np.random.Generator
 ) -> tuple[CandidatePoints, Array] | None:
-    """Rare and held rows, others, and weights on them that meet the moments; None if there are
-    none.
+    """Candidates with all rare and held rows, and weights on them that meet the moments; None if
+    there are none.
     """
     kernel = fitted.kernel
     assert isinstance(kernel, Powers)
@@ -194,8 +195,8 @@ def squared_lengths(rows: Rows, kernel: Powers) -> Array:
 def important_rows(
     rows: Rows, kernel: Powers, squares: Array, power: int, rng: np.random.Generator
 ) -> tuple[Indices, Array] | None:
-    """Rows drawn by their importance, INFORMED per feature, with nominal weights; None if lengths
-    are not finite.
+    """Rows drawn by importance, INFORMED per feature, with nominal weights; None if lengths are not
+    finite.
     """
     everything = np.arange(len(rows))
     weights = own_weights(rows, everything)

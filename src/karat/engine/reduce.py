@@ -1,5 +1,5 @@
 """The pipeline: moments in one pass, a vertex among a few candidates, a proof; and the policy that
-chooses between the ways.
+chooses between the methods.
 
     fitted   = sum over rows of weight * kernel features         # one pass, with coordinates
     vertex   = weights on at most rank rows, the same moments    # onepass | tree | caratheodory
@@ -85,7 +85,7 @@ class Reduction:
 
     @property
     def bound(self) -> int:
-        """The most rows that there may be, beside those that dominate a moment."""
+        """The largest possible number of rows, without those that dominate a moment."""
         return self.levels * self.fitted.kernel.width
 
     def keeps_all(self, rows: Rows) -> bool:
@@ -95,8 +95,8 @@ class Reduction:
         )
 
     def beside(self, other: Reduction, left: Indices, right: Indices) -> Reduction:
-        """This reduction of the rows at ``left``, together with another of those at ``right``: as
-        exact as the worse.
+        """This reduction of the rows at ``left`` and another of the rows at ``right``: as exact as
+        the worse.
         """
         joint = np.concatenate([left[self.positions], right[other.positions]])
         order = np.argsort(joint)
@@ -123,9 +123,7 @@ class Reduction:
         )
 
     def with_peeled(self, rows: Rows, left: Indices, alone: Indices) -> Reduction:
-        """This reduction of the rows at ``left``, together with the rows ``alone`` that are kept as
-        they are.
-        """
+        """This reduction of the rows at ``left``, with the rows ``alone`` kept as they are."""
         joint = np.concatenate([alone, left[self.positions]])
         weights = np.concatenate([own_weights(rows, alone), self.weights])
         peeled = np.concatenate([np.ones(len(alone), dtype=bool), self.peeled])
@@ -149,7 +147,7 @@ def build(
     """Reduce weighted rows to a vertex with the same moments; ``method`` as in
     :func:`karat.coreset`.
 
-    Wild rows are kept apart, or are a level of their own if ``levels``.
+    Wild rows are kept apart or, with ``levels``, reduced by themselves.
     """
     rng = np.random.default_rng(seed)
     pilot = sample(rng, len(rows), pilot_size(len(rows)))
@@ -159,12 +157,13 @@ def build(
         reduction = _by_levels(rows, kernel, method, seed, wild)
         if reduction.proof.ok and not reduction.keeps_all(rows):
             return reduction
+    # Steps 1 to 3 of the policy; the numbers below are those of the other steps.
     best = replace(_attempt(rows, method, rng, progress, pilot, fitted, passes), spread=spread)
-    if not best.proof.ok and linear_class(fitted) is None and kernel.power > 2:
+    if not best.proof.ok and linear_class(fitted) is None and kernel.power > 2:  # 4
         best = better(best, _anew(rows, kernel, method, rng, progress, pilot, single_columns=True))
-    if not best.proof.ok and isinstance(kernel, Powers) and best.proof.excluded:
+    if not best.proof.ok and isinstance(kernel, Powers) and best.proof.excluded:  # 5
         best = better(best, _anew(rows, kernel.keeping_all(), method, rng, progress, pilot))
-    if not best.proof.ok:
+    if not best.proof.ok:  # 6
         best = better(best, _peeled(rows, kernel, method, rng, best))
     width, light = best.fitted.kernel.width, light_rows(rows)
     if not best.proof.ok and levels and 0 < len(light) <= PEELED * width:
@@ -172,9 +171,9 @@ def build(
         heavier = build(rows.subset(rest), kernel, method, seed, levels=False)
         passes = best.passes + heavier.passes
         best = better(best, replace(heavier.with_peeled(rows, rest, light), passes=passes))
-    if not best.proof.ok and method == "auto" and len(rows) <= SLOW * width and width <= SLOW:
+    if not best.proof.ok and method == "auto" and len(rows) <= SLOW * width and width <= SLOW:  # 7
         best = better(best, _anew(rows, kernel, "caratheodory", rng, progress, pilot))
-    if not best.proof.ok and len(rows) <= FEW * width:
+    if not best.proof.ok and len(rows) <= FEW * width:  # 8
         best = keep_all_rows(rows, best)
     if not best.proof.ok:
         best = replace(best, dominating_rows=heaviest(rows, kernel))
@@ -182,7 +181,7 @@ def build(
 
 
 def _by_levels(rows: Rows, kernel: Kernel, method: str, seed: int, wild: Indices) -> Reduction:
-    """Wild rows and the others by themselves; a few wild ones as they are."""
+    """Reduce wild rows and the others separately; a few wild rows are kept as they are."""
     rest = np.setdiff1d(np.arange(len(rows)), wild)
     ordinary = build(rows.subset(rest), kernel, method, seed, levels=False)
     if len(wild) <= PEELED * max(1, ordinary.fitted.kernel.width) or not ordinary.proof.ok:
@@ -191,7 +190,7 @@ def _by_levels(rows: Rows, kernel: Kernel, method: str, seed: int, wild: Indices
 
 
 def better(first: Reduction | None, second: Reduction | None) -> Reduction:
-    """The one that is proven; of two such, or of none, the one with the smaller error."""
+    """The proven one; if both are proven, or neither, the one with the smaller error."""
     if first is None or second is None:
         only = first or second
         assert only is not None
@@ -200,17 +199,14 @@ def better(first: Reduction | None, second: Reduction | None) -> Reduction:
 
 
 def keep_all_rows(rows: Rows, reduction: Reduction) -> Reduction:
-    """All rows with their own weights; the condition is that of the columns, whatever rows are
-    kept.
-    """
+    """All rows with their own weights.  The condition stays: it depends on the columns only."""
     everything = np.arange(len(rows))
-    proof = Proof.trivial(reduction.proof.power, reduction.proof.condition)
     weights, nothing = own_weights(rows, everything), np.zeros(0, dtype=np.intp)
     return replace(
         reduction,
         positions=everything,
         weights=weights,
-        proof=proof,
+        proof=Proof.trivial(reduction.proof.power, reduction.proof.condition),
         method="all rows",
         dominating_rows=nothing,
     )
@@ -220,7 +216,7 @@ def _anew(
     rows: Rows, kernel: Kernel, method: str, rng: np.random.Generator, progress: Progress | None,
     pilot: Indices, single_columns: bool = False,
 ) -> Reduction:  # fmt: skip
-    """The best vertex that a method finds in coordinates of its own."""
+    """The best vertex that a method finds in newly fitted coordinates."""
     fitted, passes = fit_moments(rows, kernel, pilot, progress)
     sought = fit_moments(rows, unmixed(kernel), pilot, progress)[0] if single_columns else None
     return _attempt(rows, method, rng, progress, pilot, fitted, passes, sought)
@@ -230,10 +226,10 @@ def _attempt(
     rows: Rows, method: str, rng: np.random.Generator, progress: Progress | None, pilot: Indices,
     fitted: FittedMoments, passes: int, sought: FittedMoments | None = None,
 ) -> Reduction:  # fmt: skip
-    """The best vertex that a method finds; it stops at the first that is exact.
+    """The best vertex that a method finds; the search stops at the first that is exact.
 
-    ``sought``: the features in which rows are sought, if not the fitted ones: those of single
-    columns are not made parallel by tails.
+    ``sought`` has the features in which rows are sought, if not the fitted ones.  Features of
+    single columns are not made parallel by heavy tails.
     """
     if not fitted.kernel.width:  # every feature vanishes on every row: any one row will do
         first = np.zeros(1, dtype=np.intp)
@@ -265,10 +261,10 @@ def _attempt(
 
 
 def about_means(rows: Rows, reduction: Reduction) -> Reduction:
-    """The reduction with a proof about the means of the columns, in which the claim is given, if
-    its shift is far from them.
+    """The reduction with a proof about the means of the columns, as the claim is stated, if its
+    shift is far from them.
 
-    With heavy tails sums of absolute values about another shift may be larger, and a proof by them
+    With heavy tails, sums of absolute values about another shift may be larger, and a proof by them
     says too little.
     """
     linear = linear_class(reduction.fitted) if reduction.proof.ok else None
@@ -286,8 +282,8 @@ def proven_as_well(
     witnesses: Rows | None = None,
     polishes: bool = True,
 ) -> Reduction:
-    """The reduction with a proof in other features as well, in which its weights are polished if
-    they must (and may) be.
+    """The reduction, proven in other features as well.  If that fails and ``polishes`` is set, its
+    weights are polished in them.
     """
     weights, data = reduction.weights, rows if witnesses is None else None
     block = rows.take(reduction.positions, fitted.kernel.shift)
@@ -310,10 +306,11 @@ def without_rank_decision(
     rows: Rows, fitted: FittedMoments, best: Reduction, candidates: CandidatePoints, mass: Array,
     method: str, passes: int, witnesses: Rows | None = None, last: bool = True,
 ) -> Reduction:  # fmt: skip
-    """Eliminate in the features themselves, to as many rows as features; in the end, if need be, do
-    not eliminate.
+    """Eliminate in the features themselves, to as many rows as features.  With ``last``, try at the
+    end not to eliminate.
 
-    Where rounding leaves little room the order of the rows decides, so several are tried.
+    Where rounding leaves little room the result depends on the order of the rows, so several are
+    tried.
     """
     rng, forward = np.random.default_rng(0), np.arange(len(mass))
     more = ORDERS if last and candidates.rank <= SLOW else 0
@@ -385,8 +382,8 @@ def feasible_weights(
     rng: np.random.Generator,
     progress: Progress | None,
 ) -> Iterator[Feasible]:
-    """Weights on a few rows that meet the moments, by ever stronger means: steps 1 and 2 of the
-    policy.
+    """Weights on a few rows that meet the moments, by stronger and stronger means: steps 1 and 2 of
+    the policy.
     """
     if method in ("auto", "onepass"):
         if first_candidates(len(rows), fitted.kernel) == len(rows):
@@ -412,7 +409,7 @@ def feasible_weights(
 
 
 def first_candidates(count: int, kernel: Kernel) -> int:
-    """How many of ``count`` rows are candidates at first: all of a few, else a sample."""
+    """How many of ``count`` rows are candidates at first: all if there are few, else a sample."""
     return count if count <= SECOND * kernel.width else enough(kernel)
 
 

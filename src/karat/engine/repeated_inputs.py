@@ -78,7 +78,7 @@ class GroupedKernel(Kernel):
         return features
 
     def _points_of(self, X: Array) -> Indices:
-        """The number of the point at which each row lies."""
+        """The number of the point that each row equals."""
         places = np.minimum(np.searchsorted(self._keys, row_keys(X)), len(self._keys) - 1)
         missing = np.any(self.points[places] != X, axis=1)
         if missing.any():

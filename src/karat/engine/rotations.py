@@ -75,7 +75,7 @@ def _share(k: Array, means: Array, spreads: Array) -> float:
 
 
 def _triangle(rows: Array, most: int) -> Array:
-    """R of full rank (r x v), at most ``most``, with the squares of the rows, up to rounding."""
+    """R of full rank (r x v, r <= ``most``) with the squares of the rows, up to rounding."""
     _, sizes, vectors = linalg.svd(rows, full_matrices=False)
     keep = (sizes > RANK * sizes[:1]) & (np.arange(len(sizes)) < most)
     return np.asarray(sizes[keep, None] * vectors[keep])
@@ -84,7 +84,7 @@ def _triangle(rows: Array, most: int) -> Array:
 def _rotation(rows: Array, triangle: Array) -> Array:
     """H with orthonormal columns and ``H R`` near the rows.
 
-    Of ``rows R^+`` the columns of small directions, which come last, are mostly rounding.  So they
+    The last columns of ``rows R^+`` belong to small directions and are mostly rounding.  So they
     are made orthogonal to the others, and not the reverse.
     """
     size = linalg.column_norms(triangle.T)

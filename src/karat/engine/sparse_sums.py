@@ -1,4 +1,4 @@
-"""Second moments of sparse rows: what their non-zeros cost.
+"""Second moments of sparse rows, at a cost that depends on their nonzero entries only.
 
 A sparse product adds the terms of an entry one after the other, up to as many as there are rows, so
 that rounding would grow with their number.  So the numbers of a block of rows are cut in three,
@@ -34,10 +34,9 @@ Pieces = tuple[Array, Array | None, Array | None]
 
 
 def sparse_constants(rows: Rows) -> Array:
-    """The values of columns of sparse parts that are the same, and not zero, in every row; 0 for
-    all other columns.
+    """The values of sparse columns that are constant and not zero; 0 for all other columns.
 
-    Such a column has no size about its mean, so that made rows must repeat it to the last bit.
+    Such a column has no spread, so made rows must repeat it to the last bit.
     """
     values = np.zeros(rows.columns)
     for part, left in zip(rows.parts, rows.edges[:-1], strict=True):
@@ -117,8 +116,8 @@ def _integers(rows: Rows) -> bool:
 def _sparse_and_dense(
     rows: Rows, start: int, stop: int, shift: Array
 ) -> tuple[Any, Array, tuple[Indices, Indices]]:
-    """Some rows as a sparse matrix, and dense columns with the constant; and which variables both
-    are.
+    """Rows as a sparse matrix and as dense columns with the constant, and the variables that each
+    holds.
     """
     where: Any = slice(start, stop) if rows.index is None else rows.index[start:stop]
     tables, dense, first, last = [], [np.ones((stop - start, 1))], [], [np.zeros(1, dtype=np.intp)]
@@ -206,7 +205,7 @@ def _squares(cut: tuple[Array, Array, Array]) -> Array:
 
 
 def _cut_sparse(table: Any, bits: int) -> Pieces:
-    """The numbers on two grids, and the rest; the first alone if the others are zero."""
+    """The numbers on two grids, and the rest; only the first if the others are zero."""
     largest = np.zeros(table.shape[1])
     np.maximum.at(largest, table.indices, np.abs(table.data))
     first, second, third = _cut(table.data, _grid_steps(largest, bits)[table.indices], bits)
@@ -214,7 +213,7 @@ def _cut_sparse(table: Any, bits: int) -> Pieces:
 
 
 def _cut(values: Array, step: Array, bits: int) -> tuple[Array, Array, Array]:
-    """Numbers as multiples of a step, of a step that is finer by so many bits, and the rest."""
+    """Numbers as multiples of a step, multiples of a step finer by ``bits``, and the rest."""
     first = np.rint(values / step) * step
     finer, rest = step * 0.5**bits, values - first
     second = np.rint(rest / finer) * finer
@@ -222,5 +221,5 @@ def _cut(values: Array, step: Array, bits: int) -> tuple[Array, Array, Array]:
 
 
 def _grid_steps(largest: Array, bits: int) -> Array:
-    """Powers of two: the grids of columns that are no larger than this."""
+    """Powers of two: the grid steps of columns of at most this size."""
     return np.asarray(np.exp2(np.ceil(np.log2(np.where(largest > 0, largest, 1.0))) - bits))

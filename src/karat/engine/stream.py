@@ -3,8 +3,8 @@
     moments += statistic(new rows)                       # compensated, in fixed coordinates
     rows     = vertex(held rows and new rows, moments)   # at most rank rows again
 
-Merging alone would aim each fold at the sum of the rows held, and hand the rounding of one fold on
-to the next.  Here every fold aims at the running sum of the stream itself, so nothing accumulates.
+If a fold aimed at the sum of the held rows only, rounding errors would add up from fold to fold.
+Here every fold aims at the running sum of the stream itself, so nothing accumulates.
 The sum is kept as an unevaluated pair high + low (Knuth's two-sum: ``s = a + b`` and its exact
 error), so its own error does not grow with the number of folds.
 
@@ -16,8 +16,8 @@ represent them: the sum starts again from these.  That happens a logarithmic num
 claim of the held rows is then inherited, and both of its terms are added to that of the result.
 
 The claim is about the means of all columns, which wander with the stream.  Sums of features are
-carried there, and what they are off by with them (:mod:`karat.engine.carried`).  If that is more
-than the second term has room for, the sum starts again.
+converted to the current means, together with their error bounds (:mod:`karat.engine.carried`).  If
+these bounds exceed what the second term has room for, the sum starts again.
 
 A row that dominates a moment is peeled on arrival: it is held verbatim and left out of the sum, so
 that its rounding does not spoil what the others contribute.  Its share can only fall while rows
@@ -90,8 +90,8 @@ def fold(
 ) -> tuple[Reduction, Running]:
     """Reduce held and new rows to at most rank rows that carry the moments of the whole stream.
 
-    ``rows`` are the held rows, then the ``new`` ones, which are read faster where they have no
-    weights; ``peeled`` flags the held ones that are peeled.  The kernel is in no coordinates yet.
+    ``rows`` are the held rows followed by the ``new`` ones, which are read faster where they have
+    no weights.  ``peeled`` flags the held rows that are peeled.  The kernel has no coordinates yet.
     ``running`` is the sum without the new and the peeled rows, None at the first fold.
     """
     held = len(rows) - len(new)
@@ -99,7 +99,7 @@ def fold(
     continued: Reduction | None = None
     if running is not None:
         continued, grown, again = _continued(rows, new, kernel, running, rng, peeled)
-        # a fresh start spends of both terms
+        # A restart spends a part of both terms of the claim, so there must be room for it.
         afford = again <= AFFORD and running.held.loss_error <= EXACT / 4
         room = continued is not None and continued.claim.spent <= max(AFFORD, again + LEAST)
         if (
@@ -116,17 +116,20 @@ def fold(
 
 
 def _merit(reduction: Reduction) -> tuple[bool, float, float]:
-    """Proven, with how large a second term, and how well: larger is better."""
+    """Whether it is proven, how much of the second term is spent, and how well it is proven: larger
+    is better.
+    """
     return reduction.proof.ok, -max(AFFORD, reduction.claim.spent), -reduction.claim.loss_error
 
 
 def _continued(
     rows: Rows, new: Rows, kernel: Kernel, running: Running, rng: np.random.Generator, peeled: Flags
 ) -> tuple[Reduction | None, Running, float]:
-    """Add the new rows, and peeled ones that no longer dominate, to the running sum, and meet it.
+    """Add the new rows, and peeled rows that no longer dominate, to the running sum, and find rows
+    that meet it.
 
-    None if the sum needs other coordinates.  Also what would be spent of the second term if it
-    started again.
+    The reduction is None if the sum needs other coordinates.  Also returns what a restart of the
+    sum would spend of the second term.
     """
 
     def claimed(
@@ -148,7 +151,7 @@ def _continued(
     )
     try:
         grown = running.plus(back)
-    except NonFiniteError:  # in these coordinates
+    except NonFiniteError:  # sums overflow in these coordinates
         return None, running, 0.0
     fitted = grown.fitted_moments()
     if fitted.needs_pass:
@@ -160,7 +163,7 @@ def _continued(
             again, needs_tree = _reduce(rows, restored, held, np.arange(0), rng, running.needs_tree)
             reduction = better(reduction, again)
     reduction = about_the_means(rows, reduction, held)
-    # as they were when the sum began
+    # No row was replaced since the sum began, so the rows are exact.
     if not running.held_error and not running.used and reduction.keeps_all(rows):
         reduction = replace(
             reduction, proof=Proof.trivial(reduction.proof.power, reduction.proof.condition)
@@ -229,7 +232,7 @@ def _afresh(
     started = Running.start(
         kernel, rows.take(kept, np.zeros(rows.columns)), fresh.weights[~fresh.peeled]
     )
-    # the kept rows represent all
+    # The kept rows are close enough to all rows for a sum to start from them alone.
     if linear_class(fresh.fitted) is None and fresh.proof.reducible_error <= SHARP:
         claim = replace(inherited, loss_error=fresh.claim.loss_error, spent=fresh.claim.spent)
         return fresh, replace(started, inherited=claim, needs_tree=needs_tree)
@@ -241,15 +244,15 @@ def _afresh(
 
 
 def held_debt(rows: Rows, running: Running, goal: Kernel | None = None) -> Array | None:
-    """What held rows that are not peeled are off by, in the coordinates of a kernel, if they stand
-    for a running sum.
+    """Error bound of held rows that are not peeled, in the coordinates of a kernel, if they
+    represent a running sum.
     """
     return owed_by(rows, own_weights(rows, np.arange(len(rows))), running.linear, goal)
 
 
 def _inflation(rows: Rows, peeled: Flags, running: Running) -> float:
-    """By how much the absolute moments of the held rows exceed those of the rows before them, all
-    without the peeled.
+    """The factor by which absolute moments of the held rows exceed those of the rows that they
+    represent, without peeled rows.
     """
     linear = linear_class(running.fitted_moments())
     among = np.flatnonzero(~peeled)
@@ -294,11 +297,11 @@ def _reduce(
     rng: np.random.Generator,
     needs_tree: bool,
 ) -> tuple[Reduction, bool]:
-    """A vertex among the held rows and a sample of the new ones; by the tree, if that is not enough
-    (``needs_tree``).
+    """A vertex among the held rows and a sample of the new ones, or by the tree if that is not
+    enough; and whether the tree was used.
     """
     best: Reduction | None = None
-    # rows that have their own weights
+    # witnesses: rows with weights of their own; the held ones represent other rows
     fresh = rows.subset(np.arange(held, len(rows))) if held else rows
     if not needs_tree:
         candidates, mass = sampled(rows, fitted, pool, rng, held)

@@ -63,9 +63,7 @@ ATTEMPTS = ((1.0, 2), (2.0**10, 2), (2.0**20, 3), (1.0, 4))
 
 @dataclass(frozen=True)
 class MadeRows(Reduction):
-    """Rows that were made, with the weights and the proof of a reduction; ``positions`` count
-    them.
-    """
+    """Made rows, with the weights and the proof of a reduction; ``positions`` count them."""
 
     # (k, q): made rows, then those kept as they are
     values: Array = field(default_factory=lambda: np.zeros((0, 0)))
@@ -82,7 +80,7 @@ class MadeRows(Reduction):
 
     @property
     def bound(self) -> int:
-        """The most rows that there may be, with those that are kept as they are."""
+        """The largest possible number of rows, including those that are kept as they are."""
         return self.most + int(self.peeled.sum())
 
     def with_verbatim(self, rows: Rows, alone: Indices) -> MadeRows:
@@ -100,14 +98,14 @@ class MadeRows(Reduction):
         )
 
     def chosen(self, keep: Flags) -> MadeRows:
-        """Some of the rows; their number is bounded as before."""
+        """A selection of the rows, with the same bound on their number."""
         return replace(
             self, positions=np.arange(int(keep.sum())), values=self.values[keep],
             weights=self.weights[keep], peeled=self.peeled[keep], strata=self.strata[keep],
         )  # fmt: skip
 
     def in_stratum(self, stratum: int) -> MadeRows:
-        """The same rows, made of a part of the data."""
+        """The same rows, marked as made of a part of the data."""
         return replace(self, strata=np.full(len(self.values), stratum))
 
     def beside(self, other: Reduction, left: Indices, right: Indices) -> MadeRows:
@@ -127,8 +125,8 @@ class MadeRows(Reduction):
 
 
 def simplex_rows(root: Array) -> Array:
-    """``sqrt(r + 1) V R`` for a square root R (r x c): r + 1 rows that add up to zero, with the
-    squares (r + 1) R'R.
+    """``sqrt(r + 1) V R`` for a square root R (r x c): r + 1 rows with sum zero and squares (r + 1)
+    R'R.
     """
     count = len(root) + 1
     steps = np.arange(1.0, count)[:, None]
@@ -141,8 +139,8 @@ def simplex_rows(root: Array) -> Array:
 
 
 def square_root(matrix: Array, rank: int) -> Array | None:
-    """R of ``rank`` rows with ``R'R = matrix``, up to rounding; None if the matrix is not positive,
-    up to rounding.
+    """R with ``rank`` rows and ``R'R = matrix``, up to rounding; None if the matrix is clearly not
+    positive.
     """
     size = np.sqrt(np.maximum(np.diag(matrix), 0.0))
     size[size == 0] = 1.0
@@ -192,12 +190,12 @@ class Maker:
         return block
 
     def rest(self, values: Array, weights: Array) -> Array:
-        """The moments, less those of rows with weights that add up to less than 1."""
+        """The moments minus those of rows whose weights add up to less than 1."""
         coordinates = self.frame.coordinates(self.block(values))
         return -self.frame.difference(coordinates, weights * self.frame.total) / self.frame.total
 
     def made(self, moments: Array, share: float) -> tuple[Array, Array] | None:
-        """Rows and weights with a part of the moments, whose weights add up to ``share``."""
+        """Rows and weights with a part of the moments; the weights add up to ``share``."""
         mean, root = moments[0, 1:] / share, self.frame.root
         if root is None or moments is not self.moments or len(root) != self.rank:
             root = square_root(moments[1:, 1:] / share - np.outer(mean, mean), self.rank)
@@ -209,7 +207,7 @@ class Maker:
         return self.stored(self.without_null(coordinates)), np.full(count, share / count)
 
     def without_null(self, coordinates: Array) -> Array:
-        """The coordinates, without what rounding has left along null directions."""
+        """The coordinates without what rounding has left along null directions."""
         if self.frame.null is None:
             return coordinates
         size = np.sqrt(np.diag(self.moments))
@@ -301,10 +299,11 @@ def synthesise(
     rows: Rows, seed: int, progress: Progress | None = None, levels: bool = True,
     origin: Array | None = None, sharp: bool = False,
 ) -> MadeRows:  # fmt: skip
-    """Made rows with the moments of all rows; wild rows by themselves, if ``levels``.
+    """Make rows with the moments of all rows.  With ``levels``, wild rows are treated by
+    themselves.
 
-    ``origin``: what was subtracted from the columns when they were read, and is added when rows are
-    stored. ``sharp``: the rows stand for others, or will, so that errors add up and each should be
+    ``origin`` was subtracted from the columns when they were read, and is added when rows are
+    stored.  ``sharp``: the rows represent others, or will, so that errors add up and each should be
     small.
     """
     origin = None if origin is None or not origin.any() else origin
@@ -334,19 +333,17 @@ def synthesise(
 
 
 def as_stored(values: Array, origin: Array | None) -> Array:
-    """Rows, less an origin, as they are after it was added and subtracted: what is stored and read
-    again.
-    """
+    """Rows minus an origin, after adding and subtracting it: what is stored and read again."""
     return values if origin is None else (values + origin) - origin
 
 
 def doubles_hold(values: Array, origin: Array | None) -> bool:
-    """Whether rows, less an origin, can be stored as they are."""
+    """Whether rows minus an origin can be stored without rounding."""
     return bool((as_stored(values, origin) == values).all())
 
 
 def _by_rotations(rows: Rows, before: MadeRows, origin: Array | None) -> MadeRows:
-    """Few rows: those that were made, or a rotation of the rows themselves, with the proof of
+    """For few rows: the made rows, or a rotation of the rows themselves, with the proof by
     rotations.
     """
     shift, everything = before.fitted.kernel.shift, np.arange(len(rows))
@@ -379,7 +376,7 @@ def _by_rotations(rows: Rows, before: MadeRows, origin: Array | None) -> MadeRow
 
 
 def _wild_apart(rows: Rows, seed: int, wild: Indices, origin: Array | None) -> MadeRows:
-    """Wild rows and the others by themselves; a few wild ones as they are."""
+    """Make rows of wild rows and of the others separately; a few wild rows are kept as they are."""
     rest = np.setdiff1d(np.arange(len(rows)), wild)
     ordinary = synthesise(rows.subset(rest), seed, levels=False, origin=origin)
     few = len(wild) <= PEELED * (rows.columns + 1) and doubles_hold(

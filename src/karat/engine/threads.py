@@ -46,8 +46,8 @@ def cores() -> int:
 
 @lru_cache(maxsize=1)
 def _workers() -> ThreadPoolExecutor:
-    """Threads beside the calling one, made when they are first needed; they sleep while there is
-    nothing to do.
+    """Threads besides the calling one, created when first needed; they sleep while there is nothing
+    to do.
     """
     return ThreadPoolExecutor(max(1, cores() - 1), thread_name_prefix="karat")
 
@@ -61,8 +61,8 @@ def share(work: Callable[[Piece], Result], pieces: Iterable[Piece], threads: int
     """``[work(piece) for piece in pieces]``, by the calling thread and up to ``threads - 1``
     others.
 
-    The calling thread never waits for a thread that has not begun, so pieces may share out work
-    themselves.
+    The calling thread never waits for a thread that has not started, so pieces may themselves share
+    work.
     """
     listed = list(pieces)
     if threads <= 1 or len(listed) <= 1:
@@ -139,8 +139,8 @@ def _openblas(module: str) -> Counter | None:
 
 
 class _OneThread(ContextDecorator):
-    """A context in which BLAS has one thread; it ends, in the whole process, when the last thread
-    that entered it leaves.
+    """A context in which BLAS uses one thread.  It ends, for the whole process, when the last
+    thread that entered it leaves.
     """
 
     def __init__(self) -> None:

@@ -71,8 +71,8 @@ def reduce_sequentially(
 
 
 def _group_moments(rows: Rows, kernel: Kernel, weights: Array, bounds: Indices) -> Array:
-    """The moments of contiguous groups of rows, many groups at a time: a read and a product cost
-    more than few rows.
+    """The moments of contiguous groups of rows, many groups at a time: one read and product per
+    group would cost more than the few rows.
     """
     sums = np.empty((len(bounds) - 1, kernel.width), order="F")
     sizes = np.diff(bounds)

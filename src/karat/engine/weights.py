@@ -82,7 +82,7 @@ BESIDE = 0.5  # sampled candidates per feature, where held rows are candidates t
 
 def match_moments(candidates: CandidatePoints) -> Array | None:
     """Factors s >= 0 (N,) on the nominal weights of resolved points that meet the target; None if
-    none were found.
+    there are none.
     """
     points, root, target = candidates.points, candidates.root, candidates.target
     hessian = Hessian(candidates)
@@ -100,6 +100,7 @@ def match_moments(candidates: CandidatePoints) -> Array | None:
         while True:
             held = np.maximum(excess + length * along, 0.0)
             trial = 0.5 * float(np.square(root * held).sum()) - float(target @ x) - length * push
+            # Armijo's rule; the last term allows for rounding in the value of the dual
             if trial <= value + 1e-4 * length * slope + 1e-12 * abs(base) or length < SHORT:
                 break
             length *= 0.5
@@ -125,7 +126,7 @@ def match_moments(candidates: CandidatePoints) -> Array | None:
 
 
 def feasible(candidates: CandidatePoints) -> tuple[CandidatePoints, Array] | None:
-    """Resolved points, and weights on them that meet the target; None if none were found."""
+    """Resolved points, and weights on them that meet the target; None if there are none."""
     factors = None if candidates.missed > MISSED else match_moments(candidates)
     return None if factors is None else (candidates, candidates.root * factors)
 
@@ -154,15 +155,13 @@ class Hessian:
         half = linalg.solve_upper(self.factor, gradient, transposed=True)
         if len(self.recent):
             between = np.diag(self.signs) + np.asarray(self.whitened.T @ self.whitened, dtype=float)
-            # the old factor alone gives a direction of descent, too
+            # If this fails, the old factor alone still gives a direction of descent.
             with suppress(np.linalg.LinAlgError):
                 half = half - self.whitened @ np.linalg.solve(between, self.whitened.T @ half)
         return linalg.solve_upper(self.factor, half)
 
     def change(self, changed: Indices, came: Flags, active: Flags) -> bool:
-        """Take note of points that came or left; False if the matrix is no longer positive
-        definite.
-        """
+        """Record points that came or left; False if the matrix is no longer positive definite."""
         self.recent = np.concatenate([self.recent, changed])
         self.signs = np.concatenate([self.signs, np.where(came, 1.0, -1.0)])
         points = np.take(self.columns, changed, axis=1)
@@ -226,7 +225,7 @@ def _group_sums(columns: Real, weights: Real, starts: Indices) -> Real:
 
 
 def group_bounds(count: int, groups: int) -> Indices:
-    """Boundaries of ``groups`` contiguous ranges that cover ``range(count)``: those of one row more
+    """Boundaries of ``groups`` contiguous ranges that cover ``range(count)``; the larger ranges
     come first.
     """
     groups = min(groups, count)
@@ -281,11 +280,11 @@ def _walk_to_vertex(order: Indices, table: Real) -> Array:
 
 
 def _enter(row: Real, held: Array) -> int | None:
-    """Follow one null vector to the boundary; return the column that left the basis, None if the
-    point itself did.
+    """Follow one null vector to the boundary; return the column that left the basis, or None if the
+    point itself left.
 
     Raising the point, of weight 1, by t lowers the basic weights by ``t * row``.  No weight is
-    lowered below ALMOST, which counts as zero: then no ratio is zero by zero.
+    lowered below ALMOST, which counts as zero, so that no ratio is zero by zero.
     """
     ratio = row / held
     up, down = int(ratio.argmax()), int(ratio.argmin())
@@ -332,15 +331,16 @@ def _exchange(rest: Real, rows: Real, columns: Indices) -> None:
 def refined_vertex(candidates: CandidatePoints, mass: Array) -> tuple[Indices, Array]:
     """Eliminate to a vertex and polish it: which points have weights, and the weights.
 
-    Single precision finds the right vertex almost always, and refinement with residuals in double
-    precision its weights to the last digits.  If it does not, because a weight ends below zero,
-    double precision does it again.
+    Single precision almost always finds the right vertex, and refinement with residuals in double
+    precision finds its weights to the last digits.  If not, because a weight ends below zero,
+    double precision repeats both.
     """
     if candidates.single:
         support = np.flatnonzero(reduce_points(candidates.columns.T, mass) > 0)
         solve = linalg.square_solver(np.take(candidates.columns, support, axis=1))
         if solve is not None:
             points = np.take(candidates.points.T, support, axis=1).T
+            # Clipped: refinement may still raise weights that single precision finds below zero.
             weights = _rounds(
                 solve, points, np.maximum(solve(candidates.target), TINY), candidates.target
             )
@@ -358,6 +358,7 @@ def polish(points: Array, weights: Array, target: Array) -> Array:
     """Refine positive weights on ``points`` (s x m) so that ``weights @ points`` meets
     ``target``.
     """
+    # LU leaves a small residual, but needs as many points as features.
     for solver in (linalg.square_solver, linalg.least_squares_solver):
         solve = solver(points.T)
         if solve is None:
@@ -369,8 +370,8 @@ def polish(points: Array, weights: Array, target: Array) -> Array:
 
 
 def polish_features(linear: FittedMoments, block: Array, weights: Array) -> Array:
-    """Polish the weights of rows in dependent features, each of which is to be met as closely as
-    the others.
+    """Polish the weights of rows in dependent features, each of which must be met as closely as the
+    others.
     """
     assert linear.absolute is not None
     size = np.where(linear.absolute > 0, linear.absolute, 1.0)
@@ -420,7 +421,7 @@ def sampled(
     The candidates are the first ``held`` rows and some of the others, from ``pool`` while it lasts.
     """
     always, width = np.arange(held), fitted.kernel.width
-    # A difference of totals might be negative.
+    # Summed, because a difference of two totals might be negative.
     share = float(len(rows) - held if rows.weights is None else rows.weights[held:].sum())
     sizes = (enough(fitted.kernel), int(SECOND * width))
     for size in sizes if not held else (int(BESIDE * width), *sizes):
