@@ -93,7 +93,7 @@ def solve(X: Array, y: Array, weights: Array, intercept: bool) -> LeastSquaresSo
     if len(vanished):
         raise DependentColumnError(int(vanished[0]), (0,) if whole[vanished[0]] > 0 else ())
     if len(rows) < width:
-        raise InputError(f"There are {len(rows)} rows for {width} columns; leave terms out.")
+        raise InputError(f"There are {len(rows)} rows for {width} columns; remove terms.")
     q, r, order = linalg.qr(rows * root[:, None] / sizes, mode="economic", pivoting=True)
     small = np.flatnonzero(np.abs(np.diag(r)) <= COLLINEAR * width)
     if len(small):

@@ -407,8 +407,8 @@ def _rounds(solve: Callable[[Array], Array], points: Array, weights: Array, targ
 def check_any(support: Indices) -> None:
     if not len(support):
         raise InputError(
-            "The moments of this data are all zero, so an empty coreset would do; keep the total"
-            " weight: total_weight=True."
+            "All moments of this data are zero, so an empty coreset would be exact. Pass"
+            " total_weight=True to the problem to keep the total weight."
         )
 
 
