@@ -81,6 +81,6 @@ def test_pivots_and_singular_values_agree_on_the_span():
     norm = np.linalg.norm(points.points, axis=0)
     pivots, svd = points._by_pivots(norm), points._by_svd(norm)
     assert pivots.rank == svd.rank
-    for found in (pivots, svd):
-        assert np.allclose(found.points.T @ found.points, np.eye(found.rank), atol=1e-9)
+    for resolved in (pivots, svd):
+        assert np.allclose(resolved.points.T @ resolved.points, np.eye(resolved.rank), atol=1e-9)
     assert np.isclose(np.linalg.norm(pivots.target), np.linalg.norm(svd.target))

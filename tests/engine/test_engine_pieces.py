@@ -132,14 +132,14 @@ def test_newton_meets_the_moments_of_all_rows():
     X = rng.standard_normal((5000, 3))
     rows, fitted = fitted_rows(X, 2)
     chosen = np.arange(0, 5000, 60)
-    known = candidate_points(
+    candidates = candidate_points(
         rows, fitted, chosen, np.full(len(chosen), 5000 / len(chosen))
     ).resolve()
-    factors = match_moments(known)
+    factors = match_moments(candidates)
     assert factors is not None
     assert (factors >= 0).all()
     table = np.column_stack([np.ones(5000), X])
-    weights = (known.root**2 * factors)[:, None]
+    weights = (candidates.root**2 * factors)[:, None]
     assert (
         np.abs((weights * table[chosen]).T @ table[chosen] - table.T @ table).max() <= 1e-10 * 5000
     )

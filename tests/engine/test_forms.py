@@ -29,9 +29,9 @@ def case(seed, variables, half):
 @pytest.mark.parametrize("seed", range(4))
 def test_the_form_is_the_same_and_its_norm_a_bound(seed, variables, half):
     error, loss, queries = case(seed, variables, half)
-    found, lost = sharper(error, loss, variables, half)
+    sharpened, lost = sharper(error, loss, variables, half)
     before, after = (
-        np.einsum("ni,ij,nj->n", queries, matrix, queries) for matrix in (error, found)
+        np.einsum("ni,ij,nj->n", queries, matrix, queries) for matrix in (error, sharpened)
     )
     size = np.sqrt(np.diag(loss))
     assert (np.abs(after - before) <= lost * (np.abs(queries) @ size) ** 2).all()

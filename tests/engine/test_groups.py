@@ -48,36 +48,39 @@ def test_stacks_claim_what_is_true(kernel, seed):
     kept = dict(in_stacks(rows, starts, Powers(rows.columns, 2, affine=affine, total=total), 0))
     assert len(kept) > len(kinds) / 2
     assert {kinds[g][0] for g in kept} >= set(HOSTILE) - {"far_from_zero", "extreme"}
-    for group, found in kept.items():
-        own = rows.run(starts[group], starts[group + 1])
-        table, weights = own.parts[0], own.weights
-        assert found.proof.ok
-        assert (found.weights > 0).all()
-        assert (np.diff(found.positions) > 0).all()
-        assert len(found.positions) <= min(len(own), found.fitted.kernel.width)
+    for group, reduction in kept.items():
+        group_rows = rows.run(starts[group], starts[group + 1])
+        table, weights = group_rows.parts[0], group_rows.weights
+        assert reduction.proof.ok
+        assert (reduction.weights > 0).all()
+        assert (np.diff(reduction.positions) > 0).all()
+        assert len(reduction.positions) <= min(len(group_rows), reduction.fitted.kernel.width)
         white = oracles.whiten(table, weights, affine)
-        error = oracles.square_error(white, table[found.positions], found.weights)
+        error = oracles.square_error(white, table[reduction.positions], reduction.weights)
         # rho U^(1/2) S is at most that times f^(1/2); the oracle whitens in double precision
-        change = (found.proof.rounding + 4 * EPS) * np.sqrt(white.rank) * white.condition
-        assert error <= found.proof.loss_error + 2 * change + change**2, kinds[group]
+        change = (reduction.proof.rounding + 4 * EPS) * np.sqrt(white.rank) * white.condition
+        assert error <= reduction.proof.loss_error + 2 * change + change**2, kinds[group]
         if total and not affine:
-            assert abs(found.weights.sum() / weights.sum() - 1) <= found.proof.loss_error + 8 * EPS
-        if found.method == "all rows":
-            assert np.array_equal(found.weights, weights)
+            assert (
+                abs(reduction.weights.sum() / weights.sum() - 1)
+                <= reduction.proof.loss_error + 8 * EPS
+            )
+        if reduction.method == "all rows":
+            assert np.array_equal(reduction.weights, weights)
             continue
-        block = own.take(found.positions, found.fitted.kernel.shift)
-        single = measure(own, found.fitted, block, found.weights)
+        block = group_rows.take(reduction.positions, reduction.fitted.kernel.shift)
+        single = measure(group_rows, reduction.fitted, block, reduction.weights)
         assert single.ok
         # which has larger bounds on sums
-        assert single.loss_error <= found.proof.loss_error + 8 * EPS, kinds[group]
-        assert found.proof.condition == pytest.approx(single.condition, rel=1e-6)
-        assert found.proof.derived == pytest.approx(single.derived, rel=0.2, abs=EPS)
+        assert single.loss_error <= reduction.proof.loss_error + 8 * EPS, kinds[group]
+        assert reduction.proof.condition == pytest.approx(single.condition, rel=1e-6)
+        assert reduction.proof.derived == pytest.approx(single.derived, rel=0.2, abs=EPS)
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_every_group_is_reduced_and_exact_in_rational_arithmetic(kind):
     """The claim at queries of all sizes, with both terms, in fractions; the groups that stacks
-    leave go the ordinary way.
+    leave are reduced by themselves.
     """
     rng = np.random.default_rng(3)
     sizes = (2, 7, 40, 90)
@@ -87,21 +90,21 @@ def test_every_group_is_reduced_and_exact_in_rational_arithmetic(kind):
         [np.vstack([table for table, _ in made])], np.concatenate([weights for _, weights in made])
     )
     reductions = reduce_many(rows, starts, Powers(3, 2, affine=True))
-    for (table, weights), found in zip(made, reductions, strict=True):
-        assert found.proof.ok
+    for (table, weights), reduction in zip(made, reductions, strict=True):
+        assert reduction.proof.ok
         size = np.abs(table).max(axis=0)
         for _ in range(3):
             slope = rng.standard_normal(3) / np.where(size > 0, size, 1.0)
             query = [Fraction(float(z)) for z in (-slope @ table.mean(axis=0), *slope)]
             losses = [_loss(row, query) for row in table]
-            u, w = ([Fraction(float(x)) for x in part] for part in (weights, found.weights))
+            u, w = ([Fraction(float(x)) for x in part] for part in (weights, reduction.weights))
             full = sum(a * b for a, b in zip(u, losses, strict=True))
-            core = sum(a * losses[i] for a, i in zip(w, found.positions.tolist(), strict=True))
+            core = sum(a * losses[i] for a, i in zip(w, reduction.positions.tolist(), strict=True))
             sizes = [_size(table[:, j], u) for j in range(3)]
-            change = found.proof.rounding * sum(
+            change = reduction.proof.rounding * sum(
                 abs(z) * s for z, s in zip(slope, sizes, strict=True)
             )
-            assert abs(core - full) <= Fraction(found.proof.loss_error) * full + Fraction(
+            assert abs(core - full) <= Fraction(reduction.proof.loss_error) * full + Fraction(
                 2 * change * float(full) ** 0.5 + change**2
             )
 
@@ -150,39 +153,44 @@ def test_larger_groups_have_a_pass_of_their_own():
     for weights in (None, rng.uniform(0.5, 2.0, starts[-1])):
         for index in (None, np.argsort(order)):
             data = np.vstack(tables)
-            source, own = (
+            source, source_weights = (
                 (data, weights)
                 if index is None
                 else (data[order], None if weights is None else weights[order])
             )
-            rows = Rows([source], own, index)
-            for group, found in enumerate(reduce_many(rows, starts, Powers(4, 2, affine=True))):
+            rows = Rows([source], source_weights, index)
+            for group, reduction in enumerate(reduce_many(rows, starts, Powers(4, 2, affine=True))):
                 mine = slice(starts[group], starts[group + 1])
                 mass = np.ones(len(tables[group])) if weights is None else weights[mine]
                 white = oracles.whiten(tables[group], mass, True)
-                error = oracles.square_error(white, tables[group][found.positions], found.weights)
-                assert found.proof.ok
+                error = oracles.square_error(
+                    white, tables[group][reduction.positions], reduction.weights
+                )
+                assert reduction.proof.ok
                 assert (
                     error
-                    <= found.proof.loss_error
-                    + 2 * (found.proof.rounding + 4 * EPS) * np.sqrt(white.rank) * white.condition
+                    <= reduction.proof.loss_error
+                    + 2
+                    * (reduction.proof.rounding + 4 * EPS)
+                    * np.sqrt(white.rank)
+                    * white.condition
                 )
-                assert len(found.positions) <= 15
+                assert len(reduction.positions) <= 15
 
 
-def test_other_kernels_and_methods_go_the_ordinary_way():
+def test_groups_of_other_kernels_and_methods_are_reduced_by_themselves():
     rng = np.random.default_rng(0)
     rows, starts = Rows([rng.standard_normal((120, 2))]), np.array([0, 40, 80, 120])
     for kernel in (Powers(2, 4, affine=True), Powers(2, 2, affine=True)):
         for method in ("auto", "tree"):
-            for found, start in zip(
+            for reduction, start in zip(
                 reduce_many(rows, starts, kernel, method), starts, strict=False
             ):
                 alone = build(rows.run(int(start), int(start) + 40), kernel, method, 0)
-                assert found.proof.ok
-                assert len(found.positions) == len(alone.positions)
+                assert reduction.proof.ok
+                assert len(reduction.positions) == len(alone.positions)
                 if kernel.degree == 4 or method == "tree":
-                    assert np.array_equal(found.weights, alone.weights)
+                    assert np.array_equal(reduction.weights, alone.weights)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

@@ -21,13 +21,13 @@ def rows():
 def test_solution_and_covariance(rows, intercept):
     X, y, weights = rows
     X = X if intercept else X[:, 1:] - [0.0, 1e5, 0.0]
-    found = solve(X, y, weights, intercept)
-    fitted = found.means(X) if intercept else X @ found.params
+    solution = solve(X, y, weights, intercept)
+    fitted = solution.means(X) if intercept else X @ solution.params
     gradient = X.T @ (weights * (y - fitted))
     np.testing.assert_allclose(gradient, 0, atol=1e-9 * np.abs(X).max())
-    identity = found.root.T @ (X.T * weights) @ X @ found.root
+    identity = solution.root.T @ (X.T * weights) @ X @ solution.root
     np.testing.assert_allclose(identity, np.eye(X.shape[1]), atol=1e-5)
-    assert found.rss == pytest.approx(weights @ (y - X @ found.params) ** 2, rel=1e-6)
+    assert solution.rss == pytest.approx(weights @ (y - X @ solution.params) ** 2, rel=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -27,12 +27,12 @@ def supremum(features: np.ndarray, rho: np.ndarray) -> float:
     count, width = features.shape
     above = np.hstack([np.eye(count), -np.ones((count, 1))])
     below = np.hstack([-np.eye(count), -np.ones((count, 1))])
-    found = linprog(
+    solution = linprog(
         np.append(np.zeros(count), 1.0), A_ub=np.vstack([above, below]), b_ub=np.zeros(2 * count),
         A_eq=np.hstack([features.T, np.zeros((width, 1))]), b_eq=rho,
         bounds=[(None, None)] * count + [(0, None)],
     )  # fmt: skip
-    return float(found.fun)
+    return float(solution.fun)
 
 
 @pytest.mark.parametrize("change", [1e-13, 1e-9, 1e-4])
@@ -203,7 +203,7 @@ def test_peeled_rows_of_files(tmp_path):
     assert karat.verify_files(core).ok
 
 
-# What an adversary broke on the way: each was `ok` and wrong.
+# What an adversary broke during development: each was `ok` and wrong.
 
 
 def along(core, X: np.ndarray, a: int, b: int) -> float:
@@ -214,17 +214,17 @@ def along(core, X: np.ndarray, a: int, b: int) -> float:
 
 @pytest.mark.parametrize("place", [0, 57, 99])
 @pytest.mark.parametrize(("large", "apart"), [(1e10, 1e-6), (1e14, 1e-4), (1e16, 1.0)])
-@pytest.mark.parametrize("way", ["direct", "merged", "sketch"])
-def test_a_direction_is_not_dropped_because_one_row_is_large(way, large, apart, place):
+@pytest.mark.parametrize("method", ["direct", "merged", "sketch"])
+def test_a_direction_is_not_dropped_because_one_row_is_large(method, large, apart, place):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((200, 2))
     X[:, 1] = X[:, 0] + apart * rng.standard_normal(200)
     X[100 + place] = large
     y = rng.standard_normal(200)
     problem = problems.LeastSquares(fit_intercept=False)
-    if way == "direct":
+    if method == "direct":
         core = karat.coreset(X, y, problem)
-    elif way == "merged":
+    elif method == "merged":
         core = karat.coreset(X[:100], y[:100], problem).merge(
             karat.coreset(X[100:], y[100:], problem)
         )
@@ -263,8 +263,8 @@ def test_many_columns_that_are_zero_in_every_row(constant, intercept):
     assert core.certificate.ok
     lead = np.ones((500, int(intercept)))
     full, kept = (
-        np.hstack([one, A[:, :3], b[:, None]])
-        for one, A, b in ((lead, X, y), (lead[: len(core)], core.X, core.y))
+        np.hstack([ones, A[:, :3], b[:, None]])
+        for ones, A, b in ((lead, X, y), (lead[: len(core)], core.X, core.y))
     )
     np.testing.assert_allclose(
         (kept.T * core.weights) @ kept, full.T @ full, rtol=1e-12, atol=1e-10

@@ -55,14 +55,17 @@ def test_a_sketch_finds_them_too():
 def test_independent_features_of_a_sample():
     rng = np.random.default_rng(1)
     sample = rng.standard_normal((50, 4)) @ rng.standard_normal((4, 9))
-    found = Independent.of(sample)
-    assert len(found.basic) == 4
-    assert np.isclose(found.leverage.sum(), 4)
-    assert np.abs(sample @ found.hidden(rng)).max() <= 1e-10
-    assert set(found.with_those_of(sample[:0])) == set(found.basic)
+    independent = Independent.of(sample)
+    assert len(independent.basic) == 4
+    assert np.isclose(independent.leverage.sum(), 4)
+    assert np.abs(sample @ independent.hidden(rng)).max() <= 1e-10
+    assert set(independent.with_those_of(sample[:0])) == set(independent.basic)
     further = np.vstack([sample[:3], rng.standard_normal((2, 9))])
-    assert len(found.with_those_of(further)) == 6
-    assert np.linalg.matrix_rank(np.vstack([sample, further])[:, found.with_those_of(further)]) == 6
+    assert len(independent.with_those_of(further)) == 6
+    assert (
+        np.linalg.matrix_rank(np.vstack([sample, further])[:, independent.with_those_of(further)])
+        == 6
+    )
 
 
 def test_a_row_that_hides_another_is_kept_apart():

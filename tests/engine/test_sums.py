@@ -49,8 +49,8 @@ def test_an_exact_sum_is_rounded_once(seed):
     count = int(rng.integers(1, 700))
     values, weights = hostile(rng, count), rng.uniform(0.5, 2, count)
     total, size = exact([Fraction(float(v)) for v in values], weights)
-    found = exact_sum(values[:, None], weights)
-    assert abs(Fraction(float(found[0])) - total) <= Fraction(exact_sum_rounding(1)) * size
+    rounded = exact_sum(values[:, None], weights)
+    assert abs(Fraction(float(rounded[0])) - total) <= Fraction(exact_sum_rounding(1)) * size
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -41,20 +41,20 @@ print(digest.hexdigest())
 
 
 def in_process(*arguments: str, **environment: str) -> str:
-    found = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", SAME, *arguments],
         capture_output=True,
         text=True,
         check=True,
         env=os.environ | environment,
     )
-    return found.stdout
+    return process.stdout
 
 
 def test_the_number_of_threads_changes_no_bit():
-    one = in_process(OPENBLAS_NUM_THREADS="1")
-    assert in_process(OPENBLAS_NUM_THREADS="2") == one
-    assert in_process("without", OPENBLAS_NUM_THREADS="4") == one
+    single_thread = in_process(OPENBLAS_NUM_THREADS="1")
+    assert in_process(OPENBLAS_NUM_THREADS="2") == single_thread
+    assert in_process("without", OPENBLAS_NUM_THREADS="4") == single_thread
 
 
 def test_blas_has_its_threads_again():
@@ -65,8 +65,8 @@ def test_blas_has_its_threads_again():
     assert [ask() for ask, _ in blas_threads()] == before
 
 
-@pytest.mark.parametrize("way", ["coreset", "sketch", "verify", "merge"])
-def test_the_engine_works_on_one_blas_thread_everywhere(way, monkeypatch):
+@pytest.mark.parametrize("task", ["coreset", "sketch", "verify", "merge"])
+def test_the_engine_works_on_one_blas_thread_everywhere(task, monkeypatch):
     """Threads of BLAS wait for each other by spinning: on a busy machine a sketch took 40 times as
     long with two of them.
     """
@@ -75,7 +75,7 @@ def test_the_engine_works_on_one_blas_thread_everywhere(way, monkeypatch):
     X[:5] *= 1e4  # some rows are peeled, and the tree is needed
     y = X.sum(axis=1) + rng.standard_normal(2_000)
     halves = karat.coreset(X[:1_000], y[:1_000]), karat.coreset(X[1_000:], y[1_000:])
-    ways = {
+    tasks = {
         "coreset": lambda: karat.coreset(X, y),
         "sketch": lambda: (
             karat.Sketch().update(X[:900], y[:900]).update(X[900:], y[900:]).coreset()
@@ -96,7 +96,7 @@ def test_the_engine_works_on_one_blas_thread_everywhere(way, monkeypatch):
     try:
         for _, give in blas_threads():
             give(2)
-        ways[way]()
+        tasks[task]()
     finally:
         for (_, restore), count in zip(blas_threads(), before, strict=True):
             restore(count)
@@ -105,8 +105,8 @@ def test_the_engine_works_on_one_blas_thread_everywhere(way, monkeypatch):
 
 def test_pieces_may_share_out_work_themselves():
     """The threads that wait are never those that are needed, so nothing can block."""
-    found = share(lambda i: sum(share(lambda j: i * j, range(5), 4)), range(40), 4)
-    assert found == [10 * i for i in range(40)]
+    sums = share(lambda i: sum(share(lambda j: i * j, range(5), 4)), range(40), 4)
+    assert sums == [10 * i for i in range(40)]
 
 
 def test_an_error_in_a_piece_is_raised():
@@ -163,25 +163,25 @@ def resolved(single: bool):
 
 
 def test_single_precision_finds_weights_as_exact_as_double():
-    known, double = resolved(True), resolved(False)
-    assert known.single
+    single, double = resolved(True), resolved(False)
+    assert single.single
     assert not double.single
-    factors, reference = match_moments(known), match_moments(double)
+    factors, reference = match_moments(single), match_moments(double)
     assert np.abs(factors - reference).max() <= 1e-6
-    support, weights = refined_vertex(known, known.root * factors)
+    support, weights = refined_vertex(single, single.root * factors)
     assert (weights > 0).all()
-    assert len(support) <= known.rank
-    assert np.linalg.norm(weights @ known.points[support] - known.target) <= 1e-14 * np.linalg.norm(
-        known.target
-    )
+    assert len(support) <= single.rank
+    assert np.linalg.norm(
+        weights @ single.points[support] - single.target
+    ) <= 1e-14 * np.linalg.norm(single.target)
 
 
 def test_single_precision_gives_way_to_double(monkeypatch):
     """If the support found in single precision has no positive weights, double precision finds
     another.
     """
-    known = resolved(True)
-    mass = known.root * match_moments(known)
+    candidates = resolved(True)
+    mass = candidates.root * match_moments(candidates)
     real = linalg.square_solver
 
     def wrong(matrix):
@@ -189,11 +189,11 @@ def test_single_precision_gives_way_to_double(monkeypatch):
         return (lambda rhs: -solve(rhs)) if matrix.dtype == np.float32 else solve
 
     monkeypatch.setattr(linalg, "square_solver", wrong)
-    support, weights = refined_vertex(known, mass)
+    support, weights = refined_vertex(candidates, mass)
     assert (weights > 0).all()
-    assert np.linalg.norm(weights @ known.points[support] - known.target) <= 1e-13 * np.linalg.norm(
-        known.target
-    )
+    assert np.linalg.norm(
+        weights @ candidates.points[support] - candidates.target
+    ) <= 1e-13 * np.linalg.norm(candidates.target)
 
 
 def test_nearly_dependent_features_are_not_left_to_single_precision():
@@ -201,10 +201,10 @@ def test_nearly_dependent_features_are_not_left_to_single_precision():
     X = rng.standard_normal((4_000, 27))
     rows = Rows([np.column_stack([np.abs(X[:, 0]), 1 + 1e-3 * X[:, 1:]])])
     fitted, _ = fit_moments(rows, Powers(27, 2, affine=False), np.arange(4_000))
-    known = candidate_points(rows, fitted, np.arange(1_500), np.ones(1_500))
-    points = known.points.copy()
+    candidates = candidate_points(rows, fitted, np.arange(1_500), np.ones(1_500))
+    points = candidates.points.copy()
     points[:, 5] = points[:, 4] + 1e-4 * points[:, 5]
-    assert not replace(known, points=points).resolve(single=True).single
+    assert not replace(candidates, points=points).resolve(single=True).single
 
 
 def test_fewer_rows_than_features_are_kept_as_they_are():

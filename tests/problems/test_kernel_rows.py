@@ -54,7 +54,7 @@ def data(rows: int = 3000, seed: int = 0):
 @pytest.mark.parametrize("rows", [2, 40, 3000])
 @pytest.mark.parametrize("name", DEPENDENT)
 def test_features_that_depend_on_other_rows_are_refused(name, rows):
-    with pytest.raises(karat.InputError, match="other rows are beside it") as caught:
+    with pytest.raises(karat.InputError, match="depend on the other rows of its block") as caught:
         karat.coreset(data(rows), problem=P.Kernel(DEPENDENT[name]))
     assert "constants" in str(caught.value)
 
@@ -75,9 +75,9 @@ def test_a_sketch_and_verify_refuse_them_as_well(name):
     X = data()
     sketch = karat.Sketch(P.Kernel(DEPENDENT[name]), buffer_rows=500)
     sketch.update(X[:250])
-    with pytest.raises(karat.InputError, match="other rows are beside it"):
+    with pytest.raises(karat.InputError, match="depend on the other rows of its block"):
         sketch.update(X[250:])
     plain = karat.coreset(X, problem=P.Kernel(lambda A: A))
     changed = karat.Coreset(**{**vars(plain), "problem": P.Kernel(DEPENDENT[name])})
-    with pytest.raises(karat.InputError, match="other rows are beside it"):
+    with pytest.raises(karat.InputError, match="depend on the other rows of its block"):
         changed.verify(X)

@@ -279,9 +279,9 @@ def measure_again(
     are in units of ``unit``.
     """
     positions = np.arange(len(kept))
-    weights, terms = own_weights(kept, positions), ErrorBudget.claimed(core.certificate.rounding)
+    weights, budget = own_weights(kept, positions), ErrorBudget.claimed(core.certificate.rounding)
     proof = measure(
-        rows, fitted, kept.take(positions, fitted.kernel.shift), weights, witnesses, terms
+        rows, fitted, kept.take(positions, fitted.kernel.shift), weights, witnesses, budget
     )
     if core.absorbed:  # else the rows carry everything, with or without a regulariser
         assert rows is not None

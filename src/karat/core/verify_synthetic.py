@@ -136,16 +136,16 @@ def _measured_stratum(core: Coreset, data: Table, rows: Rows, kept: Rows) -> Red
 
 def _measured_rows(core: Coreset, rows: Rows, kept: Rows, before: int = 0) -> Reduction:
     everything = np.arange(len(kept))
-    weights, terms = own_weights(kept, everything), ErrorBudget.claimed(core.certificate.rounding)
+    weights, budget = own_weights(kept, everything), ErrorBudget.claimed(core.certificate.rounding)
     fitted, passes = _moments_of(rows)
     shift = fitted.kernel.shift
     block = kept.take(everything, shift)
-    proof = measure(None, fitted, block, weights, terms=terms)
+    proof = measure(None, fitted, block, weights, budget=budget)
     piloted = None if proof.ok else fitted.kernel.piloted()  # type: ignore[attr-defined]
     if piloted is not None:  # as where the rows were made
         again, more = _moments_of(rows, piloted)
         other = measure(
-            None, again, kept.take(everything, again.kernel.shift), weights, terms=terms
+            None, again, kept.take(everything, again.kernel.shift), weights, budget=budget
         )
         if other.ok:
             return Reduction(
@@ -179,8 +179,8 @@ def measured_by_moments(
     weights = own_weights(made, some)
     if stream.sums is not None:
         fitted = stream.sums.fitted_moments()
-        terms = ErrorBudget.claimed(core.certificate.rounding)
-        proof = measure(None, fitted, made.take(some, fitted.kernel.shift), weights, terms=terms)
+        budget = ErrorBudget.claimed(core.certificate.rounding)
+        proof = measure(None, fitted, made.take(some, fitted.kernel.shift), weights, budget=budget)
         found = Reduction(
             some, weights, fitted, 0, proof, VERIFIED, passes, inherited=stream.sums.inherited
         )

@@ -82,7 +82,7 @@ def add_squares(gram: Real, block: Real, piece: int, threads: int) -> None:
 
         share(add, tiles, threads)
         return
-    lower, plain, turned, one = (
+    lower, plain, turned, one_double = (
         ctypes.c_char(b"L"),
         ctypes.c_char(b"N"),
         ctypes.c_char(b"T"),
@@ -91,7 +91,7 @@ def add_squares(gram: Real, block: Real, piece: int, threads: int) -> None:
     leading, width = ctypes.c_int(block.strides[0] // 8), ctypes.c_int(gram.strides[0] // 8)
     # BLAS reads matrices column by column: to it the block is its transpose, and the upper triangle
     # the lower one.
-    constants: tuple[Any, ...] = (lower, plain, turned, one, leading, width)
+    constants: tuple[Any, ...] = (lower, plain, turned, one_double, leading, width)
     low, no, yes, unit, ld, ldc = map(ctypes.addressof, constants)
     data, target, step = block.ctypes.data, gram.ctypes.data, block.strides[0]
 
@@ -126,10 +126,10 @@ def add_squares(gram: Real, block: Real, piece: int, threads: int) -> None:
 
 
 def blocked_cholesky(gram: Real, threads: int, floor: float = 0.0) -> Real | None:
-    """Upper factor R of ``gram = R'R``, whose upper triangle is used; None if it is not numerically
-    positive definite.
+    """Upper factor R of ``gram = R'R``, from the upper triangle of ``gram``; None if it is not
+    numerically positive definite.
 
-    None as well, as soon as that is seen, if the square of a pivot is at most ``floor``.
+    It also stops and returns None as soon as the square of a pivot is at most ``floor``.
     """
     factor = np.empty_like(gram)
     size = len(gram)

@@ -4,14 +4,14 @@ coordinates.
 The claim of a stream is about the means of all columns, which wander, while the shift of its sums
 does not.  So sums are carried to the means, ``(w + m)^p`` term by term
 (:meth:`karat.engine.polynomial.Polynomials.carried`), and the rows held are proven there as well.
-What the sums are off by is carried with them, as one number per feature and relative to nothing:
-what an early start was off by is little beside the sums of a long stream.  It is kept as a few
-**debts**, each about the means of the rows that it is of: to carry it there and back would let it
-grow twice.
+Their error bounds are carried with them, as one absolute number per feature: the error of an early
+start is small compared with the sums of a long stream.  The bounds are kept as a few **debts**,
+each about the means of the rows that caused it, because converting a bound there and back would let
+it grow twice.
 
-Carried over a few standard deviations, rounding grows by 10^p and more.  So rows that are mostly on
-one side of the shift are summed in extended precision, where the machine has one, and the sum is
-carried in it.  So are small batches.
+A conversion over a few standard deviations makes rounding grow by 10^p and more.  So rows that are
+mostly on one side of the shift, and small batches, are summed and converted in extended precision
+where the machine has one.
 """
 
 from __future__ import annotations
@@ -33,33 +33,31 @@ from karat.engine.sums import WIDE, exact_sum, exact_sum_rounding, sum_rounding,
 from karat.engine.tolerances import EPS, EXACT, MEASURED, ROUNDING, TINY
 
 FEW = 2**20  # features of rows that are summed in extended precision in any case
-DEBTS = 16  # kept apart
+DEBTS = 16  # more than these are combined
 # distance of a mean from the shift, in units of the mean absolute value, from which on rows are on
 # one side of it
 ASIDE = 0.7
 
 
 def serves_powers(fitted: FittedMoments) -> bool:
-    """Whether powers of linear forms are claimed, beside sums of features or without."""
+    """Whether the claim covers powers of linear forms, with or without sums of features."""
     return linear_class(fitted) is None or (
         isinstance(fitted.kernel, Powers) and fitted.kernel.degree % 2 == 0
     )
 
 
 def linear_kernel(kernel: Kernel) -> Kernel | None:
-    """The kernel of single columns, if sums of its features are claimed; its statistic comes
-    last.
-    """
+    """The kernel of single columns, if sums of its features are claimed; its statistic is last."""
     return kernel.single if isinstance(kernel, Powers) else kernel
 
 
 def debt(shift: Array, sizes: Array) -> Array:
-    """What some sums of features are off by, about a shift."""
+    """One row of debts: a shift, and error bounds of sums of features about it."""
     return np.concatenate([shift, sizes])[None]
 
 
 def with_debt(debts: Array | None, more: Array, kernel: Kernel) -> Array:
-    """Debts and another one; the oldest but for the first become one if there are too many."""
+    """Append a debt.  If there are too many, the two oldest after the first are combined."""
     if debts is None:
         return more
     if len(debts) > DEBTS:
@@ -75,22 +73,22 @@ def _read(row: Array, kernel: Kernel) -> tuple[Kernel, Array]:
 
 
 def off_by(debts: Array | None, kernel: Kernel | None, other: Kernel | None = None) -> Array | None:
-    """What debts, in the units of a kernel, come to in the coordinates of the same or another
-    one.
+    """The total of debts, which are in the units of ``kernel``, in the coordinates of ``other`` (by
+    default ``kernel``).
     """
     if debts is None or kernel is None:
         return None
     goal = kernel if other is None else other
     return np.asarray(
-        sum(one.sizes_in(sizes, goal) for one, sizes in (_read(row, kernel) for row in debts))
+        sum(source.sizes_in(sizes, goal) for source, sizes in (_read(row, kernel) for row in debts))
     )
 
 
 def summed(rows: Rows, kernel: Kernel, new: Statistic) -> tuple[Statistic, Statistic, Array | None]:
-    """The statistic ``new`` of some rows, more accurate if need be; its low part; and what it is
-    off by.
+    """The statistic ``new`` of some rows, summed more accurately if needed; its low part; its error
+    bound.
     """
-    with np.errstate(over="ignore", invalid="ignore"):  # the caller looks
+    with np.errstate(over="ignore", invalid="ignore"):  # the caller checks for non-finite sums
         new, exact = tuple(part.astype(float, copy=False) for part in new), new
         low = tuple(
             (whole - part).astype(float, copy=False) for whole, part in zip(exact, new, strict=True)
@@ -120,28 +118,33 @@ def summed(rows: Rows, kernel: Kernel, new: Statistic) -> tuple[Statistic, Stati
 def owed_by(
     rows: Rows, weights: Array, linear: FittedMoments | None, goal: Kernel | None
 ) -> Array | None:
-    """What held rows are off by, in the coordinates of a kernel, if ``linear`` are the sums that
-    they stand for.
+    """Error bound of held rows in the coordinates of ``goal``, if they represent the sums
+    ``linear``.
     """
     if linear is None or goal is None or linear.absolute is None or linear.off is None:
         return None
     features = goal.features(rows.take(np.arange(len(rows)), goal.shift))
     kept = weights @ np.abs(features)
-    own, off = linear.kernel, off_by(linear.debts, linear.kernel, goal)
+    source, off = linear.kernel, off_by(linear.debts, linear.kernel, goal)
     assert off is not None
-    if not isinstance(own, Polynomials) or not isinstance(goal, Polynomials):
+    if not isinstance(source, Polynomials) or not isinstance(goal, Polynomials):
         target = linear.target
     else:
-        about, low = own.at(goal.shift), np.zeros(own.width) if linear.low is None else linear.low
+        about, low = (
+            source.at(goal.shift),
+            np.zeros(source.width) if linear.low is None else linear.low,
+        )
         target, terms = (
-            own.carried(linear.target, low, linear.absolute, goal.shift)
-            if own.affine
+            source.carried(linear.target, low, linear.absolute, goal.shift)
+            if source.affine
             else (linear.target, kept)
         )
         factor = (
-            about.sizes_in(np.ones(own.width), goal) if (about.scale != goal.scale).any() else 1.0
+            about.sizes_in(np.ones(source.width), goal)
+            if (about.scale != goal.scale).any()
+            else 1.0
         )
-        target, off = target * factor, off + own.carrying * WIDE * terms * factor
+        target, off = target * factor, off + source.carrying * WIDE * terms * factor
     if isinstance(goal, Polynomials) and goal.affine:
         plain = rows.take(np.arange(len(rows)), np.zeros(rows.columns))
         total, rounding = (
@@ -149,13 +152,13 @@ def owed_by(
             EPS + WIDE * goal.roundings,
         )
     else:
-        total, rounding = exact_sum(features, weights), exact_sum_rounding(own.roundings)
+        total, rounding = exact_sum(features, weights), exact_sum_rounding(source.roundings)
     return np.asarray(off + np.minimum(np.abs(total - target), MEASURED * kept) + rounding * kept)
 
 
-def carried_moments(rows: Rows, found: Reduction) -> FittedMoments | None:
-    """The sums of features about the means; the same if they are, nearly."""
-    linear = linear_class(found.fitted)
+def carried_moments(rows: Rows, reduction: Reduction) -> FittedMoments | None:
+    """The sums of features about the means; unchanged if their shift is close to the means."""
+    linear = linear_class(reduction.fitted)
     if linear is None or linear.absolute is None:
         return linear
     kernel = linear.kernel.centred(linear)
@@ -167,10 +170,10 @@ def carried_moments(rows: Rows, found: Reduction) -> FittedMoments | None:
         return linear
     low = np.zeros(len(linear.target)) if linear.low is None else linear.low
     target, terms = linear.kernel.carried(linear.target, low, linear.absolute, kernel.shift)
-    features = np.abs(kernel.features(rows.take(found.positions, kernel.shift)))
+    features = np.abs(kernel.features(rows.take(reduction.positions, kernel.shift)))
     # The rows held have about the absolute sums of all rows; about the shift they exceed them by
     # ``inflation`` at most.
-    absolute = np.maximum(np.abs(target), found.weights @ features / found.proof.inflation)
+    absolute = np.maximum(np.abs(target), reduction.weights @ features / reduction.proof.inflation)
     off = off_by(linear.debts, linear.kernel, kernel)
     assert off is not None
     off = off + kernel.carrying * WIDE * terms
@@ -186,16 +189,20 @@ def carried_moments(rows: Rows, found: Reduction) -> FittedMoments | None:
     )
 
 
-def about_the_means(rows: Rows, found: Reduction, held: int, polishes: bool = True) -> Reduction:
-    """A reduction of ``held`` and new rows with a proof about the means as well."""
-    centred = carried_moments(rows, found) if found.proof.ok else None
-    if centred is None or centred is linear_class(found.fitted):
-        return found
-    return proven_as_well(rows, found, centred, rows.subset(np.arange(held, len(rows))), polishes)
+def about_the_means(
+    rows: Rows, reduction: Reduction, held: int, polishes: bool = True
+) -> Reduction:
+    """A reduction of ``held`` and new rows, proven about the means as well."""
+    centred = carried_moments(rows, reduction) if reduction.proof.ok else None
+    if centred is None or centred is linear_class(reduction.fitted):
+        return reduction
+    return proven_as_well(
+        rows, reduction, centred, rows.subset(np.arange(held, len(rows))), polishes
+    )
 
 
 def owed_share(owed: Array | None, kernel: Kernel | None, about: FittedMoments | None) -> float:
-    """What sums in the coordinates of a kernel are off by, as a part of absolute sums in others."""
+    """Error bound of sums in the coordinates of a kernel, relative to absolute sums ``about``."""
     if owed is None or kernel is None or about is None or about.absolute is None:
         return 0.0
     sizes = about.sizes
@@ -204,7 +211,7 @@ def owed_share(owed: Array | None, kernel: Kernel | None, about: FittedMoments |
 
 
 def beside(fitted: FittedMoments, rows: Rows, peeled: Indices) -> FittedMoments:
-    """Sums of other rows than the peeled ones, which are kept verbatim."""
+    """The sums of all rows except the peeled ones, which are kept verbatim."""
     if not len(peeled):
         return fitted
     kept = rows.take(peeled, np.zeros(rows.columns)), own_weights(rows, peeled)
@@ -214,9 +221,9 @@ def beside(fitted: FittedMoments, rows: Rows, peeled: Indices) -> FittedMoments:
     )
 
 
-def sums_about_means(rows: Rows, found: Reduction) -> FittedMoments | None:
+def sums_about_means(rows: Rows, reduction: Reduction) -> FittedMoments | None:
     """The sums of features of these rows about their means."""
-    linear = linear_class(found.fitted)
+    linear = linear_class(reduction.fitted)
     kernel = None if linear is None else linear.kernel.centred(linear)
     return (
         linear
@@ -226,14 +233,14 @@ def sums_about_means(rows: Rows, found: Reduction) -> FittedMoments | None:
 
 
 def claimed_again(
-    rows: Rows, peeled: Flags, found: Reduction, more: Array | None, kernel: Kernel
+    rows: Rows, peeled: Flags, reduction: Reduction, more: Array | None, kernel: Kernel
 ) -> Reduction:
-    """The reduction to the rows held, now that their sum is off by ``more``, in the coordinates of
-    a kernel.
+    """The reduction to the held rows, after it is known that their sum is off by ``more`` in the
+    coordinates of a kernel.
     """
-    proof, left, linear = found.proof, np.flatnonzero(~peeled), linear_class(found.fitted)
+    proof, left, linear = reduction.proof, np.flatnonzero(~peeled), linear_class(reduction.fitted)
     if linear is None or more is None:
-        return found
+        return reduction
     absolute = (
         own_weights(rows, left)
         @ np.abs(kernel.features(rows.take(left, kernel.shift)))
@@ -242,7 +249,7 @@ def claimed_again(
     about = beside(replace(linear, kernel=kernel, absolute=absolute), rows, np.flatnonzero(peeled))
     added = owed_share(more, kernel, about)
     return replace(
-        found,
+        reduction,
         proof=replace(proof, derived=proof.derived + added, loss_error=proof.loss_error + added),
     )
 
@@ -257,7 +264,9 @@ Sums = tuple[Array, ...]
 
 @dataclass(frozen=True)
 class Running:
-    """The statistic of a stream, with its total weight as the last entry, in fixed coordinates."""
+    """The running sum of a stream's statistic, in fixed coordinates; the last entry holds the total
+    weight.
+    """
 
     # its coordinates are a function of ``pilot`` and ``weights`` alone, so a checkpoint stores
     # those
@@ -276,14 +285,14 @@ class Running:
 
     @staticmethod
     def start(kernel: Kernel, pilot: Array, weights: Array) -> Running:
-        """A sum that begins with some weighted rows ``[1 | D]``, in coordinates in which no
-        direction has been dropped.
+        """Start a sum with weighted rows ``[1 | D]``, in coordinates from which no direction is
+        dropped.
         """
         return Running.within(kernel.prepare(pilot, weights), pilot, weights)
 
     @staticmethod
     def within(fitted: Kernel, pilot: Array, weights: Array) -> Running:
-        """A sum that begins with some weighted rows, in given coordinates."""
+        """Start a sum with weighted rows, in given coordinates."""
         block = pilot - np.concatenate([[0.0], fitted.shift])
         rows = Rows([pilot[:, 1:]], weights)
         high, low, off = summed(rows, fitted, fitted.over(len(weights)).statistic(block, weights))
@@ -297,12 +306,12 @@ class Running:
         )
 
     def emptied(self) -> Running:
-        """The sum of nothing, in the same coordinates."""
+        """An empty sum in the same coordinates."""
         zero = tuple(np.zeros_like(part) for part in self.high)
         return replace(self, high=zero, low=zero, debts=None)
 
     def plus(self, rows: Rows) -> Running:
-        """The sum after more rows."""
+        """The sum after adding more rows."""
         if not len(rows):
             return self
         new, lower, off = summed(rows, self.kernel, pass_over(rows, self.kernel))
@@ -317,7 +326,7 @@ class Running:
         return replace(self, high=tuple(s for s, _ in pairs), low=low, debts=self._with(off))
 
     def _with(self, off: Array | None) -> Array | None:
-        """The debts, if rows that were summed now are off by so much."""
+        """The debts after adding rows whose sum has the error bound ``off``."""
         if self.debts is None or off is None:
             return summed_debts(self.kernel, off)
         debts = self.debts.copy()
@@ -326,7 +335,7 @@ class Running:
 
     @property
     def held(self) -> Claim:
-        """The claim of the rows held now, which a sum inherits that starts again from them."""
+        """The claim of the rows held now.  A sum that starts again from them inherits it."""
         error, spent = self.inherited.loss_error + self.held_error, self.inherited.spent + self.used
         return replace(self.inherited, loss_error=error, spent=spent)
 
@@ -334,20 +343,26 @@ class Running:
     def total(self) -> float:
         return float((self.high[-1] + self.low[-1])[0])
 
-    def after(self, found: Reduction, needs_tree: bool) -> Running:
-        """This sum, now that the rows held are those of a reduction."""
-        # debts hold the rest
-        own = found.proof.rounding if serves_powers(found.fitted) else found.proof.measured
-        used = own * found.inherited.inflation / ROUNDING
-        return replace(self, held_error=found.proof.loss_error, used=used, needs_tree=needs_tree)
+    def after(self, reduction: Reduction, needs_tree: bool) -> Running:
+        """This sum, after a reduction has chosen the rows that are held."""
+        # for sums of features, the debts hold the derived part
+        rounding = (
+            reduction.proof.rounding
+            if serves_powers(reduction.fitted)
+            else reduction.proof.measured
+        )
+        used = rounding * reduction.inherited.inflation / ROUNDING
+        return replace(
+            self, held_error=reduction.proof.loss_error, used=used, needs_tree=needs_tree
+        )
 
-    def claimed(self, found: Reduction) -> Reduction:
-        """A reduction to the rows of this sum, with what is inherited; the debts are part of the
-        proof already.
+    def claimed(self, reduction: Reduction) -> Reduction:
+        """The reduction with the claim that this sum inherits.  The proof already includes the
+        debts.
         """
-        if found.proof.derived * self.inherited.inflation > EXACT:
-            found = replace(found, proof=replace(found.proof, loss_error=np.inf))
-        return inheriting(found, self.inherited)
+        if reduction.proof.derived * self.inherited.inflation > EXACT:
+            reduction = replace(reduction, proof=replace(reduction.proof, loss_error=np.inf))
+        return inheriting(reduction, self.inherited)
 
     @property
     def linear(self) -> FittedMoments | None:
@@ -355,21 +370,23 @@ class Running:
         return linear_class(self.fitted_moments(last=True))
 
     def owing(self, more: Array | None, kernel: Kernel | None) -> Running:
-        """The sum after rows that are off by ``more``, in the coordinates of a kernel."""
-        own = linear_kernel(self.kernel)
-        if more is None or kernel is None or own is None:
+        """The sum after adding rows with the error bound ``more``, in the coordinates of
+        ``kernel``.
+        """
+        single = linear_kernel(self.kernel)
+        if more is None or kernel is None or single is None:
             return self
-        sizes = kernel.sizes_in(more, own.at(kernel.shift))  # in the same units
+        sizes = kernel.sizes_in(more, single.at(kernel.shift))  # in the same units
         debts = (
             summed_debts(self.kernel, np.zeros(len(sizes))) if self.debts is None else self.debts
         )
-        return replace(self, debts=with_debt(debts, debt(kernel.shift, sizes), own))
+        return replace(self, debts=with_debt(debts, debt(kernel.shift, sizes), single))
 
     def fitted_moments(self, last: bool = False, keeping_all: bool = False) -> FittedMoments:
-        """Final coordinates and the moments of the stream so far; if ``last``, the coordinates stay
-        as they are.
+        """Final coordinates and the moments of the stream so far; with ``last``, the coordinates
+        stay as they are.
 
-        ``keeping_all``: no direction is dropped that is not zero in every row.
+        ``keeping_all``: drop only directions that are zero in every row.
         """
         pairs = [two_sum(a, b) for a, b in zip(self.high, self.low, strict=True)]
         *statistic, total = (s for s, _ in pairs)
@@ -381,10 +398,10 @@ class Running:
         if isinstance(kernel, Powers) and kernel.degree > 2 and total[2] == 0:
             statistic[1] = cast(Array, statistic[1].astype(np.longdouble) + pairs[1][1])
         fitted = kernel.fitted_moments(tuple(statistic), float(total[0]), last).over(int(total[1]))
-        return fitted.known_to(off_by(self.debts, single), low, self.debts)
+        return fitted.with_sum_errors(off_by(self.debts, single), low, self.debts)
 
 
-# rows, and those that are summed in double precision only
+# total weight, rows, and those rows that are summed in double precision only
 def feature_counts(kernel: Kernel, rows: int, total: float) -> Array:
     return np.array([total, rows, 0 if kernel.over(rows).in_extended else rows])
 
@@ -393,10 +410,11 @@ def summed_debts(kernel: Kernel, off: Array | None) -> Array | None:
     return None if off is None else debt(kernel.shift, off)
 
 
-def inheriting(found: Reduction, claim: Claim) -> Reduction:
-    """A reduction of rows that have a claim; what sums of features have spent of the second term is
-    in their debts.
+def inheriting(reduction: Reduction, claim: Claim) -> Reduction:
+    """A reduction of rows that have a claim.
+
+    For sums of features, the debts hold what was spent of the second term.
     """
     return replace(
-        found, inherited=claim if serves_powers(found.fitted) else replace(claim, spent=0.0)
+        reduction, inherited=claim if serves_powers(reduction.fitted) else replace(claim, spent=0.0)
     )

@@ -1,13 +1,12 @@
-"""What weighted rows may be off by from the rows that they stand for, however many reductions they
-have been through.
+"""How far weighted rows may be from the rows that they represent, after any number of reductions.
 
-The two terms of a claim are those of :mod:`karat.engine.tolerances`.  There are three ways to go on
-with claims:
+The two terms of a claim are those of :mod:`karat.engine.tolerances`.  Claims are combined in three
+ways:
 
     Claim.union(parts)        rows of several parts, put together as they are: as exact as the least
                               exact part
-    before.after(own)         a reduction, with a claim of its own, of rows that have the claim
-                              ``before``
+    before.after(added)       a reduction, which has the claim ``added`` by itself, of rows that
+                              have the claim ``before``
     parts.grown(before, now)  a sum that has taken in rows of other claims
 
 **Union.**  Each loss error is relative to the loss of a part, which is at most that of all parts;
@@ -36,13 +35,13 @@ PROOF_VERSION = 3  # 2: 0.2.0, whose claim was made row by row
 
 
 def united(rule: Callable[[list[Any]], Any]) -> dict[str, Any]:
-    """Metadata of a field: ``rule`` makes that of a union from those of its parts."""
+    """Metadata of a field: ``rule`` combines the values of parts into that of their union."""
     return {"union": rule}
 
 
 @dataclass(frozen=True)
 class Claim:
-    """How exact weighted rows are; by default, that they are the rows themselves."""
+    """How exact weighted rows are.  The default says that they are the rows themselves."""
 
     loss_error: float = field(default=0.0, metadata=united(max))  # the first term
     spent: float = field(default=0.0, metadata=united(max))  # the second term, in units of ROUNDING
@@ -59,32 +58,33 @@ class Claim:
 
     @classmethod
     def union(cls, parts: Sequence[Self]) -> Self:
-        """What is claimed of the rows of several parts together; ``Claim.union`` of instances of a
-        subclass is a claim only.
+        """The claim of the rows of several parts together.
+
+        ``Claim.union`` of instances of a subclass combines the fields of a claim only.
         """
         if len(parts) == 1:
             return parts[0]
-        rules = {one.name: one.metadata["union"] for one in fields(cls)}
+        rules = {entry.name: entry.metadata["union"] for entry in fields(cls)}
         return cls(
             **{name: rule([getattr(part, name) for part in parts]) for name, rule in rules.items()}
         )
 
-    def after(self, own: Claim) -> Claim:
-        """The claim of a reduction of rows with this claim; ``own`` is that of the reduction by
+    def after(self, added: Claim) -> Claim:
+        """The claim of a reduction of rows with this claim; ``added`` is that of the reduction by
         itself.
         """
         return Claim(
-            self.loss_error + own.loss_error,
-            self.spent + own.spent * self.inflation,
-            self.inflation * own.inflation,
-            max(self.remainder, own.remainder * self.inflation),
-            max(self.spread, own.spread),
-            self.refuted or own.refuted,
-            min(self.proof_version, own.proof_version),
+            self.loss_error + added.loss_error,
+            self.spent + added.spent * self.inflation,
+            self.inflation * added.inflation,
+            max(self.remainder, added.remainder * self.inflation),
+            max(self.spread, added.spread),
+            self.refuted or added.refuted,
+            min(self.proof_version, added.proof_version),
         )
 
     def grown(self, before: Claim, now: Claim) -> Claim:
-        """This claim, with what was added to another one that was ``before`` and is ``now``."""
+        """This claim, plus what was added to another claim, which was ``before`` and is ``now``."""
         return Claim(
             self.loss_error + (now.loss_error - before.loss_error),
             self.spent + (now.spent - before.spent),
@@ -131,7 +131,7 @@ class Proof:
 
     @property
     def claim(self) -> Claim:
-        """What is proven, as the claim of this reduction by itself."""
+        """The claim of this reduction by itself."""
         return Claim(
             float(self.loss_error), self.rounding / ROUNDING, self.inflation, self.remainder
         )
@@ -142,7 +142,7 @@ class Proof:
 
     @property
     def merit(self) -> tuple[bool, float]:
-        """Proven, and how well: larger is better."""
+        """Whether it is proven, and how well: larger is better."""
         return self.ok, -self.loss_error
 
     @staticmethod
@@ -153,8 +153,8 @@ class Proof:
 
 @dataclass(frozen=True)
 class ErrorBudget:
-    """What a proof may measure of the second term: one reduction its own share, a coreset that is
-    verified what it claims.
+    """How much of the second term a proof may measure: the share of one reduction or, when a
+    coreset is verified, what its certificate claims.
     """
 
     rounding: float = ROUNDING
@@ -164,7 +164,7 @@ class ErrorBudget:
 
     @staticmethod
     def claimed(rounding: float) -> ErrorBudget:
-        """Those of a certificate."""
+        """The budget of a certificate."""
         return ErrorBudget(max(rounding, ROUNDING), max(rounding, MEASURED), patient=True)
 
 

@@ -41,11 +41,11 @@ def coefficient_terms(frame: Frame, targets: int) -> tuple[float, float]:
     first = int(frame.affine)
     if len(frame.targets) < targets:  # a target was dropped
         return np.inf, np.inf
-    for number, some in zip(range(-targets, 0), frame.targets, strict=True):
-        found = _explained(frame, some, units, number)
-        if found is None or not found[1][number] > 0:
+    for number, among in zip(range(-targets, 0), frame.targets, strict=True):
+        explained = _explained(frame, among, units, number)
+        if explained is None or not explained[1][number] > 0:
             return np.inf, np.inf
-        diagonal, column = found
+        diagonal, column = explained
         left = diagonal - column**2 / column[number]
         mixed = float(np.sqrt(np.maximum(left[first:], 0.0)).sum())
         signal = float(np.abs(column[first:]).sum() / np.sqrt(column[number]))
@@ -54,7 +54,7 @@ def coefficient_terms(frame: Frame, targets: int) -> tuple[float, float]:
 
 
 def _explained(
-    frame: Frame, some: list[int], units: Array, number: int
+    frame: Frame, among: list[int], units: Array, number: int
 ) -> tuple[Array, Array] | None:
     """The diagonal and one column of ``T G^-1 T'`` in these coordinates and units; None if G is
     singular.
@@ -72,10 +72,10 @@ def _explained(
             * units
         )
         return np.einsum("ij,ij->j", half, half), half[:, number] @ half
-    map_ = (frame.basis.map * units[:, None])[:, some]
+    map_ = (frame.basis.map * units[:, None])[:, among]
     try:
         # G^-1 T'
-        explained = np.linalg.solve(frame.second[np.ix_(some, some)] / frame.total, map_.T)
+        explained = np.linalg.solve(frame.second[np.ix_(among, among)] / frame.total, map_.T)
     except np.linalg.LinAlgError:
         return None
     return np.einsum("jk,kj->j", map_, explained), map_ @ explained[:, number]

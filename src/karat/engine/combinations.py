@@ -34,11 +34,11 @@ class Combinations(NamedTuple):
 def nearly_combined(
     gram: Array, size: Array, alive: Flags, rounding: float, replaced: Indices
 ) -> Combinations | None:
-    """The fewest columns to replace so that the others are far enough from combinations; None if
-    none must be.
+    """The fewest columns to replace so that the others are far enough from combinations of each
+    other; None if no column must be replaced.
 
-    ``rounding`` of the sums, times the number of columns, is what their least eigenvalue must
-    exceed.  Columns that were ``replaced`` before keep their rests, however small.
+    The least eigenvalue of the others must exceed ``rounding`` of the sums times the number of
+    columns.  Columns that were ``replaced`` before keep their rests, however small.
     """
     among = np.flatnonzero(alive)
     scaled = gram / size if len(among) == len(gram) else gram[np.ix_(among, among)] / size[among]

@@ -9,11 +9,10 @@ nearly orthonormal ones before anything is multiplied:
             are mixed no more than they must be; directions that vanish in the sample stay unscaled
             ("unconfirmed");
     pass    Gram matrix G of the mapped variables over all rows;
-    refine  G tells what the pilot could not see.  Loose directions are dropped if G confirms that
-    they vanish, and
-            scaled if it does not.  If G is well conditioned its sum is accurate and we are done;
-            otherwise the map is improved by the eigenvectors of G and the pass repeated (as in
-            CholeskyQR2).
+    refine  G shows what the pilot could not see.  Unconfirmed directions are dropped if G confirms
+            that they vanish, and scaled if it does not.  If G is well conditioned its sum is
+            accurate and we are done; otherwise the map is improved by the eigenvectors of G and
+            the pass repeated (as in CholeskyQR2).
 
 A direction vanishes if columns that differ by at most NULL of their own size from the given ones do
 not have it.  A single column vanishes only if it is zero in every row, however rare or small it is
@@ -25,8 +24,7 @@ only the squares are kernel features.  They come last, ``separate_targets`` of t
 residualised on the other variables, but not on small directions (GRADED): their coordinates have
 large factors, and with them the rounding of the data, which must not spread.
 
-Features are monomials of the coordinates: :class:`Monomials` has the table of those of one degree,
-for all that need them.
+Features are monomials of the coordinates (:mod:`karat.engine.monomials`).
 """
 
 from __future__ import annotations
@@ -119,17 +117,17 @@ class Basis:
         )
 
     def sizes(self, block: Array) -> Array:
-        """Root mean square of every coordinate of a block, relative to that of its terms: 1 /
-        condition of each direction.
+        """Root mean square of every coordinate of a block, relative to that of its terms (1 /
+        condition of each direction).
         """
         terms = linalg.column_norms(block) @ np.abs(self.map)
         return np.asarray(linalg.column_norms(block @ self.map) / np.where(terms > 0, terms, 1.0))
 
 
 def condition_of(variables: Array, largest: Array) -> float:
-    """Condition number of the columns scaled to unit norm; infinite if one of them is zero.
+    """Condition number of the columns scaled to unit norm; infinite if a column is zero.
 
-    ``largest``: their sizes.
+    ``largest`` holds the largest absolute value of each column.
     """
     if not largest.all():
         return np.inf
@@ -189,20 +187,20 @@ def pilot_basis(
             [[np.ones((1, 1)), -centre[1:] @ columns], [np.zeros((len(columns), 1)), columns]]
         )
         unconfirmed = np.concatenate([[False], unconfirmed])
-    known = ~unconfirmed
+    confirmed = ~unconfirmed
     # The proof looks at one separate variable at a time: a coordinate with two of them would hide
     # errors.
-    known[len(known) - separate_targets :] = False
-    if unconfirmed.any() and known.any():
-        for _ in range(2):
+    confirmed[len(confirmed) - separate_targets :] = False
+    if unconfirmed.any() and confirmed.any():
+        for _ in range(2):  # the first round leaves its own rounding
             columns[:, unconfirmed] = purified(
-                columns[:, unconfirmed], columns[:, known], given, share
+                columns[:, unconfirmed], columns[:, confirmed], given, share
             )
     return Basis.of(columns, separate_targets, unconfirmed)
 
 
 def without(basis: Basis, gone: Flags, sizes: Array, gram: Array) -> Basis:
-    """The basis without some directions, which it remembers."""
+    """The basis without some directions, which it records as excluded."""
     if not gone.any():
         return replace(basis, inverse=None)
     last = np.arange(len(gone)) >= len(gone) - basis.separate_targets
@@ -212,25 +210,25 @@ def without(basis: Basis, gone: Flags, sizes: Array, gram: Array) -> Basis:
     return Basis(basis.map[:, ~gone], basis.unconfirmed[~gone], int((last & ~gone).sum()), excluded)
 
 
-def purified(small: Array, known: Array, variables: Array, share: Array) -> Array:
-    """Directions that nearly vanish, without the multiples of known coordinates of unit size that
-    rounding has left in them.
+def purified(small: Array, confirmed: Array, variables: Array, share: Array) -> Array:
+    """Nearly vanishing directions, without the multiples of confirmed coordinates that rounding has
+    left in them.
 
-    Their values are small, so that a regression of them on the coordinates is accurate to its own
-    rounding.
+    The confirmed coordinates have unit size.  The values of the directions are small, so a
+    regression of them on the coordinates is accurate to its own rounding.
     """
     return np.asarray(
-        small - known @ ((variables @ known * share[:, None]).T @ (variables @ small))
+        small - confirmed @ ((variables @ confirmed * share[:, None]).T @ (variables @ small))
     )
 
 
 def vanishing(basis: Basis, gram: Array, null: float) -> tuple[Flags, Array]:
-    """Which directions vanish, by the mean square matrix of the coordinates over all rows; and the
-    relative size of all.
+    """Which directions vanish, according to the mean square matrix of the coordinates over all
+    rows; and the relative sizes of all directions.
 
-    Column j has the entry ``back[e, j]`` along direction e.  Without the direction it would change
-    by that times the root mean square of e, which is to be at most ``null`` of the size of the
-    column.
+    Column j has the entry ``back[e, j]`` along direction e.  Without the direction, the column
+    changes by that entry times the root mean square of e.  The direction vanishes if this is at
+    most ``null`` of the size of every column.
     """
     rms = np.sqrt(np.maximum(np.diag(gram), 0.0))
     if np.array_equal(basis.map, np.eye(len(rms))):  # the columns themselves
@@ -253,7 +251,7 @@ def vanishing(basis: Basis, gram: Array, null: float) -> tuple[Flags, Array]:
 
 
 class Refined(NamedTuple):
-    """What a pass says about the coordinates in which it was made."""
+    """What a pass shows about the coordinates in which it was made."""
 
     gone: Flags  # (r,): those that vanish
     left: Basis  # without them
@@ -284,9 +282,9 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool, null: float) 
             continue
         columns = np.eye(len(rms))[:, mine] / rms[mine]
         clear = ~np.concatenate(unconfirmed) & (np.array(size) >= SMALL)
-        known = step[:, clear]
-        coefficients = known.T @ gram @ columns
-        columns -= known @ _on_large(coefficients, np.array(size)[clear])
+        earlier = step[:, clear]
+        coefficients = earlier.T @ gram @ columns
+        columns -= earlier @ _on_large(coefficients, np.array(size)[clear])
         rest = columns.T @ gram @ columns
         rest = (rest + rest.T) / 2
         whitening, blind = _separately(rest) if separate else _gram_schmidt(rest, sizes[mine])
@@ -305,8 +303,8 @@ def refine(basis: Basis, gram: Array, degree: int, constant: bool, null: float) 
 
 
 def _tame(values: Array, share: Array) -> Array:
-    """A little less than 1 for columns whose fourth moments are large: a few light rows may make
-    all of them.
+    """Factors a little below 1 for columns with large fourth moments, which a few light rows may
+    dominate.
     """
     largest = np.abs(values).max(axis=0, initial=0.0)
     squares = np.square(values / np.where(largest > 0, largest, 1.0))
@@ -316,8 +314,8 @@ def _tame(values: Array, share: Array) -> Array:
 
 
 def _on_large(coefficients: Array, sizes: Array) -> Array:
-    """Coefficients of variables on whitened directions, without small directions that explain
-    little of them.
+    """Coefficients of variables on whitened directions; those on small directions that explain
+    little are zero.
     """
     if not (sizes < SMALLISH).any():
         return coefficients
@@ -331,19 +329,19 @@ def _on_large(coefficients: Array, sizes: Array) -> Array:
 
 
 def _separately(rest: Array) -> tuple[Array, Flags]:
-    """Scale variables that may not be mixed; also which of them cannot be told from zero."""
+    """Scale variables that may not be mixed; also return which cannot be told from zero."""
     values = np.diag(rest)
     blind = values <= BLIND * max([1.0, *values])
     return np.diag(1.0 / np.sqrt(np.where(blind, 1.0, np.abs(values)))), blind
 
 
 def _gram_schmidt(rest: Array, sizes: Array) -> tuple[Array, Flags]:
-    """Whiten by Gram-Schmidt, largest directions first; also which directions cannot be told from
-    zero.
+    """Whiten by Gram-Schmidt, largest directions first; also returns which directions cannot be
+    told from zero.
 
-    Small directions are made orthogonal to large ones, never large ones to small ones: coordinates
-    of small directions carry large factors, and with them the rounding of the data, which must not
-    spread to the others.
+    Small directions are made orthogonal to large ones, never the reverse.  Coordinates of small
+    directions carry large factors, and with them the rounding of the data, which must not spread to
+    the others.
     """
     if not len(rest):
         return rest, np.zeros(0, dtype=bool)
@@ -358,21 +356,22 @@ def _gram_schmidt(rest: Array, sizes: Array) -> tuple[Array, Flags]:
         whitening[np.ix_(order, order)] = linalg.upper_inverse(factor)
         return whitening, np.zeros(len(rest), dtype=bool)
     whitening, blind = np.eye(len(rest)), np.zeros(len(rest), dtype=bool)
-    known = np.zeros((len(rest), 0))
+    earlier = np.zeros((len(rest), 0))
     for k in order:
-        column = whitening[:, k] - known @ (known.T @ rest[:, k])
+        column = whitening[:, k] - earlier @ (earlier.T @ rest[:, k])
         value = float(column @ rest @ column)
         blind[k] = value <= BLIND
         whitening[:, k] = column if blind[k] else column / np.sqrt(value)
         if not blind[k]:
-            known = np.column_stack([known, whitening[:, k]])
+            earlier = np.column_stack([earlier, whitening[:, k]])
     return whitening, blind
 
 
 def _small_ones_last(rest: Array, sizes: Array, order: list[int]) -> Indices:
-    """The same order, but for directions of which little is left beside those before them.
+    """The same order, but directions of which little is left beside the earlier ones come last.
 
-    Rows that a sample has missed make directions large and parallel that are neither elsewhere.
+    Rows that a sample has missed can make directions large and parallel that are neither on other
+    rows.
     """
     rest = rest.copy()
     for place in range(len(order)):

@@ -4,8 +4,8 @@ A form of degree p = 2h is ``v'E v`` in the monomials v of degree h, but not of 
 the monomial ``a^2 b^2`` is the product of ``a^2`` and ``b^2`` as well as the square of ``a b``.
 With
 
-    v'N v = 0  for all queries,  i.e.  sum over (i, j) with v_i v_j = t  of  N_ij = 0  for every
-    monomial t
+    v'N v = 0  for all queries:
+    sum over (i, j) with v_i v_j = t  of  N_ij = 0  for every monomial t
 
 (up to the multinomial factors of v), every E + N is the same form, and its norm relative to a lower
 bound B = R'R of the loss bounds the error.  Norms of some are thousands of times those of others.
@@ -24,26 +24,26 @@ from karat.engine.linalg import Array, Indices
 from karat.engine.monomials import monomials
 from karat.engine.tolerances import EPS, TINY
 
-MOST = 600  # pairs of monomials for which that is done
+MOST = 600  # pairs of monomials up to which the best matrix is sought
 
 
 @lru_cache(maxsize=16)
 def _pairs(variables: int, half: int) -> tuple[Indices, Indices, Indices]:
-    """Pairs i <= j of monomials that are not the first with their product; and for each the place
-    of the first.
+    """All pairs i <= j of monomials, and for each the position of the first pair with the same
+    product.
     """
     table = monomials(variables, half)
     rows, columns = np.triu_indices(len(table))
     joint = np.sort(np.hstack([table.indices[rows], table.indices[columns]]), axis=1)
-    _, first, which = np.unique(joint, axis=0, return_index=True, return_inverse=True)
-    return rows, columns, first[which.reshape(-1)]
+    _, first, product_of = np.unique(joint, axis=0, return_index=True, return_inverse=True)
+    return rows, columns, first[product_of.reshape(-1)]
 
 
 def sharper(form: Array, base: Array, variables: int, half: int) -> tuple[Array, float]:
-    """The same form as a matrix that is small relative to ``base``; and what rounding has changed
-    in it.
+    """Rewrite a form as a matrix that is small relative to ``base``; also returns a bound on the
+    rounding.
 
-    The latter per roots of the diagonal of ``base``, as for the rounding of sums.
+    The bound is per roots of the diagonal of ``base``, as for the rounding of sums.
     """
     size = np.sqrt(np.maximum(np.diag(base), TINY))
     factor = (
@@ -66,10 +66,10 @@ def sharper(form: Array, base: Array, variables: int, half: int) -> tuple[Array,
     moves = each[free] - each[first[free]]
     unit = np.maximum(linalg.column_norms(moves.T), TINY)
     target = back.T @ (form / size / size[:, None]) @ back
-    found = np.linalg.lstsq((moves / unit[:, None]).T, -target.reshape(-1), rcond=None)[0] / unit
+    solution = np.linalg.lstsq((moves / unit[:, None]).T, -target.reshape(-1), rcond=None)[0] / unit
     amount = np.zeros(len(rows))
-    amount[free] = found
-    np.subtract.at(amount, first[free], found)
+    amount[free] = solution
+    np.subtract.at(amount, first[free], solution)
     change = np.zeros_like(form)
     np.add.at(change, (rows, columns), amount / (2 * root[rows] * root[columns]))
     change = change + change.T
@@ -87,14 +87,14 @@ def sharper_norm(form: Array, base: Array, variables: int, half: int) -> float:
 
     ``(d.|v|)^2 <= m sum_i d_i^2 v_i^2``.
     """
-    found, lost = sharper(form, base, variables, half)
-    return linalg.relative_norm(found, base) + linalg.relative_norm(
+    matrix, lost = sharper(form, base, variables, half)
+    return linalg.relative_norm(matrix, base) + linalg.relative_norm(
         lost * len(base) * np.diag(np.diag(base)), base
     )
 
 
 def held(form: Array, base: Array, variables: int, half: int) -> bool:
-    """Whether ``|v'E v| <= v'B v`` at every query, as far as that matrix tells."""
-    found, lost = sharper(form, base, variables, half)
+    """Whether ``|v'E v| <= v'B v`` at every query, according to the rewritten form."""
+    matrix, lost = sharper(form, base, variables, half)
     rest = base - lost * len(base) * np.diag(np.diag(base))
-    return linalg.definite(rest - found) and linalg.definite(rest + found)
+    return linalg.definite(rest - matrix) and linalg.definite(rest + matrix)

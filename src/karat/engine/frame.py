@@ -12,16 +12,15 @@ Whatever is not in the computed coordinates is an error of at most ``sum_j k_j |
 p-mean, with numbers k_j:
 
     dropped directions       k = sum_e |N_e| |W_e|            (:meth:`Frame.dropped`)
-    rounding of coordinates  k = (v + 1) u tau |[V; W]|,  tau = |T|' (sizes)
-    (:meth:`Frame.rounded`),
-                             v the entries of a column of T that are not zero
+    rounding of coordinates  k = (v + 1) u tau |[V; W]|,      (:meth:`Frame.rounded`)
+                             tau = |T|' (sizes),  v the nonzero entries of a column of T
 
 The claim speaks of the sizes sigma_j of the columns about their means, and has no term for the
 constant, j = 0.  By Jensen's inequality ``|z_0 + sum_j z_j (m_j - c_j)| <= (f / U)^(1/p)``, m the
 means, so that
 
-    sum_j k_j |z_j|  <=  k_0 (f / U)^(1/p)  +  max_j (k_j + k_0 |m_j - c_j|) / sigma_j  S(z),  S =
-    sum_(j > 0) |z_j| sigma_j:
+    sum_j k_j |z_j|  <=  k_0 (f / U)^(1/p)  +  max_j (k_j + k_0 |m_j - c_j|) / sigma_j  S(z),
+    S = sum_(j > 0) |z_j| sigma_j:
 
 the first is a relative change of f, the second a change of the columns by a fraction of their sizes
 (:meth:`Frame.share`). Upper bounds of sizes and lower bounds of sigma are taken from the moments
@@ -83,7 +82,7 @@ class Frame:
     affine: bool  # whether b has the constant, which then is the first coordinate too
     count: int = MOST_ROWS  # rows, if they have been counted
     # means and mean squares of the variables b, where they were summed
-    known: tuple[Array, Array] | None = None
+    plain_moments: tuple[Array, Array] | None = None
     exact: bool = False  # whether the sums were made by :func:`karat.engine.sums.exact_squares`
     # (r, e): orthonormal null directions of redundant coordinates, in units of their sizes
     null: Array | None = None
@@ -91,7 +90,7 @@ class Frame:
     root: Array | None = None
 
     def over(self, rows: int) -> Frame:
-        """The same, of so many rows: bounds on the rounding of sums depend on it."""
+        """The same frame for another number of rows, on which the bounds on rounding depend."""
         return replace(self, count=rows)
 
     @cached_property
@@ -100,7 +99,7 @@ class Frame:
         return np.asarray(self.summed, dtype=float)
 
     def coordinates(self, variables: Array) -> Array:
-        """w of rows b, computed as in the pass."""
+        """The coordinates w of rows b, computed as in the pass."""
         if self.plain:
             there = self.basis.map.any(axis=1)
             return variables if there.all() else variables[:, there]
@@ -111,7 +110,7 @@ class Frame:
         )
 
     def difference(self, coordinates: Array, weights: Array) -> Array:
-        """``half`` of other rows, less that of all rows."""
+        """``half`` of the given rows minus that of all rows."""
         if self.wide:
             if self.exact:
                 return mirrored(exact_squares(coordinates, weights)) - self.half
@@ -135,38 +134,36 @@ class Frame:
 
     @property
     def many(self) -> bool:
-        """Whether there are so many that the smallest eigenvalue of their correlations bounds the
-        rounding of sums.
-        """
+        """Whether the smallest eigenvalue of the correlations bounds the rounding of sums."""
         return self.wide and len(self.half) > MANY and len(self.targets) == 1
 
     @cached_property
     def sum_error(self) -> float:
-        """By how much entries of ``half`` may be off, for all rows and kept ones together, per
+        """Bound on the errors of entries of ``half``, for all rows and kept rows together, per
         roots of its diagonal.
         """
         return self.sum_error_of(KEPT)
 
     def sum_error_of(self, kept: int) -> float:
-        """The same for so many kept rows."""
+        """The same for a given number of kept rows."""
         return sum(self.sum_errors(kept))
 
     def sum_errors(self, kept: int) -> tuple[float, float]:
-        """The same for all rows, and for so many kept ones."""
+        """The same, separately for all rows and for a given number of kept rows."""
         half = self.degree // 2
         # columns of the products, with those that were dropped
         summed = comb(len(self.basis.map) + half - 1, half)
         # products, a weight or twice its root, and roots of multinomial coefficients
-        own = self.degree + 2
+        roundings = self.degree + 2
         if self.degree == 2:
-            full = squares_rounding(self.count, summed, own, self.exact)
+            full = squares_rounding(self.count, summed, roundings, self.exact)
         else:
-            full = sum_rounding(self.count, own, piece_rows(summed, self.degree))
+            full = sum_rounding(self.count, roundings, piece_rows(summed, self.degree))
         if self.wide and self.exact:
-            return full, squares_rounding(kept, summed, own, exact=True)
+            return full, squares_rounding(kept, summed, roundings, exact=True)
         if self.wide:
-            return full, 0.5 * EPS * (own + FINE + FINE_BLOCK // FINE + TOGETHER)
-        rest = sum_rounding(min(self.count, kept), own, SHORTEST)
+            return full, 0.5 * EPS * (roundings + FINE + FINE_BLOCK // FINE + TOGETHER)
+        rest = sum_rounding(min(self.count, kept), roundings, SHORTEST)
         finer = WIDE / EPS
         return full * (1.0 if self.summed.dtype == float else finer), rest * (
             finer if self._extended(kept) else 1.0
@@ -197,15 +194,14 @@ class Frame:
         if self.null is not None or len(self.targets) == 1:
             return self.rounding_of_sums(self.base, self.sum_error)
         return max(
-            self.rounding_of_sums(self.half[np.ix_(some, some)], self.sum_error, some)
-            for some in self.targets
+            self.rounding_of_sums(self.half[np.ix_(among, among)], self.sum_error, among)
+            for among in self.targets
         )
 
     @cached_property
     def _factored(self) -> tuple[Array | None, float, float]:
-        """Of :attr:`base`, scaled to a unit diagonal:
-
-        Cholesky's factor, if there is one, a bound of eigenvalues, a norm.
+        """For :attr:`base`, scaled to a unit diagonal: its Cholesky factor (None if there is none),
+        a lower bound of its eigenvalues, its norm.
         """
         size = np.sqrt(np.maximum(np.diag(self.base), TINY))
         scaled = self.base / size
@@ -228,7 +224,7 @@ class Frame:
 
     @property
     def correlation_norm(self) -> float:
-        """The root of the sum of squares of that matrix."""
+        """The Frobenius norm of the same matrix."""
         return self._factored[2]
 
     def relative_norm(self, difference: Array) -> float:
@@ -248,16 +244,15 @@ class Frame:
 
     @cached_property
     def base(self) -> Array:
-        """The loss as a matrix:
-
-        ``half``, made definite along null directions, which no query needs.
+        """The loss as a matrix: ``half``, made definite along null directions, which no query
+        needs.
         """
         if self.null is None:
             return self.half
         scaled = self.null * np.sqrt(np.diag(self.half))[:, None]
-        found = scaled @ scaled.T
-        found += self.half
-        return np.asarray(found)
+        base = scaled @ scaled.T
+        base += self.half
+        return np.asarray(base)
 
     @cached_property
     def targets(self) -> list[list[int]]:
@@ -268,8 +263,8 @@ class Frame:
 
     @cached_property
     def inverse(self) -> Array:
-        """``[T N]^-1`` (v, v): coordinates first, then dropped directions; infinite if that cannot
-        be.
+        """``[T N]^-1`` (v, v): coordinates first, then dropped directions; infinite if it does not
+        exist.
         """
         if self.basis.inverse is not None:
             return self.basis.inverse
@@ -288,18 +283,18 @@ class Frame:
 
     @cached_property
     def means(self) -> Array:
-        """Of the variables b, up to what was dropped."""
+        """Means of the variables b, up to what was dropped."""
         if not self.affine:
             return np.zeros(len(self.inverse))
-        if self.known is not None:
-            return self.known[0]
+        if self.plain_moments is not None:
+            return self.plain_moments[0]
         return np.asarray(self.second[0] / self.total @ self.inverse[: len(self.second)])
 
     @cached_property
     def sizes(self) -> Array:
         """Upper bounds of the p-means of the variables b."""
-        if self.known is not None:
-            return np.asarray(np.sqrt(self.known[1] * (1 + self.sum_error)))
+        if self.plain_moments is not None:
+            return np.asarray(np.sqrt(self.plain_moments[1] * (1 + self.sum_error)))
         return (
             self._power_means(self.inverse[: len(self.second)], self.half, self.degree)[1]
             + self._unseen
@@ -310,8 +305,8 @@ class Frame:
         """Lower bounds of the p-means of the variables b about their means, or about 0 where there
         is no constant.
         """
-        if self.known is not None:
-            mean, square = self.known
+        if self.plain_moments is not None:
+            mean, square = self.plain_moments
             error = (self.sum_error + 4 * EPS) * np.square(np.sqrt(square) + np.abs(mean))
             return np.asarray(np.sqrt(np.maximum(square - np.square(mean) - error, 0.0)))
         queries = self.inverse[: len(self.second)].copy()
@@ -341,7 +336,7 @@ class Frame:
         )
 
     def dropped(self, kept: Array, weights: Array) -> Array:
-        """k of the dropped directions, over all rows and over kept rows b."""
+        """k for the dropped directions, over all rows and over the kept rows b."""
         if not len(lost := self.basis.excluded):
             return np.zeros(len(self.inverse))
         along = self.inverse[len(self.second) :]
@@ -351,10 +346,10 @@ class Frame:
         if lost.products is not None and there.sum() > SEVERAL and self.degree == 2:
             # Of column j that is |R W_j|, by the products R'R of the directions, rounding of these
             # included.
-            some, along = values[:, there], along[there]
+            present, along = values[:, there], along[there]
             mean_products = (
                 lost.products[np.ix_(there, there)],
-                some.T @ (some * weights[:, None]) / self.total,
+                present.T @ (present * weights[:, None]) / self.total,
             )
             return np.asarray(sum(self._combined(products, along) for products in mean_products))
         return np.asarray(norms @ np.abs(along))
@@ -370,7 +365,7 @@ class Frame:
         )
 
     def rounded(self, sizes: Array) -> Array:
-        """k of the rounding of coordinates, for all rows and for kept ones; ``sizes`` bound the
+        """k for the rounding of coordinates, over all rows and kept rows; ``sizes`` bounds the
         p-means of both.
         """
         # variables in some order: nothing but the shift
@@ -385,8 +380,8 @@ class Frame:
         return np.asarray(EPS * (steps * (sizes @ joint)) @ np.abs(self.inverse))
 
     def share(self, k: Array) -> tuple[float, float, int]:
-        """An error of ``sum_j k_j |z_j|`` as a change of columns, and of the loss; and the column
-        in which it is largest.
+        """An error ``sum_j k_j |z_j|`` as a change of columns and of the loss; and the column in
+        which it is largest.
         """
         first = int(self.affine)
         need = k[first:] + (k[0] * np.abs(self.means[first:]) if first else 0.0)
@@ -396,8 +391,8 @@ class Frame:
 
     @cached_property
     def reach(self) -> Array:
-        """``|alpha_k| <= reach_k S(z)`` of every coordinate but the constant, for which there is no
-        such bound.
+        """Bounds ``|alpha_k| <= reach_k S(z)`` of the coordinates; infinite for the constant, which
+        has none.
         """
         first = int(self.affine)
         dual = np.abs(self.inverse[: len(self.second), first:])
@@ -410,9 +405,8 @@ class Frame:
         return np.asarray(reach)
 
     def floors(self, shares: tuple[float, ...]) -> list[Array]:
-        """Lower bounds of the loss as matrices:
-
-        M and a multiple of the identity, mixed in several ways.
+        """Lower bounds of the loss as matrices: M, mixed with a multiple of the identity in given
+        shares.
         """
         floor = self.total * self.lowest * np.eye(len(self.half))
         return [(1 - share) * self.half + share * floor for share in shares]
@@ -424,11 +418,11 @@ class Frame:
         if not len(self.half) or not np.isfinite(self.half).all():
             return 0.0
         jensen = max(linalg.eigenvalues(self.second / self.total).min(), 0.0) ** (self.degree // 2)
-        own = (
+        spectral = (
             linalg.eigenvalues(self.half / self.total).min()
             - self.sum_error * float(np.trace(self.half)) / self.total
         )
-        return max(float(jensen), float(own), 0.0)
+        return max(float(jensen), float(spectral), 0.0)
 
     @cached_property
     def condition(self) -> float:

@@ -1,10 +1,10 @@
 """The kernel of a user's own features, checked at every call.
 
-A row's features must not depend on the rows beside it: kept rows come in blocks of their own.  So
-the function is called on a block and on two parts of it in another order.  A product by BLAS may
-differ in its last bits with the shape of the block: up to SAME of the largest feature that is
-nothing, beyond APART it is something, and in between it must be what the smallest change of the
-inputs does, up to a factor.
+A row's features must not depend on the other rows of its block, because kept rows come in blocks of
+their own.  So the function is called on a block and on two parts of it in another order.  A product
+by BLAS may differ in its last bits with the shape of the block.  A difference of up to SAME of the
+largest feature is ignored, one beyond APART is an error, and one in between must be explained, up
+to FACTOR, by the smallest change of the inputs.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ LARGEST = 1e300  # sum of absolute values of a feature over a block
 LOOKED_AT = 512  # rows of a pilot
 SAME, APART = 1e-12, 1e-5  # differences beside the largest value of a feature
 FACTOR = 1e3
-DEPENDS = "The kernel function gives a row other features if other rows are beside it."
+DEPENDS = "The features that the kernel function gives a row depend on the other rows of its block."
 REMEDY = (
-    "It must treat every row by itself, without chance: compute means, scales, ranks or running"
-    " sums of all rows first, and use them as constants or as further columns."
+    "It must treat every row by itself and be deterministic: compute means, scales, ranks or"
+    " running sums of all rows first, and use them as constants or as further columns."
 )
 
 
@@ -59,18 +59,18 @@ class FunctionKernel(Kernel):
             feature = int(np.flatnonzero(~(absolute < LARGEST))[0])
             raise InputError(
                 f"Feature {feature} of the kernel function adds up to {absolute[feature]:.1e} over"
-                f" {len(block)} rows, close to the end of the doubles. Divide the feature by its"
-                " size, or the weights by theirs.",
+                f" {len(block)} rows, which is close to overflow. Divide the feature or the"
+                " weights by a constant.",
                 argument="function",
             )
         return total, absolute
 
     def _require_rows_apart(self, block: Array, features: Array) -> None:
-        """Raise if the features of a row depend on the rows beside it."""
-        some = np.random.default_rng(0).permutation(len(block))[:LOOKED_AT]
-        if len(some) < 2:
+        """Raise if the features of a row depend on the other rows of its block."""
+        chosen = np.random.default_rng(0).permutation(len(block))[:LOOKED_AT]
+        if len(chosen) < 2:
             return
-        first, second = np.split(some, [(len(some) + 2) // 3])
+        first, second = np.split(chosen, [(len(chosen) + 2) // 3])
         try:
             again = np.vstack([self.features(block[part]) for part in (first, second)])
         except InputError as error:
@@ -79,23 +79,23 @@ class FunctionKernel(Kernel):
             raise InputError(f"{error} {DEPENDS} {REMEDY}", argument="function") from None
         largest = np.abs(features).max(axis=0)
         with np.errstate(over="ignore"):
-            difference = np.abs(again - features[some])
+            difference = np.abs(again - features[chosen])
         far = difference > APART * largest
         if not far.any() and (difference > SAME * largest).any():
-            far = difference > SAME * largest + FACTOR * self._sensitivity(block[some])
+            far = difference > SAME * largest + FACTOR * self._sensitivity(block[chosen])
         if far.any():
             row, column = np.argwhere(far)[0]
-            found = [features[some[row], column], again[row, column]]
+            values = [features[chosen[row], column], again[row, column]]
             raise InputError(
-                f"{DEPENDS} Feature {column} of one row is {found[0]:.6g} in a block of"
-                f" {len(block)} rows and {found[1]:.6g} in one of"
+                f"{DEPENDS} Feature {column} of one row is {values[0]:.6g} in a block of"
+                f" {len(block)} rows and {values[1]:.6g} in one of"
                 f" {len(first) if row < len(first) else len(second)}. {REMEDY}",
                 argument="function",
             )
 
     def _sensitivity(self, block: Array) -> Array:
-        """What the smallest changes of the inputs do to the features; infinite where that cannot be
-        said.
+        """How much the smallest changes of the inputs change the features; infinite where the
+        function fails.
         """
         moved = block * (1.0 + EPS * np.random.default_rng(1).choice([-1.0, 1.0], block.shape))
         try:

@@ -7,15 +7,15 @@ the pilot:
     shift   the mean of every column, or its value where it has only one;
     Gram    V'UV of the shifted variables of every group, one matrix product each;
     whiten  columns scaled to unit size, the constant split off, the Cholesky factor of what is left
-    inverted;
+            inverted;
     again   where the condition number kappa of the Gram matrix exceeds AGAIN, in the coordinates
             found.
 
 Larger groups are summed by a pass over each, with shift and map from a sample.
 
 Columns that are zero in every row of a group (a constant one, after the shift) are left out of its
-coordinates.  Everything else that the ordinary way has an answer to is left to it, ``good`` says
-where: columns of extreme size, directions that nearly vanish, numbers that are not finite.
+coordinates.  Groups with other difficulties are not ``good`` and are reduced by themselves: columns
+of extreme size, directions that nearly vanish, numbers that are not finite.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NARROW = 1e-9  # standard deviation over mean below which a column may be consta
 AGAIN = 15.0
 # condition number of a pilot from which on its map is used: that of all rows may be larger
 PILOT_KAPPA = 25.0
-STEEP = 1e5  # condition number that is left to the ordinary way
+STEEP = 1e5  # condition number beyond which a group is reduced by itself
 FEW = 9  # rows that tell what is typical
 
 
@@ -55,8 +55,8 @@ class GroupMoments:
     twice: Flags  # (G,): the groups that were summed twice
     good: Flags  # (G,): the groups for which all this holds
 
-    def chosen(self, which: Indices) -> GroupMoments:
-        return GroupMoments(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
+    def chosen(self, groups: Indices) -> GroupMoments:
+        return GroupMoments(*(getattr(self, name)[groups] for name in self.__dataclass_fields__))
 
     @staticmethod
     def joined(parts: list[GroupMoments]) -> GroupMoments:
@@ -67,26 +67,27 @@ class GroupMoments:
 
 
 def row_stack(rows: Rows, starts: Indices, counts: Indices, size: int) -> tuple[Array, Array]:
-    """Rows of groups as a stack of blocks ``[1 | D]`` (G, size, 1 + c), and their weights, zero
-    where a row is filled in.
+    """Rows of groups as a stack of blocks ``[1 | D]`` (G, size, 1 + c), and their weights, which
+    are zero for padding rows.
     """
     positions, inside = group_positions(starts, counts, size)
     return block_of(rows, positions), weights_of(rows, positions, inside)
 
 
 def group_positions(starts: Indices, counts: Indices, size: int) -> tuple[Indices, Flags]:
-    """Positions (G, size) of all rows of groups, and where these are: a smaller group is filled up
-    with its first row.
+    """Positions (G, size) of all rows of groups, and which of them are no padding: a smaller group
+    is padded with its first row.
     """
     inside = np.arange(size) < counts[:, None]
     return starts[:, None] + np.where(inside, np.arange(size), 0), inside
 
 
 def drawn_rows(starts: Indices, counts: Indices, drawn: Array) -> Indices:
-    """Positions (G, k) of one row of each of k runs into which a group is cut: no row comes twice.
+    """Positions (G, k) of one row from each of k runs into which a group is cut; no row comes
+    twice.
 
-    ``drawn`` (k,) are numbers of [0, 1), the same for every group, so that its rows depend on
-    nothing else.
+    ``drawn`` (k,) holds numbers in [0, 1).  They are the same for every group, so that the rows
+    drawn do not depend on other groups.
     """
     edges = np.arange(len(drawn) + 1) * counts[:, None] // len(drawn)
     return np.asarray(
@@ -114,8 +115,8 @@ def weights_of(rows: Rows, positions: Indices, inside: Flags) -> Array:
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def fit_groups(block: Array, weights: Array, affine: bool) -> GroupMoments:
-    """Coordinates and moments of a stack of blocks ``[1 | D]`` with all rows of their groups, which
-    are shifted in place.
+    """Coordinates and moments of a stack of blocks ``[1 | D]`` with all rows of their groups.  The
+    blocks are shifted in place.
     """
     usual = typical(block[:, :: max(1, block.shape[1] // FEW), 1:].transpose(0, 2, 1), affine)[1]
     variables, shift, sums, squares, map_, again = _first_look(block, weights, affine, AGAIN)
@@ -124,9 +125,9 @@ def fit_groups(block: Array, weights: Array, affine: bool) -> GroupMoments:
     lightest = np.where(weights > 0, weights, np.inf).min(axis=1)
     vanished = np.einsum("gii->gi", sums) == 0
     lost = np.zeros(len(sums), dtype=bool)
-    some = np.flatnonzero(vanished.any(axis=1))
-    there = ((variables[some] != 0) & (weights[some] > 0)[:, :, None]).any(axis=1)
-    lost[some] = (vanished[some] & there).any(axis=1)
+    suspects = np.flatnonzero(vanished.any(axis=1))
+    there = ((variables[suspects] != 0) & (weights[suspects] > 0)[:, :, None]).any(axis=1)
+    lost[suspects] = (vanished[suspects] & there).any(axis=1)
     return _moments_from_sums(
         sums,
         squares,
@@ -145,10 +146,10 @@ def fit_groups(block: Array, weights: Array, affine: bool) -> GroupMoments:
 def _first_look(
     block: Array, weights: Array, affine: bool, limit: float
 ) -> tuple[Array, Array, Array, Array, Array, Flags]:  # fmt: skip
-    """Shifted variables, the shift, second moments and squares; maps to whitened coordinates, and
-    where they are needed.
+    """Shifted variables, the shift, second moments and squares, maps to whitened coordinates, and
+    where the maps are needed.
 
-    They are where the condition number exceeds ``limit``; elsewhere the map is the identity.
+    A map is needed where the condition number exceeds ``limit``; elsewhere it is the identity.
     """
     total = weights.sum(axis=1)
     variables, shift = shifted(block, weights, total, affine)
@@ -170,7 +171,7 @@ def _first_look(
 def fit_by_pass(
     rows: Rows, starts: Indices, counts: Indices, pilot: Indices, affine: bool
 ) -> GroupMoments:
-    """The same for larger groups, by a pass over each; shift and map come from the rows at
+    """The same for larger groups, by a pass over each.  Shift and map come from the rows at
     ``pilot`` (G, k).
     """
     weights = weights_of(rows, pilot, np.ones(pilot.shape, dtype=bool))
@@ -184,12 +185,12 @@ def fit_by_pass(
     sums, total, lightest = np.empty_like(seen), counts.astype(float), np.ones(len(starts))
     lost = np.zeros(len(starts), dtype=bool)
     for g, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True)):
-        own = rows.run(start, start + count)
-        sums[g] = _summed(own, shift[g], map_[g] if mapped[g] else None, affine)
+        group_rows = rows.run(start, start + count)
+        sums[g] = _summed(group_rows, shift[g], map_[g] if mapped[g] else None, affine)
         vanished = np.diag(sums[g])[int(affine) :] == 0
-        lost[g] = vanished.any() and bool((column_sizes(own, shift[g])[vanished] > 0).any())
-        if own.weights is not None:
-            total[g], lightest[g] = own.weights.sum(), own.weights.min()
+        lost[g] = vanished.any() and bool((column_sizes(group_rows, shift[g])[vanished] > 0).any())
+        if group_rows.weights is not None:
+            total[g], lightest[g] = group_rows.weights.sum(), group_rows.weights.min()
     squares = np.where(mapped[:, None], squares, np.einsum("gii->gi", sums))
     return _moments_from_sums(
         sums,
@@ -225,10 +226,10 @@ def _moments_from_sums(
     sums: Array, squares: Array, shift: Array, map_: Array, total: Array, lightest: Array,
     usual: Array, plain: Flags, twice: Flags, lost: Flags, lead: int,
 ) -> GroupMoments:  # fmt: skip
-    """The moments of groups from their sums in mapped variables; ``squares`` are those of the
-    variables before the map.
+    """The moments of groups from their sums in mapped variables.
 
-    ``lost``: a variable is so small that its squares are zero, though it is not.
+    ``squares`` are the sums of squares of the variables before the map.  ``lost`` flags groups in
+    which the squares of a variable underflow to zero.
     """
     alive = np.einsum("gii->gi", sums) > 0
     step, kappa, clear = whitening_steps(sums / total[:, None, None], alive, lead)
@@ -248,8 +249,8 @@ def _moments_from_sums(
 
 
 def shifted(block: Array, weights: Array, total: Array, affine: bool) -> tuple[Array, Array]:
-    """The variables of blocks ``[1 | D]``, shifted in place where the constant is one of them; and
-    the shift.
+    """The variables of blocks ``[1 | D]``, and the shift.  If the constant is a variable, the
+    blocks are shifted in place.
     """
     if not affine:
         return block[:, :, 1:], np.zeros((len(block), block.shape[2] - 1))
@@ -259,7 +260,7 @@ def shifted(block: Array, weights: Array, total: Array, affine: bool) -> tuple[A
 
 
 def subtract(block: Array, shift: Array) -> None:
-    """Shift the columns of a stack of blocks ``[1 | D]``, one by one: that is faster than row by
+    """Shift a stack of blocks ``[1 | D]`` in place, column by column, which is faster than row by
     row.
     """
     for column in range(shift.shape[1]):
@@ -267,8 +268,8 @@ def subtract(block: Array, shift: Array) -> None:
 
 
 def _shifts(block: Array, weights: Array, total: Array) -> Array:
-    """The means of columns; the value of a column that has only one; the heaviest row, where it
-    outweighs the others.
+    """The shift of every column: its mean, its value if it is constant, or the heaviest row if that
+    outweighs all others.
     """
     values = block[:, :, 1:]
     mean = (weights[:, None, :] @ values)[:, 0] / total[:, None]
@@ -286,11 +287,11 @@ def _shifts(block: Array, weights: Array, total: Array) -> Array:
 
 
 def whitening_steps(gram: Array, alive: Flags, lead: int) -> tuple[Array, Array, Flags]:
-    """Steps to whitened coordinates (G, v, v) by mean square matrices, their condition numbers, and
-    where this went well.
+    """Steps to whitened coordinates (G, v, v) from mean square matrices, their condition numbers,
+    and where this succeeded.
 
-    The first ``lead`` variable is the constant: it stays a coordinate, and the others are made
-    orthogonal to it.
+    If ``lead`` is 1, the first variable is the constant.  It stays a coordinate, and the others are
+    made orthogonal to it.
     """
     groups, width = alive.shape
     size = np.sqrt(np.where(alive, np.einsum("gii->gi", gram), 1.0))

@@ -4,7 +4,7 @@ vertex, the proof.
 All groups of a stack have the same variables alive, so their coordinates have one number r and
 their features one number m. Where features depend on each other (a column of zeros and ones: x^2 =
 x), points are expressed in orthonormal coordinates of their span, by SVD of the features
-themselves; groups of one rank then go on together.  See :mod:`karat.engine.points`.
+themselves.  Groups of the same rank are then processed together.  See :mod:`karat.engine.points`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from karat.engine.reduce import Reduction
 from karat.engine.rows import Rows
 from karat.engine.tolerances import EPS, EXACT, MISSED, PIVOT, RANK_WHITENED, TINY
 
-WAY = "onepass"
+METHOD = "onepass"
 # relative eigenvalue of a matrix of inner products above which rows are independent beyond doubt
 ROW_RANK = 1e-6
 
@@ -92,14 +92,14 @@ class Stack:
     ) -> Iterator[tuple[int, Reduction]]:
         """The groups for which a proof is found, with their places in the stack.
 
-        All of their rows are candidates, up to ``size``; or, where ``drawn`` has numbers of [0, 1),
-        as many rows.
+        Candidates are all rows of a group, up to ``size``; with ``drawn``, one row for each of its
+        numbers in [0, 1).
         """
         candidates = self._candidates(starts, counts, fitted, size, drawn)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            for some in self._points(candidates, fitted):
+            for resolved in self._points(candidates, fitted):
                 yield from self._vertices(
-                    some, candidates, fitted, starts, counts, drawn is not None
+                    resolved, candidates, fitted, starts, counts, drawn is not None
                 )
 
     def _candidates(
@@ -126,8 +126,8 @@ class Stack:
     def measured(
         self, kept: Rows, starts: Indices, counts: Indices, fitted: GroupMoments
     ) -> Iterator[tuple[int, Reduction]]:  # fmt: skip
-        """Groups of kept rows that are proven against the moments of all rows of their groups, with
-        their places.
+        """The groups whose kept rows are proven against the moments of all their rows, with their
+        places.
         """
         block, weights = row_stack(kept, starts, counts, int(counts.max()))
         positions = np.tile(np.arange(block.shape[1]), (len(starts), 1))
@@ -141,8 +141,8 @@ class Stack:
             )
 
     def _features(self, coordinates: Array) -> Array:
-        """Isometric monomials of degree 2, and the constant where the total weight is kept beside
-        them.
+        """Isometric monomials of degree 2, and the constant if the total weight is a feature of its
+        own.
         """
         features = np.empty((*coordinates.shape[:2], self.width))
         begin = 0
@@ -195,7 +195,7 @@ class Stack:
 
     def _vertices(
         self,
-        some: Points,
+        resolved: Points,
         candidates: Candidates,
         fitted: GroupMoments,
         starts: Indices,
@@ -203,11 +203,11 @@ class Stack:
         sampled: bool,
     ) -> Iterator[tuple[int, Reduction]]:
         """Weights on at most rank rows of each group, and their proofs."""
-        groups, points, target = some.groups, some.points, some.target
-        root, rank = np.sqrt(candidates.nominal[groups]), some.points.shape[2]
+        groups, points, target = resolved.groups, resolved.points, resolved.target
+        root, rank = np.sqrt(candidates.nominal[groups]), resolved.points.shape[2]
         mass = root
         if sampled:
-            mass = root * match_group_moments(points, root, target, some.gram)
+            mass = root * match_group_moments(points, root, target, resolved.gram)
             met = np.isfinite(mass).all(axis=1)
             if not met.all():
                 groups, points, target, root, mass = (
@@ -256,7 +256,7 @@ class Stack:
                 moments = self._fitted(chosen, i)
                 yield place, Reduction(
                     positions[i, inside][order], weights[i, inside][order], moments,
-                    min(rank, len(order)), proof, WAY, passes=1 + int(chosen.twice[i]),
+                    min(rank, len(order)), proof, METHOD, passes=1 + int(chosen.twice[i]),
                 )  # fmt: skip
 
     def _fitted(self, moments: GroupMoments, i: int) -> FittedMoments:
@@ -288,7 +288,7 @@ def _spanned(points: Array, target: Array, groups: Indices) -> Iterator[Points]:
     matrix = np.linalg.qr(scaled, mode="r") if points.shape[1] > points.shape[2] else scaled
     try:
         _, s, right = np.linalg.svd(matrix, full_matrices=False)
-    # does not converge for one of them: the ordinary way has a slower driver
+    # One of them does not converge.  Reduced by themselves, groups have a slower driver as well.
     except np.linalg.LinAlgError:
         return
     ranks = (s > RANK_WHITENED * s[:, :1]).sum(axis=1)
@@ -304,8 +304,8 @@ def _spanned(points: Array, target: Array, groups: Indices) -> Iterator[Points]:
         same, basis, values, within = (part[reached] for part in (same, basis, values, within))
         if len(same):
             span = basis / values / norm[same][:, :, None]
-            one = np.broadcast_to(np.eye(rank), (len(same), rank, rank)).copy()
-            yield Points(groups[same], points[same] @ span, (within / values)[:, 0], one)
+            identity = np.broadcast_to(np.eye(rank), (len(same), rank, rank)).copy()
+            yield Points(groups[same], points[same] @ span, (within / values)[:, 0], identity)
 
 
 def kept_whole(

@@ -4,11 +4,11 @@ charged to the second term.
 For each group, with M the second moments of all rows in the coordinates of its last pass and E
 those of the kept rows less M,
 
-    loss_error = | M^(-1/2) E M^(-1/2) |_2  +  rounding of the sums,  rounding = rounding of the
-    coordinates,
+    loss_error = | M^(-1/2) E M^(-1/2) |_2  +  rounding of the sums,
+    rounding   = rounding of the coordinates,
 
 term by term what :func:`karat.engine.proof.measure` says of that group (:mod:`karat.engine.frame`
-has the formulas).  Where that is no proof, the group goes the ordinary way.
+has the formulas).  Without a proof here, a group is reduced by itself.
 """
 
 from __future__ import annotations
@@ -117,9 +117,9 @@ def relative_norms(difference: Array, base: Array) -> Array:
         & np.isfinite(difference).all(axis=(1, 2))
         & np.isfinite(base).all(axis=(1, 2))
     )
-    one = np.eye(base.shape[1])
-    factor = each(np.linalg.cholesky, np.where(fine[:, None, None], base / scale, one))
-    inverse = each(np.linalg.inv, np.where(np.isfinite(factor), factor, one))
+    identity = np.eye(base.shape[1])
+    factor = each(np.linalg.cholesky, np.where(fine[:, None, None], base / scale, identity))
+    inverse = each(np.linalg.inv, np.where(np.isfinite(factor), factor, identity))
     left = (
         inverse
         @ np.where(fine[:, None, None], difference / scale, 0.0)

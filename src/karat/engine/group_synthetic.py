@@ -1,8 +1,8 @@
 """Synthetic rows of many groups at once: :mod:`karat.engine.synthetic` on stacks of groups of
 nearly one size.
 
-One layer of rows each, in the coordinates of :mod:`karat.engine.group_moments`.  A group for which
-that is not a proof (offsets, collinear columns, wild rows) goes the ordinary way.
+Each group gets one layer of rows, in the coordinates of :mod:`karat.engine.group_moments`.  A group
+for which this gives no proof (offsets, collinear columns, wild rows) is treated by itself.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from karat.engine.synthetic import GOAL, SYNTHETIC, MadeRows, simplex_rows
 def made_in_stacks(
     kernel: SecondMoments, moments: GroupMoments, alive: Flags, frames: bool
 ) -> Iterator[tuple[int, MadeRows]]:  # fmt: skip
-    """Made rows of the groups for which they are proven, with their places; ``alive`` are the
-    variables that are not zero.
+    """Made rows of the groups for which they are proven, with their places.
 
-    ``frames``: with what the standard errors of coefficients are found from.
+    ``alive`` flags the variables that are not zero.  With ``frames``, the moments hold the frame
+    from which standard errors of coefficients are computed.
     """
     groups = len(moments.total)
     inner = np.ix_(np.arange(groups), alive, alive)

@@ -2,16 +2,15 @@
 stacks.
 
 A stack holds G problems of the same shape: points (G, N, r), weights (G, N), targets (G, r).  Every
-step of an algorithm is one NumPy call on all of them, so that the interpreter is paid per step and
-not per step and group.  Only the LU factorisations go group by group, since NumPy has none to
-offer; one takes about 10 microseconds.
+step of an algorithm is one NumPy call on all of them, so the overhead of the interpreter is paid
+once per step, not once per group.  Only the LU factorisations run group by group, because NumPy has
+no LU for stacks; one takes about 10 microseconds.
 
-Groups with fewer points than others of their stack are filled up with points zero of weight zero.
-Such a point is expressed by a null vector of its own and leaves at once, so nothing needs to know
-of it.
+Groups with fewer points than others of their stack are padded with zero points of weight zero.
+Such a point has a null vector of its own and leaves at once, so no step treats it specially.
 
-What is returned here is not trusted: a group whose system was singular or whose search failed comes
-out with weights NaN or with a poor residual, and its proof fails.
+Results are not trusted here.  If the system of a group is singular or its search fails, its weights
+are NaN or leave a large residual, and its proof fails.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ PIECE = 32
 
 
 def each(function: Callable[..., Array], *stacks: Array) -> Array:
-    """A function of NumPy's linear algebra on stacks; NaN for a group on which it fails, where
-    NumPy gives up on all.
+    """Apply a function of ``numpy.linalg`` to a stack; NaN for a group on which it fails, where
+    NumPy would raise for all.
     """
     try:
         return np.asarray(function(*stacks))
@@ -99,7 +98,7 @@ def match_group_moments(points: Array, root: Array, target: Array, gram: Array) 
     The semi-smooth Newton method of :func:`karat.engine.weights.match_moments`.  ``gram`` are the
     Gram matrices of the points, which are overwritten.
     """
-    found = np.full(root.shape, np.nan)
+    factors = np.full(root.shape, np.nan)
     where = np.arange(len(points))  # the groups that are still in the stack
     excess, active = np.ones(root.shape), np.ones(root.shape, dtype=bool)
     hessian = gram
@@ -123,7 +122,7 @@ def match_group_moments(points: Array, root: Array, target: Array, gram: Array) 
         now = held > 0
         same = going & (now == active).all(axis=1) & (length == 1.0)
         met = same & (np.linalg.norm(gradient, axis=1) <= MET * np.linalg.norm(target, axis=1))
-        found[where[met]] = held[met]
+        factors[where[met]] = held[met]
         going &= ~same
         if not going.any():
             break
@@ -142,11 +141,11 @@ def match_group_moments(points: Array, root: Array, target: Array, gram: Array) 
             going = np.ones(len(points), dtype=bool)
         hessian = _changed(hessian, points, active, now)
         active = now
-    return found
+    return factors
 
 
 def _changed(hessian: Array, points: Array, before: Flags, now: Flags) -> Array:
-    """Gram matrices of the points that are active now, from those of the points that were
+    """Gram matrices of the points that are active now, updated from those of the points active
     before.
     """
     changed = now != before
@@ -154,9 +153,11 @@ def _changed(hessian: Array, points: Array, before: Flags, now: Flags) -> Array:
     if most > FEW_CHANGES * points.shape[1]:
         return np.asarray((points * now[:, :, None]).transpose(0, 2, 1) @ points)
     places = np.argsort(~changed, axis=1, kind="stable")[:, :most]
-    some = take_rows(points, places)
+    changed_points = take_rows(points, places)
     came, went = (np.take_along_axis(flags & changed, places, axis=1) for flags in (now, before))
-    hessian += (some * (came.astype(float) - went)[:, :, None]).transpose(0, 2, 1) @ some
+    hessian += (changed_points * (came.astype(float) - went)[:, :, None]).transpose(
+        0, 2, 1
+    ) @ changed_points
     return hessian
 
 
@@ -242,13 +243,13 @@ def null_tables(points: Array) -> tuple[Indices, Array]:
 
 
 def _walk_groups(order: Indices, table: Array) -> Array:
-    """Drive one point per row of the tables to zero (``karat.engine.weights`` has the same for one
+    """Drive one point per row of the tables to zero (:mod:`karat.engine.weights` does this for one
     table).
 
-    Groups lie along the last axis, a panel of PANEL rows at a time.  To exchange column c of the
-    basis for the point of a row adds to every row below its entry in column c times a vector v.
-    Within a panel that is done at once, to the vectors of earlier exchanges, too; the rows below
-    the panel get the sum of all its exchanges, by one matrix product.
+    Groups lie along the last axis, and PANEL rows form a panel.  Exchanging column c of the basis
+    for the point of a row adds to every row below its entry in column c times a vector v.  Within a
+    panel this is done at once, also to the vectors of earlier exchanges.  The rows below the panel
+    get the sum of all its exchanges, by one matrix product.
     """
     groups, rounds, width = table.shape
     each_group = np.arange(groups)
@@ -293,10 +294,10 @@ def _enter_groups(
     row: Array, held: Array, ratio: Array, each_group: Indices
 ) -> tuple[Indices, Array, Flags]:
     """Follow null vectors to the boundary: the columns that leave, the steps, and which points
-    enter (others leave).
+    enter (the other points leave).
 
-    ``ratio`` is row / held: the weights that reach zero first are those of its largest and smallest
-    entries.
+    ``ratio`` is row / held.  Its largest and smallest entries belong to the weights that reach zero
+    first.
     """
     up, down = ratio.argmax(axis=0), ratio.argmin(axis=0)
     raised, lowered = row[up, each_group], row[down, each_group]

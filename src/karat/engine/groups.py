@@ -11,8 +11,8 @@ the interpreter.  Here groups of nearly the same size share every call:
     measure_groups    the proof                                     group_proof.py
 
 These are the first steps of the policy of :mod:`karat.engine.reduce`, for losses of degree 2.  A
-group for which they do not lead to a proof (tails, collinear columns, ...) goes the ordinary way,
-from its beginning, as do large groups and other kernels.
+group for which they do not lead to a proof (tails, collinear columns, ...) is reduced by itself,
+from the first step on, as are large groups and groups of other kernels.
 """
 
 from __future__ import annotations
@@ -73,58 +73,62 @@ def reduce_many(
     list of Reduction
         Positions are counted from the start of each group.
     """
-    found: dict[int, Reduction] = {}
+    reductions: dict[int, Reduction] = {}
     done = 0
     if stackable(kernel, method) and len(starts) > 2:
         with one_blas_thread():
             for group, reduction in in_stacks(rows, np.asarray(starts), kernel, seed):
-                found[group] = reduction
+                reductions[group] = reduction
                 done += int(starts[group + 1] - starts[group])
                 if progress is not None:
                     progress(done, len(rows))
     for group in range(len(starts) - 1):
-        if group not in found:
-            one = rows.run(int(starts[group]), int(starts[group + 1]))
-            found[group] = build(one, kernel, method, seed, _further(progress, done, len(rows)))
-            done += len(one)
-    return [found[group] for group in range(len(starts) - 1)]
+        if group not in reductions:
+            group_rows = rows.run(int(starts[group]), int(starts[group + 1]))
+            reductions[group] = build(
+                group_rows, kernel, method, seed, _further(progress, done, len(rows))
+            )
+            done += len(group_rows)
+    return [reductions[group] for group in range(len(starts) - 1)]
 
 
 def synthesise_many(
     rows: Rows, starts: Indices, seed: int = 0, progress: Progress | None = None,
     origin: Array | None = None
 ) -> list[MadeRows]:  # fmt: skip
-    """Made rows of every group; the arguments of :func:`reduce_many`."""
-    found: dict[int, MadeRows] = {}
+    """Make rows for every group; the arguments are those of :func:`reduce_many`."""
+    made_rows: dict[int, MadeRows] = {}
     kernel, counts = SecondMoments(rows.columns), np.diff(starts)
     frames = len(counts) <= FRAMES
     work = [
-        (size, some)
+        (size, batch)
         for size, same in by_size(counts)
-        for some in np.array_split(same, 1 + len(same) // MANY)
+        for batch in np.array_split(same, 1 + len(same) // MANY)
     ]
 
     def do(part: tuple[int, Indices]) -> list[tuple[int, MadeRows]]:
-        size, some = part
-        fitted = Groups(rows, kernel, starts[some], counts[some], size, seed).moments(
-            np.arange(len(some))
+        size, batch = part
+        fitted = Groups(rows, kernel, starts[batch], counts[batch], size, seed).moments(
+            np.arange(len(batch))
         )
         return [
-            (int(some[members[place]]), made)
+            (int(batch[members[place]]), made)
             for alive, members in _alike(fitted)
             for place, made in made_in_stacks(kernel, fitted.chosen(members), alive, frames)
         ]
 
     if rows.columns < NARROW and len(counts) > 1 and (origin is None or not origin.any()):
         with one_blas_thread():
-            found |= dict(chain.from_iterable(share(do, work, threads())))
-    done = int(counts[list(found)].sum())
+            made_rows |= dict(chain.from_iterable(share(do, work, threads())))
+    done = int(counts[list(made_rows)].sum())
     for group in range(len(counts)):
-        if group not in found:
-            one = rows.run(int(starts[group]), int(starts[group + 1]))
-            found[group] = synthesise(one, seed, _further(progress, done, len(rows)), origin=origin)
-            done += len(one)
-    return [found[group] for group in range(len(counts))]
+        if group not in made_rows:
+            group_rows = rows.run(int(starts[group]), int(starts[group + 1]))
+            made_rows[group] = synthesise(
+                group_rows, seed, _further(progress, done, len(rows)), origin=origin
+            )
+            done += len(group_rows)
+    return [made_rows[group] for group in range(len(counts))]
 
 
 def measure_many(
@@ -136,14 +140,14 @@ def measure_many(
     kept_counts: Indices,
     kernel: Kernel,
 ) -> dict[int, Reduction]:
-    """Prove kept rows of groups against all rows of each, in stacks; the groups for which that
-    leads to a proof.
+    """Prove kept rows of groups against all rows of each group, in stacks; return the groups for
+    which this succeeds.
 
-    Group g has ``counts[g]`` of the rows from ``starts[g]`` on, and likewise of the kept ones.
+    Group g has ``counts[g]`` rows from ``starts[g]`` on, and likewise for the kept rows.
     """
-    found: dict[int, Reduction] = {}
+    proven: dict[int, Reduction] = {}
     if not stackable(kernel, "auto"):
-        return found
+        return proven
     with one_blas_thread():
         for size, same in by_size(counts):
             fitted = Groups(rows, kernel, starts[same], counts[same], size, 0).moments(
@@ -151,17 +155,17 @@ def measure_many(
             )
             for alive, members in _alike(fitted):
                 stack = Stack(kept, kernel, alive)
-                for some in _pieces(members, int(kept_counts.max()) * (kept.columns + 1)):
-                    groups = same[some]
+                for piece in _pieces(members, int(kept_counts.max()) * (kept.columns + 1)):
+                    groups = same[piece]
                     for place, reduction in stack.measured(
-                        kept, kept_starts[groups], kept_counts[groups], fitted.chosen(some)
+                        kept, kept_starts[groups], kept_counts[groups], fitted.chosen(piece)
                     ):
-                        found[int(groups[place])] = reduction
-    return found
+                        proven[int(groups[place])] = reduction
+    return proven
 
 
 def _further(progress: Progress | None, done: int, count: int) -> Progress | None:
-    """The progress of one group among ``count`` rows, of which some are done."""
+    """The progress of one group, if ``done`` of ``count`` rows were finished before it."""
     return None if progress is None else lambda here, _: progress(done + here, count)
 
 
@@ -177,13 +181,13 @@ def stackable(kernel: Kernel, method: str) -> TypeGuard[Powers]:
 
 
 def rounded_up(counts: Indices) -> Indices:
-    """Sizes of groups, rounded up so that groups of nearly the same size have the same."""
+    """Sizes of groups, rounded up so that groups of similar size have the same size."""
     step = np.exp2(np.floor(np.log2(np.maximum(counts / SHARE, STEP)))).astype(np.intp)
     return np.asarray((counts + step - 1) // step * step)
 
 
 def by_size(counts: Indices) -> Iterator[tuple[int, Indices]]:
-    """Groups that are not large, by their sizes rounded up."""
+    """The groups that are not large, by rounded size."""
     sizes = np.where(counts <= COMPLETE, rounded_up(counts), 0)
     return ((size, np.flatnonzero(sizes == size)) for size in np.unique(sizes[sizes > 0]).tolist())
 
@@ -191,24 +195,24 @@ def by_size(counts: Indices) -> Iterator[tuple[int, Indices]]:
 def in_stacks(
     rows: Rows, starts: Indices, kernel: Powers, seed: int
 ) -> Iterator[tuple[int, Reduction]]:
-    """The groups for which stacks lead to a proof."""
+    """The groups that are proven in stacks."""
     counts = np.diff(starts)
     work = [
-        (size, some)
+        (size, batch)
         for size, same in by_size(counts)
-        for some in np.array_split(same, 1 + len(same) // MANY)
+        for batch in np.array_split(same, 1 + len(same) // MANY)
     ]
 
     def do(part: tuple[int, Indices]) -> list[tuple[int, Reduction]]:
-        size, some = part
-        found = Groups(rows, kernel, starts[some], counts[some], size, seed).reduced()
-        return [(int(some[place]), reduction) for place, reduction in found]
+        size, batch = part
+        reductions = Groups(rows, kernel, starts[batch], counts[batch], size, seed).reduced()
+        return [(int(batch[place]), reduction) for place, reduction in reductions]
 
     yield from chain.from_iterable(share(do, work, threads()))
 
 
 class Groups:
-    """Groups of nearly one size, to be reduced in stacks."""
+    """Groups of similar size, to be reduced in stacks."""
 
     def __init__(
         self, rows: Rows, kernel: Powers, starts: Indices, counts: Indices, size: int, seed: int
@@ -229,25 +233,26 @@ class Groups:
         """The groups for which a proof is found, with their places."""
         done = np.zeros(len(self.starts), dtype=bool)
         small = np.flatnonzero(self.counts <= self.kernel.width)
-        for some in _pieces(small, self.size * self.size):
+        for piece in _pieces(small, self.size * self.size):
             for place, reduction in kept_whole(
-                self.rows, self.kernel, self.starts[some], self.counts[some], self.size
+                self.rows, self.kernel, self.starts[piece], self.counts[piece], self.size
             ):
-                done[some[place]] = True
-                yield int(some[place]), reduction
+                done[piece[place]] = True
+                yield int(piece[place]), reduction
         left = np.flatnonzero(~done)
         if not len(left):
             return
         fitted = self.moments(left)
         for alive, members in _alike(fitted):
             stack = Stack(self.rows, self.kernel, alive)
-            for times in (0.0, *TIERS):  # all rows of small groups; of others ever more
+            # 0: all rows of small groups; then larger and larger samples of the others
+            for times in (0.0, *TIERS):
                 few = self.counts[left[members]] <= SECOND * stack.width
                 waiting = members[(few if not times else ~few) & ~done[left[members]]]
                 candidates = int(times * stack.width) or self.size
                 drawn = self._drawn(candidates) if times else None
-                for some in _pieces(waiting, candidates * stack.width):
-                    groups, moments = left[some], fitted.chosen(some)
+                for piece in _pieces(waiting, candidates * stack.width):
+                    groups, moments = left[piece], fitted.chosen(piece)
                     for place, reduction in stack.reduced(
                         self.starts[groups], self.counts[groups], moments, candidates, drawn
                     ):
@@ -255,8 +260,8 @@ class Groups:
                         yield int(groups[place]), reduction
 
     def moments(self, groups: Indices) -> GroupMoments:
-        """Coordinates and moments: by stacks of all rows, or by a pass over each of larger
-        groups.
+        """Coordinates and moments of groups, from stacks of all rows or by a pass over each larger
+        group.
         """
         starts, counts = self.starts[groups], self.counts[groups]
         if self.size > LARGE:
@@ -264,20 +269,20 @@ class Groups:
             pilot = drawn_rows(starts, counts, self._drawn(count))
             return fit_by_pass(self.rows, starts, counts, pilot, self.kernel.affine)
         pieces = _pieces(np.arange(len(groups)), self.size * (self.rows.columns + 1))
-        read = (row_stack(self.rows, starts[some], counts[some], self.size) for some in pieces)
+        read = (row_stack(self.rows, starts[piece], counts[piece], self.size) for piece in pieces)
         return GroupMoments.joined([fit_groups(*stack, self.kernel.affine) for stack in read])
 
 
 def _pieces(groups: Indices, numbers: int) -> Iterator[Indices]:
-    """Groups, each of which makes so many numbers, in pieces of one stack."""
+    """Groups in pieces that fit into one stack; each group makes that many ``numbers``."""
     most = max(1, STACK // numbers)
     return (groups[i : i + most] for i in range(0, len(groups), most))
 
 
 def _alike(fitted: GroupMoments) -> Iterator[tuple[Flags, Indices]]:
-    """The groups whose moments are good, by the variables that do not vanish in them."""
+    """The groups whose moments are good, collected by the variables that do not vanish in them."""
     good = np.flatnonzero(fitted.good)
     if len(good):
-        patterns, which = np.unique(fitted.alive[good], axis=0, return_inverse=True)
+        patterns, pattern_of = np.unique(fitted.alive[good], axis=0, return_inverse=True)
         for i, alive in enumerate(patterns):
-            yield alive, good[which.ravel() == i]
+            yield alive, good[pattern_of.ravel() == i]

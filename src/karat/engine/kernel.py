@@ -16,7 +16,7 @@ has equal sums and a wrong coreset.)
 There are two classes of queries, and two ways to prove a coreset (:mod:`karat.engine.proof`):
 
     linear  h is any vector: every linear combination of the features is a query (moments, kernels,
-    latent tensors);
+            latent tensors);
     power   h is a p-th power: every linear form, raised to the power p, is a query (regression, the
             1-mean loss).
 
@@ -78,14 +78,14 @@ class Kernel(ABC):
         return features.sum(axis=1), np.abs(features).sum(axis=1)
 
     def sparse_statistic(self, rows: Rows) -> Statistic | None:
-        """The statistic of all rows, if it is summed faster where they are not zero; else None."""
+        """The statistic of all rows, if summing their nonzero entries only is faster; else None."""
         return None
 
     def fitted_moments(
         self, statistic: Statistic, total: float, last: bool = False
     ) -> FittedMoments:
-        """Final coordinates and the target moments; or, unless it is the ``last`` pass, better
-        coordinates for another pass.
+        """Final coordinates and the target moments; or better coordinates for another pass, unless
+        this is the ``last`` pass.
         """
         return FittedMoments(self, statistic[0], statistic, total, absolute=statistic[1])
 
@@ -96,25 +96,23 @@ class Kernel(ABC):
         return left * right
 
     def resolution(self, block: Array) -> Array:
-        """Per feature, the root mean square over a block below which it is rounding of something
-        that vanishes.
-        """
+        """Per feature, the root mean square over a block below which it is only rounding."""
         return np.zeros(self.width)
 
     def group_moments(self, block: Array, weights: Array, groups: int) -> Array:
-        """The summed features of ``groups`` contiguous groups of equal size, into which the block
-        is cut (groups x m).
+        """Sums of the features (groups x m) over ``groups`` contiguous groups of equal size that
+        make up the block.
         """
         features = self.features(block) * weights[:, None]
         return np.asarray(features.reshape(groups, -1, self.width).sum(axis=1))
 
     def over(self, rows: int) -> Self:
-        """The same kernel, for a pass over so many rows."""
+        """The same kernel, for a pass over that many rows."""
         return self
 
     def sharper(self) -> Self:
-        """The same kernel, for rows that stand for others: errors of such reductions add up, so
-        each should be small.
+        """The same kernel, for rows that represent others.  Their errors add up, so each should be
+        small.
         """
         return self
 
@@ -123,18 +121,18 @@ class Kernel(ABC):
         return self
 
     def centred(self, moments: FittedMoments) -> Self | None:
-        """The same features of columns that are shifted by their means; None if they are, nearly,
-        or have no shift.
+        """The same features about the means of the columns; None if the shift is close to the means
+        or there is none.
         """
         return None
 
     def at(self, shift: Array) -> Self:
-        """The same features of columns with another shift, if they have one."""
+        """The same features about another shift, if they have one."""
         return self
 
     def sizes_in(self, sizes: Array, other: Kernel) -> Array:
-        """Bounds on sums of features in the coordinates of another kernel of the same kind, from
-        bounds in these.
+        """Bounds on sums of features, converted to the coordinates of another kernel of the same
+        kind.
         """
         return sizes
 
@@ -172,7 +170,7 @@ class FittedMoments:
     also_linear: FittedMoments | None = None
 
     def over(self, rows: int) -> FittedMoments:
-        """The same, of so many rows: bounds on the rounding of sums depend on it."""
+        """The same moments of that many rows, on which the bounds on rounding depend."""
         also, frame = self.also_linear, self.frame
         return replace(
             self, summed=rows, also_linear=None if also is None else replace(also, summed=rows),
@@ -181,7 +179,7 @@ class FittedMoments:
 
     @property
     def sizes(self) -> Array | None:
-        """The absolute moments, those of peeled rows as well."""
+        """The absolute moments, including those of peeled rows."""
         if self.absolute is None or self.peeled is None:
             return self.absolute
         block, weights = self.peeled
@@ -191,8 +189,12 @@ class FittedMoments:
             @ np.abs(self.kernel.features(block - np.concatenate([[0.0], self.kernel.shift])))
         )
 
-    def known_to(self, off: Array | None, low: Array | None, debts: Array | None) -> FittedMoments:
-        """The same; sums of features may be ``off`` by so much, and have a ``low`` part."""
+    def with_sum_errors(
+        self, off: Array | None, low: Array | None, debts: Array | None
+    ) -> FittedMoments:
+        """The same moments, with error bounds ``off``, ``low`` parts and debts of the sums of
+        features.
+        """
         if self.also_linear is not None:
             return replace(
                 self, also_linear=replace(self.also_linear, off=off, low=low, debts=debts)
@@ -233,7 +235,7 @@ def fit_moments(
         passes += 1
         # After the last pass the proof says whether the coordinates were good enough.
         fitted = kernel.over(len(rows)).fitted_moments(statistic, rows.total, last=passes >= PASSES)
-        # zero, or too small for its powers
+        # Columns whose moments vanish are zero, or so small that powers underflow: look once.
         if fitted.vanished is not None and fitted.vanished.any() and not looked:
             looked = True
             sizes = np.where(fitted.vanished, column_sizes(rows, kernel.shift), 0.0)
@@ -242,14 +244,12 @@ def fit_moments(
                 continue
         kernel = fitted.kernel
         if not fitted.needs_pass:
-            # later sums may be of any rows
+            # the kernel may sum other rows later, whose number is not known
             return replace(fitted, kernel=kernel.over(MOST_ROWS)), passes
 
 
 def pilot_size(count: int) -> int:
-    """Rows that are read before the pass, to fit coordinates to them: all where there are not
-    many.
-    """
+    """How many rows are read before the pass to fit coordinates: all, if there are not many."""
     return count if count <= COMPLETE else PILOT
 
 

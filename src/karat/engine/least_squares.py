@@ -68,7 +68,7 @@ class LeastSquaresSolution:
     rss: float
 
     def means(self, rows: Array) -> Array:
-        """Of rows (1, x), by way of the shifted columns."""
+        """Fitted means of rows (1, x), computed in the shifted columns."""
         return np.asarray((rows - rows[:, :1] * self.shift) @ self.shifted)
 
     def predicted(self, rows: Array) -> tuple[Array, Array]:
@@ -93,7 +93,7 @@ def solve(X: Array, y: Array, weights: Array, intercept: bool) -> LeastSquaresSo
     if len(vanished):
         raise DependentColumnError(int(vanished[0]), (0,) if whole[vanished[0]] > 0 else ())
     if len(rows) < width:
-        raise InputError(f"There are {len(rows)} rows for {width} columns; leave terms out.")
+        raise InputError(f"There are {len(rows)} rows for {width} columns; remove terms.")
     q, r, order = linalg.qr(rows * root[:, None] / sizes, mode="economic", pivoting=True)
     small = np.flatnonzero(np.abs(np.diag(r)) <= COLLINEAR * width)
     if len(small):
@@ -116,14 +116,14 @@ def solve(X: Array, y: Array, weights: Array, intercept: bool) -> LeastSquaresSo
 
 
 def _column_norms(columns: Array) -> Array:
-    """Of columns whose squares may be too large or too small for doubles."""
+    """Norms of columns whose squares may overflow or underflow."""
     peaks = np.abs(columns).max(axis=0, initial=0.0)
     safe = np.where(peaks > 0, peaks, 1.0)
     return np.asarray(peaks * np.linalg.norm(columns / safe, axis=0))
 
 
 def _combined_pivots(r: Array, place: int) -> Indices:
-    """Of which pivots a column is a combination."""
+    """The pivots of which a column is a combination."""
     parts = linalg.solve_triangular(r[:place, :place], r[:place, place]) if place else np.empty(0)
     return np.flatnonzero(
         np.abs(parts) > NAMED * max(float(np.abs(parts).max(initial=0.0)), 1e-300)

@@ -43,12 +43,12 @@ def is_long(kind: np.dtype[Any]) -> bool:
 
 
 def check_width(width: int) -> None:
-    """Refuse more features than m x m matrices can have, before anything of that size is made."""
+    """Refuse more features than m x m matrices can have, before memory is allocated for them."""
     if width > MOST:
         raise InputError(
-            f"The rows have {width:,} features, more than the {MOST:,} that a coreset of real rows"
-            " is worth making for. Squared losses: rows='synthetic' makes as many rows as there"
-            " are columns, and two. Otherwise lower the number of columns or the degree."
+            f"The rows have {width:,} features, more than the {MOST:,} for which a coreset of real"
+            " rows is supported. For squared losses, rows='synthetic' makes about one row per"
+            " column. Otherwise reduce the number of columns or the degree."
         )
 
 
@@ -71,9 +71,7 @@ def product(left: Array, right: Array) -> Array:
 
 
 def _units(matrix: Array) -> tuple[Indices, Flags]:
-    """Where the columns of a matrix have their largest entries, and which of them are more than a
-    one there.
-    """
+    """The row of the largest entry of each column, and which columns are not unit vectors."""
     places = np.abs(matrix).argmax(axis=0)
     return places, (np.count_nonzero(matrix, axis=0) != 1) | (
         matrix[places, np.arange(matrix.shape[1])] != 1
@@ -83,22 +81,20 @@ def _units(matrix: Array) -> tuple[Indices, Flags]:
 def product_with_units(left: Array, right: Array) -> Array:
     """``left @ right``, where most columns on the right are unit vectors."""
     places, mixed = _units(right)
-    found = left[:, places]
+    products = left[:, places]
     if mixed.any():
-        found[:, mixed] = left @ right[:, mixed]
-    return found
+        products[:, mixed] = left @ right[:, mixed]
+    return products
 
 
 def product_with_unit_rows(left: Array, right: Array) -> Array:
-    """``left @ right'``, where most columns on the right, before it is turned, are different unit
-    vectors.
-    """
+    """``left @ right'``, where most columns of ``right`` are distinct unit vectors."""
     places, mixed = _units(right)
-    found = np.zeros((len(left), len(right)))
-    found[:, places[~mixed]] = left[:, ~mixed]
+    products = np.zeros((len(left), len(right)))
+    products[:, places[~mixed]] = left[:, ~mixed]
     if mixed.any():
-        found += left[:, mixed] @ right[:, mixed].T
-    return found
+        products += left[:, mixed] @ right[:, mixed].T
+    return products
 
 
 def upper_gram(columns: Real) -> Real:
@@ -222,9 +218,7 @@ def solve_upper(factor: Real, rhs: Array, transposed: bool = False) -> Array:
 
 
 def svd(matrix: Array, full_matrices: bool = True) -> tuple[Array, Array, Array]:
-    """Singular value decomposition; the fast driver now and then fails to converge, the slow one
-    does not.
-    """
+    """Singular value decomposition, by the slow driver where the fast one does not converge."""
     triple: tuple[Array, Array, Array]
     try:
         triple = sla.svd(matrix, full_matrices=full_matrices, check_finite=False)
@@ -326,9 +320,7 @@ def eigenvalues(matrix: Array) -> Array:
 
 
 def lost_by_factoring(count: int) -> float:
-    """What Cholesky's factorisation of so many columns with unit diagonal may be off by
-    (Demmel).
-    """
+    """Error bound of a Cholesky factorisation of that many columns with unit diagonal (Demmel)."""
     return count * (count + 1) * EPS
 
 
@@ -349,9 +341,8 @@ def least_eigenvalue(matrix: Array, factor: Array) -> float:
 
 
 def near_least_eigenvalue(factor: Array) -> float:
-    """The smallest eigenvalue of ``R'R``, to a hundredth and not below it:
-
-    Lanczos' method for the inverse.
+    """The smallest eigenvalue of ``R'R``, to a hundredth and from above, by Lanczos' method for the
+    inverse.
     """
     count = len(factor)
     if count <= KRYLOV:
@@ -360,20 +351,20 @@ def near_least_eigenvalue(factor: Array) -> float:
         factor = factor.copy(order="K")  # once, and not by BLAS in every step
     vector = np.random.default_rng(0).standard_normal(count)
     vector, basis = vector / np.linalg.norm(vector), list[Array]()
-    diagonal, beside, found = list[float](), list[float](), 0.0
+    diagonal, beside, largest = list[float](), list[float](), 0.0
     for _ in range(KRYLOV):
         basis.append(vector)
         after = solve_upper(factor, solve_upper(factor, vector, transposed=True))
         diagonal.append(float(vector @ after))
-        for known in basis:  # rounding would bring back what was found already
-            after -= (known @ after) * known
+        for earlier in basis:  # rounding would bring back what was found already
+            after -= (earlier @ after) * earlier
         beside.append(float(np.linalg.norm(after)))
         if beside[-1] <= TINY:
             break
         vector = after / beside[-1]
         if len(diagonal) % CHECKED == 0:
-            before, found = found, float(sla.eigvalsh_tridiagonal(diagonal, beside[:-1])[-1])
-            if found <= (1 + CONVERGED) * before:
+            before, largest = largest, float(sla.eigvalsh_tridiagonal(diagonal, beside[:-1])[-1])
+            if largest <= (1 + CONVERGED) * before:
                 break
     return 1.0 / float(sla.eigvalsh_tridiagonal(diagonal, beside[: len(diagonal) - 1])[-1])
 
@@ -391,8 +382,8 @@ def spectral_norm(symmetric: Array) -> float:
 
 
 def square_solver(matrix: Real) -> Callable[[Array], Array] | None:
-    """Solve with a square matrix by LU, which leaves a small residual even if ill-conditioned; None
-    if that cannot be.
+    """A solver by LU, which leaves a small residual even if the matrix is ill-conditioned; None if
+    it is singular or not square.
     """
     if matrix.shape[0] != matrix.shape[1]:
         return None

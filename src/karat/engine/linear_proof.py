@@ -48,9 +48,9 @@ def prove_linear(
     weights: Array,
     witnesses: Rows | None,
     rows: Rows | None,
-    terms: ErrorBudget,
+    budget: ErrorBudget,
 ) -> Proof:
-    absolute, limit = fitted.absolute, terms.features
+    absolute, limit = fitted.absolute, budget.features
     assert absolute is not None
     size = np.where(absolute > 0, absolute, TINY)
     features = fitted.kernel.features(block)
@@ -59,11 +59,16 @@ def prove_linear(
     off = np.abs(rho)
     worst, power = int(off.argmax()), fitted.kernel.power
     largest = float(off[worst])
-    own, count = fitted.kernel.roundings, fitted.summed if rows is None else len(rows)
-    # underflow
-    lost = own * (count + len(weights)) * SMALLEST / float(absolute[absolute > 0].min(initial=1.0))
-    derived = sum_rounding(count, own) + inflation * exact_sum_rounding(own) + lost
-    known, fresh, beside = (
+    roundings, count = fitted.kernel.roundings, fitted.summed if rows is None else len(rows)
+    # what terms that underflow may add up to
+    lost = (
+        roundings
+        * (count + len(weights))
+        * SMALLEST
+        / float(absolute[absolute > 0].min(initial=1.0))
+    )
+    derived = sum_rounding(count, roundings) + inflation * exact_sum_rounding(roundings) + lost
+    derived_share, fresh, beside = (
         derived / (COORDINATES * (len(fitted.kernel.shift) + 2)),
         derived,
         fitted.sizes,
@@ -72,28 +77,28 @@ def prove_linear(
         derived = (
             float(np.max(fitted.off / np.maximum(beside, TINY)))
             + EPS
-            + inflation * exact_sum_rounding(own)
+            + inflation * exact_sum_rounding(roundings)
             + lost
         )
-    # the claim needs no first term, but others may evaluate the features a little otherwise
+    # The claim needs no first term, but other code may round the features differently.
     if largest <= limit:
         error = largest + min(derived, fresh)
         return Proof(
-            error, max(largest / limit, known), largest, 1.0, (), largest, power, worst, inflation,
-            measured=largest, derived=derived,
+            error, max(largest / limit, derived_share), largest, 1.0, (), largest, power, worst,
+            inflation, measured=largest, derived=derived,
         )  # fmt: skip
     seen = _witness_features(fitted.kernel, witnesses)
     error, rest, x = _weight_changes(rho, size, *seen, limit)
     if rows is not None and (error > EXACT or rest > limit):
         spread = _spread(fitted, rho, size, x, rows, *seen, limit)
-        error, rest = min((error, rest), spread, key=lambda found: (found[1] > limit, found[0]))
+        error, rest = min((error, rest), spread, key=lambda bound: (bound[1] > limit, bound[0]))
     # |rho_t| <= max |c| + limit: no changes of weights are small enough for larger ones
-    if terms.patient and (error > EXACT or rest > limit) and largest <= EXACT + limit:
+    if budget.patient and (error > EXACT or rest > limit) and largest <= EXACT + limit:
         best = smallest_changes(rho, size, *seen, limit)
-        error, rest = min((error, rest), best, key=lambda found: (found[1] > limit, found[0]))
+        error, rest = min((error, rest), best, key=lambda bound: (bound[1] > limit, bound[0]))
     if rest > limit:
         error = np.inf
-    remainder = float(max(min(rest / limit, 1.0), known))
+    remainder = float(max(min(rest / limit, 1.0), derived_share))
     return Proof(
         float(error), remainder, largest, 1.0, (), float(error), power, worst, inflation,
         measured=float(min(rest, limit)), derived=derived,
@@ -112,8 +117,8 @@ def _witness_features(kernel: Kernel, rows: Rows | None) -> tuple[Array, Array]:
 def _weight_changes(
     rho: Array, size: Array, features: Array, weights: Array, limit: float
 ) -> tuple[float, float, Array]:
-    """Small c on witnesses with ``sum u c phi`` close to rho: max |c|, the largest remainder, and x
-    with c = phi . x.
+    """Small changes c of the witnesses with ``sum u c phi`` close to rho: max |c|, the largest
+    remainder, and x with c = phi . x.
     """
     best = (0.0, float(np.abs(rho).max()), np.zeros(len(rho)))  # no change at all
     if not len(weights):
@@ -134,9 +139,9 @@ def _weight_changes(
                 total = total + x
                 c = c + scaled @ x
                 rest = rho - exact_sum(scaled, weights * c)
-            found = (float(np.abs(c).max(initial=0.0)), float(np.abs(rest).max()), total)
-            if (found[1] > limit, found[0]) < (best[1] > limit, best[0]):
-                best = found
+            trial = (float(np.abs(c).max(initial=0.0)), float(np.abs(rest).max()), total)
+            if (trial[1] > limit, trial[0]) < (best[1] > limit, best[0]):
+                best = trial
         if best[1] <= limit:
             break
     return best
@@ -145,32 +150,32 @@ def _weight_changes(
 def smallest_changes(
     rho: Array, size: Array, features: Array, weights: Array, limit: float
 ) -> tuple[float, float]:
-    """The smallest max |c| that leaves no more than the limit, by a linear programme; and what it
+    """The smallest max |c| that leaves at most the limit, by a linear programme; and what it
     leaves.
 
-    Among all rows that is the supremum itself.
+    Over all rows this is the supremum itself.
     """
     from scipy.optimize import linprog  # 0.1 s that hardly any verification needs
 
-    some = slice(0, PROGRAMME // max(1, len(rho)))
-    scaled, weights = (features / size)[some], weights[some]
+    first = slice(0, PROGRAMME // max(1, len(rho)))
+    scaled, weights = (features / size)[first], weights[first]
     count, unit = len(weights), float(np.abs(rho).max())
     if not count:
         return np.inf, np.inf
-    terms, one = sparse.csr_array((scaled * weights[:, None]).T), sparse.eye_array(count)
+    terms, identity = sparse.csr_array((scaled * weights[:, None]).T), sparse.eye_array(count)
     bound, none = np.ones((count, 1)), np.zeros((len(rho), 1))
-    found = linprog(
+    solution = linprog(  # 0.9: a margin, since the remainder is computed again below
         np.append(np.zeros(count), 1.0),
         A_ub=sparse.block_array(
-            [[terms, none], [-terms, none], [one, -bound], [-one, -bound]], format="csr"
+            [[terms, none], [-terms, none], [identity, -bound], [-identity, -bound]], format="csr"
         ),
         b_ub=np.concatenate([rho + 0.9 * limit, 0.9 * limit - rho, np.zeros(2 * count)]) / unit,
         bounds=[(None, None)] * count + [(0, None)],
         options={"time_limit": 10.0},
     )
-    if found.x is None:
+    if solution.x is None:
         return np.inf, np.inf
-    c = found.x[:count] * unit
+    c = solution.x[:count] * unit
     return float(np.abs(c).max(initial=0.0)), float(
         np.abs(rho - exact_sum(scaled, weights * c)).max()
     )
@@ -186,10 +191,10 @@ def _spread(
     weights: Array,
     limit: float,
 ) -> tuple[float, float]:
-    """The same on all rows: the x of the witnesses, brought to the length that all rows need, then
+    """The same on all rows: the x of the witnesses, scaled to the length that all rows need, then
     the rest on witnesses.
 
-    Rows with large features, which a sample may miss, are witnesses as well.
+    Rows with large features, which a sample may miss, become witnesses too.
     """
     kernel = fitted.kernel
     share = float(weights.sum() / fitted.total)

@@ -48,39 +48,42 @@ class Sums:
 
     @staticmethod
     def start(parts: Sequence[Rows], inherited: Claim, seed: int) -> Sums:
-        """Sums of some rows, in coordinates fitted to them in which no direction is dropped."""
+        """Sums of some rows, in coordinates fitted to them.  No direction is dropped."""
         columns, count = parts[0].columns, sum(map(len, parts))
         rng, zero = np.random.default_rng(seed), np.zeros(parts[0].columns)
         for times in LARGER:
             kernel = SecondMoments(columns, count, SecondMoments.of(parts[-1]).sparse)
             chosen = [sample(rng, len(rows), times * pilot_size(len(rows))) for rows in parts]
             block = np.vstack(
-                [rows.take(some, zero) for rows, some in zip(parts, chosen, strict=True)]
+                [rows.take(positions, zero) for rows, positions in zip(parts, chosen, strict=True)]
             )
             if not np.isfinite(block).all():
                 raise NonFiniteError
             weights = np.concatenate(
-                [own_weights(rows, some) for rows, some in zip(parts, chosen, strict=True)]
+                [
+                    own_weights(rows, positions)
+                    for rows, positions in zip(parts, chosen, strict=True)
+                ]
             )
-            found = Sums.within(kernel.prepare(block, weights), parts, inherited)
-            fitted = found.fitted_moments(last=False)
+            sums = Sums.within(kernel.prepare(block, weights), parts, inherited)
+            fitted = sums.fitted_moments(last=False)
             better = fitted.kernel if fitted.needs_pass else None
-            # nothing was dropped
+            # better coordinates, unless a direction was dropped: later rows may need it
             if isinstance(better, SecondMoments) and better.basis.map.shape[1] == columns + 1:
-                found = Sums.within(better.for_other_rows(), parts, inherited)
-                fitted = found.fitted_moments(last=False)
+                sums = Sums.within(better.for_other_rows(), parts, inherited)
+                fitted = sums.fitted_moments(last=False)
             if not fitted.needs_pass or len(block) == count:
                 break
-        return found
+        return sums
 
     @staticmethod
     def within(kernel: SecondMoments, parts: Sequence[Rows], inherited: Claim) -> Sums:
         """Sums of some rows in given coordinates."""
         nothing = np.zeros(kernel.product_shape)
-        found = Sums(kernel, nothing, nothing, np.zeros(3), inherited)
+        sums = Sums(kernel, nothing, nothing, np.zeros(3), inherited)
         for rows in parts:
-            found = found.plus(rows)
-        return found
+            sums = sums.plus(rows)
+        return sums
 
     def plus(self, rows: Rows) -> Sums:
         """The sums after more rows."""
@@ -99,14 +102,12 @@ class Sums:
         return float(self.counts[0] + self.counts[1])
 
     def fitted_moments(self, last: bool = True) -> FittedMoments:
-        """The moments so far; unless it is the ``last`` word, whether better coordinates are
-        needed.
-        """
+        """The moments so far.  Unless ``last``, they may ask for better coordinates."""
         kernel = self.kernel.over(int(self.counts[2]))
         return kernel.fitted_moments((self.high + self.low,), self.total, last)
 
     def made(self, origin: Array | None, sharp: bool = False) -> MadeRows:
-        """Rows with these moments; ``sharp`` if they will stand for all rows so far."""
+        """Rows with these moments; ``sharp`` if they will represent all rows so far."""
         return replace(make_rows(self.fitted_moments(), origin, sharp), inherited=self.inherited)
 
 
@@ -129,8 +130,10 @@ class MomentStream:
         self, rows: Rows, origin: Array | None, seed: int, inherited: Claim = NO_ERROR,
         levels: bool = True
     ) -> MomentStream:  # fmt: skip
-        """The stream after more rows, which stand for others if they have a claim; unless
-        ``levels``, none is wild.
+        """The stream after more rows.
+
+        If the rows represent others, ``inherited`` is their claim.  Without ``levels``, no row
+        counts as wild.
         """
         seen = self.seen + len(rows)
         if self.sums is None and seen <= MANY * (self.columns + 1):
@@ -150,22 +153,22 @@ class MomentStream:
     def _few(
         self, rows: Rows, origin: Array | None, seed: int, inherited: Claim, levels: bool
     ) -> MomentStream:
-        """Made rows of those before and the new ones."""
+        """Make rows from those made before and the new ones."""
         before = self.few
         if before is not None:
             block = rows.take(np.arange(len(rows)), np.zeros(rows.columns))[:, 1:]
             joint = np.concatenate([before.weights, own_weights(rows, np.arange(len(rows)))])
             rows = Rows([np.vstack([before.values, block])], joint)
             inherited = Claim.union([before.claim, inherited])
-        found = synthesise(rows, seed, levels=levels, origin=origin, sharp=True)
-        # a made row, which is no record
-        if before is not None and (found.kept < len(before.values)).any():
-            found = synthesise(rows, seed, levels=False, origin=origin, sharp=True)
-        apart = found.peeled
-        made = replace(found.chosen(~apart), inherited=inherited)
+        joint_rows = synthesise(rows, seed, levels=levels, origin=origin, sharp=True)
+        # A made row is not a record of the data and must not be kept verbatim.
+        if before is not None and (joint_rows.kept < len(before.values)).any():
+            joint_rows = synthesise(rows, seed, levels=False, origin=origin, sharp=True)
+        apart = joint_rows.peeled
+        made = replace(joint_rows.chosen(~apart), inherited=inherited)
         verbatim, weights = (
-            self._with_verbatim(found.values[apart]),
-            np.append(self.weights, found.weights[apart]),
+            self._with_verbatim(joint_rows.values[apart]),
+            np.append(self.weights, joint_rows.weights[apart]),
         )
         return replace(self, few=made, verbatim=verbatim, weights=weights)
 
@@ -173,7 +176,7 @@ class MomentStream:
         return np.vstack([self.verbatim.reshape(-1, self.columns), values])
 
     def _begun(self, rows: Rows, origin: Array | None, seed: int, inherited: Claim) -> Sums:
-        """The sums after more rows, in other coordinates if need be."""
+        """The sums after more rows, in other coordinates if needed."""
         before = [] if self.few is None else [Rows([self.few.values], self.few.weights)]
         claims = [inherited, *([] if self.few is None else [self.few.claim])]
         if self.sums is None:
@@ -191,7 +194,7 @@ class MomentStream:
         )
 
     def _with_wild(self, rows: Rows, origin: Array | None, seed: int) -> MomentStream:
-        """The stream after wild rows."""
+        """The stream after adding wild rows."""
         if self.wild is not None:
             return replace(self, wild=self.wild.plus(rows))
         everything = np.arange(len(rows))
@@ -206,49 +209,49 @@ class MomentStream:
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")
     def made(self, origin: Array | None = None) -> MadeRows:
         """Rows with the moments of all rows so far."""
-        found = self.few if self.sums is None else self.sums.made(origin)
-        assert found is not None
+        made = self.few if self.sums is None else self.sums.made(origin)
+        assert made is not None
         if self.wild is not None:
             other = self.wild.made(origin).in_stratum(WILD)
-            found = found.beside(other, np.arange(0), np.arange(0))
+            made = made.beside(other, np.arange(0), np.arange(0))
         if len(self.weights):
             alone = Rows([self.verbatim], self.weights)
-            found = found.with_verbatim(alone, np.arange(len(alone)))
-        return found
+            made = made.with_verbatim(alone, np.arange(len(alone)))
+        return made
 
     def merged(self, other: MomentStream, origin: Array | None, seed: int) -> MomentStream:
-        """The stream of both."""
+        """The stream of the rows of both."""
         theirs = other.few if other.sums is None else other.sums.made(origin, sharp=True)
-        found = self
+        stream = self
         if theirs is not None:
             rows = Rows([theirs.values], theirs.weights)
-            found = found.plus(rows, origin, seed, theirs.claim, levels=False)
-            found = replace(found, seen=self.seen + other.seen)
+            stream = stream.plus(rows, origin, seed, theirs.claim, levels=False)
+            stream = replace(stream, seen=self.seen + other.seen)
         if other.wild is not None:
             made = other.wild.made(origin, sharp=True)
             wild = Rows([made.values], made.weights)
             sums = (
-                found.wild.plus(wild)
-                if found.wild is not None
+                stream.wild.plus(wild)
+                if stream.wild is not None
                 else Sums.start([wild], NO_ERROR, seed)
             )
-            found = replace(
-                found, wild=replace(sums, inherited=Claim.union([sums.inherited, made.claim]))
+            stream = replace(
+                stream, wild=replace(sums, inherited=Claim.union([sums.inherited, made.claim]))
             )
         if len(other.weights):
-            found = found._with_wild(Rows([other.verbatim], other.weights), origin, seed)
-        return found
+            stream = stream._with_wild(Rows([other.verbatim], other.weights), origin, seed)
+        return stream
 
     @property
     def total(self) -> float:
-        """Of the weights of all rows."""
+        """Total weight of all rows."""
         parts = [sums.total for sums in (self.sums, self.wild) if sums is not None]
         few = 0.0 if self.few is None else float(self.few.weights.sum())
         return float(sum(parts) + few + self.weights.sum())
 
 
 def kernel_state(kernel: SecondMoments) -> dict[str, np.ndarray]:
-    """The coordinates as arrays, for files: no row is among them."""
+    """The coordinates as arrays, to be stored in files.  No row is among them."""
     arrays = {
         "shift": kernel.shift,
         "map": kernel.basis.map,
@@ -267,7 +270,7 @@ def kernel_state(kernel: SecondMoments) -> dict[str, np.ndarray]:
 
 
 def restored_kernel(arrays: Mapping[str, np.ndarray]) -> SecondMoments:
-    """The kernel whose :func:`kernel_state` these arrays are."""
+    """The kernel restored from the arrays of :func:`kernel_state`."""
     kernel = SecondMoments(len(arrays["shift"]))
     kernel.wide, mapped, kernel.exact = map(bool, arrays["kind"])
     kernel = kernel.within(

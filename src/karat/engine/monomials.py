@@ -1,4 +1,4 @@
-"""Monomials of a degree in some variables: their values, and how they come apart in others."""
+"""Monomials of one degree in some variables: their values, and how they split into lower ones."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class Monomials:
 
     @cached_property
     def balanced(self) -> tuple[Indices, Indices]:
-        """Positions of the halves of each multiset that take its indices by turns, for an even
-        degree.
+        """Positions of the two halves of each multiset that take its indices alternately, for an
+        even degree.
         """
         half = monomials(self.variables, self.degree // 2)
         left, right = ([half.position[t[i::2]] for t in self.sets] for i in (0, 1))
@@ -73,11 +73,11 @@ class Monomials:
         A monomial is isometric if it is multiplied by the root of its number of orderings.
         """
         lower = monomials(self.variables, self.degree - 1)
-        found = [
+        positions = [
             [self.position[tuple(sorted((v, *t)))] for t in lower.sets]
             for v in range(self.variables)
         ]
-        places = np.array(found, dtype=np.intp).reshape(self.variables, len(lower))
+        places = np.array(positions, dtype=np.intp).reshape(self.variables, len(lower))
         return places, np.sqrt(lower.multinomials / self.multinomials[places])
 
     @cached_property

@@ -32,7 +32,7 @@ def nearby_offset(values: np.ndarray) -> int:
 
 
 def all_exact(values: np.ndarray, offset: int = 0) -> bool:
-    """Whether the difference of every integer to an offset is a double."""
+    """Whether the difference of every integer to an offset is exact in double precision."""
     if not len(values):
         return True
     furthest = max(abs(int(values.min()) - offset), abs(int(values.max()) - offset))

@@ -75,7 +75,7 @@ class LazyPart(ABC):
 
 
 def has_views(part: Part) -> bool:
-    """Whether consecutive rows of a block can be had without a copy."""
+    """Whether consecutive rows of a block are available without a copy."""
     return part.has_views if isinstance(part, LazyPart) else isinstance(part, np.ndarray)
 
 
@@ -85,9 +85,9 @@ def run(part: Part, where: slice) -> Part:
 
 
 def distances(values: np.ndarray, offset: int) -> tuple[np.ndarray, np.ndarray]:
-    """Distances of integers to an offset, and which are below it.
+    """Distances of integers from an offset, and which integers are below it.
 
-    Modulo 2^64 signed numbers subtract as unsigned.
+    Signed integers are subtracted as unsigned ones, modulo 2^64.
     """
     above = values.astype(np.uint64) - np.uint64(offset % 2**64)
     below = values < offset
@@ -106,7 +106,7 @@ def less(values: np.ndarray, offset: int) -> npt.NDArray[np.float64]:
 
 
 class OffsetColumns(LazyPart):
-    """A block of columns, some of them less an offset."""
+    """A block of columns, some of them minus an offset."""
 
     def __init__(self, part: Any, offsets: Offsets) -> None:
         self.part, self.offsets = part, offsets
@@ -124,21 +124,22 @@ class OffsetColumns(LazyPart):
 
 
 def minus_offsets(parts: Sequence[Any], offsets: Offsets) -> list[Any]:
-    """Column blocks less their offsets, which are numbered through all blocks."""
+    """Column blocks minus their offsets, whose keys count the columns of all blocks."""
     blocks, left = [], 0
     for part in parts:
         right = left + int(part.shape[1])
-        own = {
+        part_offsets = {
             column - left: offset for column, offset in offsets.items() if left <= column < right
         }
-        blocks.append(OffsetColumns(part, own) if own else part)
+        blocks.append(OffsetColumns(part, part_offsets) if part_offsets else part)
         left = right
     return blocks
 
 
 class Chunked(LazyPart):
-    """A column or block of columns, its rows in several arrays one after the other; a slice of one
-    of them is not copied.
+    """A column or block of columns whose rows are in several arrays, one after the other.
+
+    A slice within one array is not copied.
     """
 
     def __init__(self, chunks: Sequence[Any]) -> None:
@@ -170,9 +171,7 @@ class Chunked(LazyPart):
 
 
 class SideBySide(LazyPart):
-    """Blocks side by side, put together when rows are read: one array might round integers
-    among them.
-    """
+    """Blocks side by side, joined when rows are read: a single array might round integers."""
 
     def __init__(self, parts: Sequence[Any]) -> None:
         self.parts = list(parts)
@@ -184,7 +183,7 @@ class SideBySide(LazyPart):
 
 
 class SelectedRows(LazyPart):
-    """Some rows of a block, selected when they are read."""
+    """A selection of the rows of a block, applied when rows are read."""
 
     def __init__(self, part: Any, index: np.ndarray) -> None:
         self.part, self.index = part, index

@@ -52,10 +52,10 @@ def dominating(rows: Rows, kernel: Kernel, most: int) -> Indices | None:
         if not len(left):
             break
         rest = rows if not peeled.any() else rows.subset(left)
-        found = left[heaviest(rest, kernel)]
-        if not len(found):
+        heavy = left[heaviest(rest, kernel)]
+        if not len(heavy):
             return np.flatnonzero(peeled)
-        peeled[found] = True
+        peeled[heavy] = True
         if peeled.sum() > most:
             return None
     return np.flatnonzero(peeled)
@@ -64,10 +64,10 @@ def dominating(rows: Rows, kernel: Kernel, most: int) -> Indices | None:
 def wild_rows(
     rows: Rows, fitted: FittedMoments, among: Array | None = None
 ) -> tuple[float, Indices]:
-    """The largest ratio of a column's size to what is typical in it, and the wild rows.
+    """The largest ratio of a column's size to its typical size, and the wild rows.
 
-    What is typical is seen ``among`` some rows ``[1 | D]``, by default a sample that depends on
-    nothing but their number: who verifies finds the same rows wild.
+    The typical size is that of the rows ``among`` (``[1 | D]``), by default a sample that depends
+    only on the number of rows, so that verification finds the same wild rows.
     """
     frame, none = fitted.frame, np.zeros(0, dtype=np.intp)
     if frame is None or not isinstance(fitted.kernel, Powers) or fitted.kernel.single is not None:
@@ -89,11 +89,10 @@ def wild_rows(
 
 
 def _wild_limits(frame: Frame, sample: Array) -> tuple[float, Array, Array]:
-    """The largest ratio of a column's size to what is typical in a sample of rows; where rows are
-    wild beyond that.
+    """The largest ratio of a column's size to its typical size in a sample; the middle of every
+    column; and the distance from it beyond which rows are wild.
 
-    The middle of every column, and the distance from it beyond which rows are wild: infinite for
-    most columns.
+    The distance is infinite for most columns.
     """
     first = int(frame.affine)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -111,8 +110,8 @@ def _wild_limits(frame: Frame, sample: Array) -> tuple[float, Array, Array]:
 
 
 def light_rows(rows: Rows) -> Indices:
-    """Rows of hardly any weight: what they alone have is lost in the rounding of the others, in any
-    coordinates.
+    """Rows of so little weight that what only they have is lost in the rounding of the others, in
+    any coordinates.
     """
     if rows.weights is None:
         return np.zeros(0, dtype=np.intp)
@@ -123,7 +122,7 @@ def light_rows(rows: Rows) -> Indices:
 def apart(
     rows: Rows, kernel: Kernel, fitted: FittedMoments, among: Array | None, proven: bool
 ) -> tuple[float, Indices]:  # fmt: skip
-    """How wild rows are, and those to peel: a few wild ones; where nothing is proven, dominating
+    """How wild rows are, and the rows to peel: a few wild ones or, if nothing is proven, dominating
     and light ones.
     """
     spread, wild = wild_rows(rows, fitted, among)
@@ -139,9 +138,7 @@ def apart(
 
 
 def heaviest(rows: Rows, kernel: Kernel) -> Indices:
-    """Rows that hold more than DOMINATES of an absolute moment; its features are looked at in
-    single columns, unmixed.
-    """
+    """Rows that hold more than DOMINATES of an absolute moment, in features of single columns."""
     pilot = sample(np.random.default_rng(0), len(rows), PILOT)
     block = rows.take(pilot, np.zeros(rows.columns))
     kernel = unmixed(kernel).prepare(block, own_weights(rows, pilot))

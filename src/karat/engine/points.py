@@ -34,7 +34,7 @@ POOL = 8  # uniform rows per feature, from which candidates are drawn
 # candidates beyond two per feature, in units of the square root of the number of features
 MARGIN = 3.5
 SPREAD = 2.5  # candidates per feature where the norms of features are not known
-# of bringing a sum of probabilities to the size; rows that are certain are set aside in each
+# rounds in which probabilities are scaled to their sum; rows that become certain are set aside
 ROUNDS = 20
 
 
@@ -61,18 +61,16 @@ class CandidatePoints:
 
     @property
     def single(self) -> bool:
-        """Whether the points are so well conditioned that single precision finds the way to a
-        vertex.
-        """
+        """Whether the points are so well conditioned that single precision finds a vertex."""
         return self.columns.dtype == np.float32
 
     def resolve(self, may_miss: bool = False, single: bool = False) -> CandidatePoints:
         """The same points in independent coordinates, with the factor of their Gram matrix.
 
-        A Cholesky factorisation tells whether the scaled features are independent; only if not, QR
-        with pivoting follows, and SVD where that leaves doubt about the rank.  ``may_miss``: points
-        that clearly do not span the target need no coordinates.  ``single``: try single precision
-        first, if there are many features.
+        A Cholesky factorisation shows whether the scaled features are independent.  If not, QR with
+        pivoting follows, and SVD where the rank is still in doubt.  ``may_miss``: points that
+        clearly do not span the target need no coordinates.  ``single``: try single precision first,
+        if there are many features.
         """
         if len(self.points) < self.rank and (few := self._independent_rows()) is not None:
             return few
@@ -107,9 +105,7 @@ class CandidatePoints:
         return self._spanned(factor.T, inside, outside)
 
     def _clearly_missed(self, gram: Array, norm: Array) -> bool:
-        """Whether a large part of the target is outside the span, as far as the Gram matrix
-        tells.
-        """
+        """Whether a large part of the target is outside the span, according to the Gram matrix."""
         factor, order, rank = linalg.pivoted_cholesky(gram / norm / norm[:, None], SEEN)
         target = (self.target / norm)[order]
         inside = linalg.solve_transposed(factor[:rank, :rank], target[:rank])
@@ -144,8 +140,8 @@ class CandidatePoints:
         return RANK_WHITENED if self.fitted.absolute is None else RANK
 
     def _by_svd(self, norm: Array) -> CandidatePoints:
-        """The same points in orthonormal coordinates of their numerical span; features count alike,
-        whatever their size.
+        """The same points in orthonormal coordinates of their numerical span.  All features count
+        equally, whatever their size.
         """
         s, v = linalg.right_svd(self.points / norm)
         keep = s > self._cut * s[:1]
@@ -155,20 +151,20 @@ class CandidatePoints:
         return self._spanned(linalg.product(self.points, span), inside / s[keep], outside)
 
     def _spanned(self, points: Array, target: Array, outside: Array) -> CandidatePoints:
-        """Orthonormal points and the target in their coordinates; and what it has outside their
+        """Orthonormal points, the target in their coordinates, and how much of it is outside their
         span.
         """
         missed = float(
             np.abs(outside).max(initial=0.0) / max(np.abs(self.target).max(initial=0.0), TINY)
         )
-        one, columns = np.eye(points.shape[1]), np.ascontiguousarray(points.T)
+        identity, columns = np.eye(points.shape[1]), np.ascontiguousarray(points.T)
         return replace(
             self,
             points=columns.T,
             target=target,
             columns=columns,
-            gram=one,
-            factor=one,
+            gram=identity,
+            factor=identity,
             missed=missed,
         )
 
@@ -204,8 +200,8 @@ def candidate_points(
 def feature_sizes(
     kernel: Kernel, block: Array, columns: Array, total: float
 ) -> tuple[Array, Flags]:
-    """Root mean squares of features, whose rows are ``sqrt(v_i) phi_i`` (m x N), and which of them
-    are but rounding.
+    """Root mean squares of features, given as rows ``sqrt(v_i) phi_i`` (m x N), and which features
+    are only rounding.
     """
     size = np.sqrt(np.einsum("ij,ij->i", columns, columns) / total)
     return size, size <= kernel.resolution(block)
@@ -224,10 +220,10 @@ def enough(kernel: Kernel) -> int:
 def drawn(
     rows: Rows, kernel: Kernel, pool: Indices, size: int, rng: np.random.Generator, first: int = 0
 ) -> tuple[Indices, Array]:
-    """About ``size`` of the rows from ``first`` on, by the norm of their features, and nominal
-    weights.
+    """Draw about ``size`` of the rows from ``first`` on, by the norm of their features; also their
+    nominal weights.
 
-    They are taken from ``pool`` if that is large enough, else from a larger uniform sample.
+    Rows come from ``pool`` if that is large enough, else from a larger uniform sample.
     """
     wanted = max(size, POOL * size // 2) if isinstance(kernel, Powers) else size
     among = (
@@ -235,19 +231,22 @@ def drawn(
         if wanted <= len(pool)
         else first + sample(rng, len(rows) - first, wanted)
     )
-    own = own_weights(rows, among)
+    weights = own_weights(rows, among)
     if not isinstance(kernel, Powers) or len(among) <= size:
-        return among, own
+        return among, weights
     coordinates = kernel.coordinates(rows.take(among, kernel.shift))
     squares = np.einsum("ij,ij->i", coordinates, coordinates) + (0.0 if kernel.affine else 1.0)
-    return by_score(among, own, own * squares ** (kernel.degree / 2), size, rng) or (among, own)
+    return by_score(among, weights, weights * squares ** (kernel.degree / 2), size, rng) or (
+        among,
+        weights,
+    )
 
 
 def by_score(
-    positions: Indices, own: Array, scores: Array, size: int, rng: np.random.Generator
+    positions: Indices, weights: Array, scores: Array, size: int, rng: np.random.Generator
 ) -> tuple[Indices, Array] | None:
-    """About ``size`` rows in proportion to scores, with weights ``own / probability``; None if
-    scores are not positive.
+    """About ``size`` rows, drawn in proportion to scores, with ``weights / probability``; None if a
+    score is not positive.
     """
     chances = probabilities(scores, size)
     if chances is None:
@@ -255,7 +254,7 @@ def by_score(
     # systematic: one draw per unit of probability
     edges = np.floor(np.cumsum(chances) + rng.random()).astype(np.int64)
     chosen = np.flatnonzero(np.diff(edges, prepend=0) > 0)
-    return positions[chosen], own[chosen] / chances[chosen]
+    return positions[chosen], weights[chosen] / chances[chosen]
 
 
 def probabilities(scores: Array, size: int) -> Array | None:

@@ -62,15 +62,15 @@ class Polynomials(Polynomial):
         return other
 
     def aside(self, moments: FittedMoments, far: float) -> bool:
-        """Whether the rows of some column are on one side of the shift: a mean is ``far`` times the
-        mean absolute value.
+        """Whether the rows of a column are on one side of the shift: its mean exceeds ``far`` times
+        its mean absolute value.
         """
         assert moments.absolute is not None
         single = self._single
         return bool((np.abs(moments.target[single]) > far * moments.absolute[single]).any())
 
     def extended(self, block: Array, weights: Array | None) -> Any:
-        """The summed monomials, without their factors, of a block that is not shifted, in extended
+        """Sums of the monomials, without their factors, of an unshifted block, in extended
         precision.
         """
         columns = np.ones((self.variables, len(block)), dtype=np.longdouble)
@@ -86,29 +86,29 @@ class Polynomials(Polynomial):
     def carried(
         self, target: Array, low: Array, absolute: Array, shift: Array
     ) -> tuple[Array, Array]:
-        """Summed features ``target + low`` about another shift, and the sums of absolute values of
-        their terms.
+        """Sums of features ``target + low``, converted to another shift; and the sums of absolute
+        values of their terms.
 
-        Rounding of the given sums, relative to ``absolute``, is rounding of the result relative to
-        the latter.
+        A rounding of the given sums relative to ``absolute`` becomes a rounding of the result
+        relative to the latter.
         """
         wide = np.longdouble
         move = np.concatenate([[wide(0)], (self.shift.astype(wide) - shift) * self.scale[1:]])
         digits = self.variables ** np.arange(self.degree)[::-1]
         codes, given = self.sets @ digits, target.astype(wide) + low
-        found, sizes = np.zeros(len(self.sets), dtype=wide), np.zeros(len(self.sets))
+        sums, sizes = np.zeros(len(self.sets), dtype=wide), np.zeros(len(self.sets))
         # prod (w + m) = sum over subsets of prod m prod w
-        for some in product((False, True), repeat=self.degree):
-            moved = np.array(some)
+        for subset in product((False, True), repeat=self.degree):
+            moved = np.array(subset)
             factor = np.prod(move[self.sets[:, moved]], axis=1)
             if factor.any():
                 where = np.searchsorted(
                     codes, np.sort(np.where(moved, 0, self.sets), axis=1) @ digits
                 )
                 factor = factor * self.root / self.root[where]
-                found += factor * given[where]
+                sums += factor * given[where]
                 sizes += np.abs(factor).astype(float) * absolute[where]
-        return found.astype(float), sizes
+        return sums.astype(float), sizes
 
     def sizes_in(self, sizes: Array, other: Kernel) -> Array:
         assert isinstance(other, Polynomials)
@@ -136,7 +136,7 @@ class Polynomials(Polynomial):
         return np.flatnonzero(np.count_nonzero(self.sets, axis=1) == 1)
 
     def _means(self, target: Array, total: float) -> Array:
-        """Those of the shifted and scaled columns."""
+        """Means of the shifted and scaled columns."""
         return np.asarray(target[self._single] / self.root[self._single] / total)
 
     def _product(self, left: Array, right: Array) -> Array:

@@ -20,8 +20,8 @@ kernels differ in their queries, and so in their coordinates W:
                  [1 | D - shift] map``, so that small directions are as accurate as large ones (this
                  module).
     Polynomials  every polynomial is a query.  Columns are shifted and scaled, never mixed, so that
-    every monomial is as
-                 accurate as its own size allows (:mod:`karat.engine.polynomial`).
+                 every monomial is as accurate as its own size allows
+                 (:mod:`karat.engine.polynomial`).
 
 Where every polynomial is a query, rows are still sought in whitened coordinates first: then powers
 of small directions, which are lost in the rounding of monomials of single columns, are kept as
@@ -98,11 +98,11 @@ class Polynomial(Kernel):
         if separate_targets:
             inner = count - separate_targets
             joint = monomials(inner, 2).indices
-            own = [
+            with_targets = [
                 np.column_stack([[*range(inner), t], [t] * (inner + 1)])
                 for t in range(inner, count)
             ]
-            sets = np.vstack([joint, *own])
+            sets = np.vstack([joint, *with_targets])
             self.root = np.where(sets[:, 0] == sets[:, 1], 1.0, np.sqrt(2.0))
             self.sets, self.first, self.last = sets, sets[:, 0], sets[:, 1]
         else:
@@ -118,7 +118,7 @@ class Polynomial(Kernel):
         )
 
     def __copy__(self) -> Self:
-        """What :func:`copy.copy` would find by itself, in a third of the time."""
+        """The result of :func:`copy.copy`, in a third of the time."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         return other
@@ -259,7 +259,7 @@ class Powers(Polynomial):
         return other
 
     def keeping_all(self) -> Self:
-        """The same kernel, which drops no direction but those that are zero in every row."""
+        """The same kernel, which drops only directions that are zero in every row."""
         other = copy(self)
         other.null = 0.0
         return other
@@ -285,12 +285,12 @@ class Powers(Polynomial):
         )
 
     def rescaled(self, sizes: Array) -> Self:
-        """Scale columns that were zero in the pilot, and so far unscaled, by these ``sizes``."""
+        """Scale columns that were zero in the pilot, and are unscaled so far, by ``sizes``."""
         columns = self.basis.map[int(self.affine) :]
         waiting = self.basis.unconfirmed & (np.count_nonzero(columns, axis=0) == 1)
-        which = np.abs(columns[:, waiting]).argmax(axis=0)
+        column_of = np.abs(columns[:, waiting]).argmax(axis=0)
         factors = np.ones(self.basis.map.shape[1])
-        factors[waiting] = 1.0 / np.where(sizes > 0, sizes, 1.0)[which]
+        factors[waiting] = 1.0 / np.where(sizes > 0, sizes, 1.0)[column_of]
         other = self.within(replace(self.basis, map=self.basis.map * factors))
         if self.single is not None:
             other.single = self.single.rescaled(sizes)
@@ -314,10 +314,10 @@ class Powers(Polynomial):
         return variables
 
     def statistic(self, block: Array, weights: Array | None) -> Statistic:
-        own = self._own_statistic(block, weights)
-        return own if self.single is None else (*own, *self.single.statistic(block, weights))
+        powers = self._power_statistic(block, weights)
+        return powers if self.single is None else (*powers, *self.single.statistic(block, weights))
 
-    def _own_statistic(self, block: Array, weights: Array | None) -> Statistic:
+    def _power_statistic(self, block: Array, weights: Array | None) -> Statistic:
         if self.degree == 2 and not self.maps and block.shape[1] <= STACKED:
             gram = gram_with_ones(block, weights)
             return (gram if self.affine else gram[1:, 1:],)
@@ -331,9 +331,9 @@ class Powers(Polynomial):
         self, statistic: Statistic, total: float, last: bool = False
     ) -> FittedMoments:
         if self.single is None:
-            return self._own_moments(statistic, total, last)
+            return self._power_moments(statistic, total, last)
         fitted, also = (
-            self._own_moments(statistic[:-2], total, last),
+            self._power_moments(statistic[:-2], total, last),
             self.single.fitted_moments(statistic[-2:], total, last),
         )
         if also.needs_pass and not fitted.needs_pass:  # a better shift, which the map takes along
@@ -343,7 +343,7 @@ class Powers(Polynomial):
         return replace(fitted, also_linear=also, vanished=fitted.vanished | also.vanished)
 
     def _shifted(self, single: Kernel) -> Self:
-        """The same coordinates, of columns with another shift."""
+        """The same coordinates about another shift."""
         move = np.concatenate([[0.0], single.shift - self.shift])
         basis = replace(self.basis, map=self.basis.map.copy())
         basis.map[0] += move @ self.basis.map
@@ -351,7 +351,7 @@ class Powers(Polynomial):
         other.single, other.shift = single, single.shift  # type: ignore[assignment]
         return other
 
-    def _own_moments(self, statistic: Statistic, total: float, last: bool) -> FittedMoments:
+    def _power_moments(self, statistic: Statistic, total: float, last: bool) -> FittedMoments:
         gram = self._whole_gram(statistic)
         gone, left, step, basis, poor, kappa = refine(
             self.basis, gram / total, self.degree, self.affine, self.null
@@ -360,16 +360,13 @@ class Powers(Polynomial):
             kernel, statistic = self._kept(statistic, gone, left, total)
             frame = kernel._frame(statistic, total) if self.degree % 2 == 0 else None
         else:
-            known = None
-            if not self.maps:
-                known = (
-                    gram[0] / total if self.affine else np.zeros(len(gram)),
-                    np.diag(gram) / total,
-                )
+            means = gram[0] / total if self.affine else np.zeros(len(gram))
+            plain_moments = None if self.maps else (means, np.diag(gram) / total)
             second = gram[np.ix_(~gone, ~gone)] if gone.any() else gram
             frame = Frame(
-                left, not self.maps, second, second, total, 2, self.affine, self.count, known
-            )
+                left, not self.maps, second, second, total, 2, self.affine, self.count,
+                plain_moments,
+            )  # fmt: skip
             limit = CORRELATED * frame.sum_error * len(frame.half) if self.sharp else ACCURATE
             poor = poor or (kappa > 2 and frame.sums > limit)
             # the same products as in the pass, then the final step, so that rounding is the same
@@ -413,7 +410,7 @@ class Powers(Polynomial):
     def _kept(
         self, statistic: Statistic, gone: Flags, left: Basis, total: float
     ) -> tuple[Self, Statistic]:
-        """Degrees above 2: the coordinates of the pass without those that vanish, and their part of
+        """For degrees above 2: the coordinates of the pass that do not vanish, and their part of
         the statistic.
         """
         if not gone.any():
@@ -428,11 +425,11 @@ class Powers(Polynomial):
         )
         norms[before:][np.diag(statistic[0])[gone] == 0] = 0.0
         kernel = self.within(replace(left, excluded=replace(left.excluded, norms=norms)))
-        (rows, some), (columns, others) = (
+        (rows, row_places), (columns, column_places) = (
             _remaining_monomials(gone, degree) for degree in (high, self.degree - high)
         )
-        products = np.empty((len(some), len(others)), dtype=statistic[1].dtype)
-        products[np.ix_(some, others)] = statistic[1][np.ix_(rows, columns)]
+        products = np.empty((len(row_places), len(column_places)), dtype=statistic[1].dtype)
+        products[np.ix_(row_places, column_places)] = statistic[1][np.ix_(rows, columns)]
         return kernel, (statistic[0][np.ix_(~gone, ~gone)], products)
 
     def feature_name(self, feature: int, columns: list[str]) -> str:
@@ -440,8 +437,8 @@ class Powers(Polynomial):
 
 
 def _remaining_monomials(gone: Flags, degree: int) -> tuple[Flags, Indices]:
-    """Which monomials hold no variable that is gone, and their places among those of the variables
-    that are left.
+    """Which monomials hold no dropped variable, and their positions among those of the remaining
+    variables.
     """
     table, left = monomials(len(gone), degree), monomials(int((~gone).sum()), degree)
     stays = np.asarray(~gone[table.indices].any(axis=1))

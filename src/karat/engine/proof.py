@@ -25,13 +25,12 @@ so the relative error is at most the norm of E relative to ``K = (1 - s) M + s U
 s; for p = 2, K = M gives the supremum.  Where that is too much, along small directions of the
 columns, rho takes a share: by the first and last order,
 
-    P  >=  inf_t  t f + (p rho / 2)^2 U^(2/p) S^2 f^((p-2)/p) / t  +  rho^p U S^p  (equal for p =
-    2),
+    P  >=  inf_t  t f + (p rho / 2)^2 U^(2/p) S^2 f^((p-2)/p) / t  +  rho^p U S^p
 
-so rho will do if the norm of E relative to matrices below that
-(:func:`_bounds`) is at most 1 at *every* t.  What is dropped or charged in
-this way is measured, and limited by ROUNDING; the rounding of coordinates is derived, and limited
-by the number of columns.  No direction is left out, however small.
+(equal for p = 2), so rho is large enough if the norm of E relative to matrices below that
+(:func:`_bounds`) is at most 1 at *every* t.  What is dropped or charged in this way is measured,
+and limited by ROUNDING; the rounding of coordinates is derived, and limited by the number of
+columns.  No direction is left out, however small.
 
 Rows that are kept verbatim with their own weights cancel identically, so the rest is proven against
 the rest.
@@ -63,7 +62,7 @@ from karat.engine.wide_proof import moments_beside
 
 TIMES = tuple(10.0 ** (k / 4) for k in range(-64, 13))  # the t at which a rho is tried,
 BETWEEN = 10.0**0.25  # and their ratio
-WAYS = 6  # bounds of S after which no more are sought,
+MOST_BOUNDS = 6  # bounds of S after which no more are sought,
 SPREAD = 3  # and how many are sought at once for p = 2
 HALVINGS = 6  # of the interval in which rho is sought, on a logarithmic scale
 LEAST = ROUNDING / 1024
@@ -81,25 +80,25 @@ def measure(
     block: Array,
     weights: Array,
     witnesses: Rows | None = None,
-    terms: ErrorBudget = REDUCTION,
+    budget: ErrorBudget = REDUCTION,
     charges: bool = True,
 ) -> Proof:  # fmt: skip
-    """Prove weighted rows (a block ``[1 | D - shift]``) against the moments of all rows, within
-    ``terms``.
+    """Prove weighted rows (a block ``[1 | D - shift]``) against the moments of all rows, within an
+    error budget.
 
     ``rows`` are all rows, if they can be read again; ``witnesses`` are some of them, by default a
-    sample.  Unless it ``charges``, the second term takes no share of what is too much for the
-    first, which takes long to find.
+    sample.  With ``charges``, the second term takes a share of what is too much for the first; that
+    share takes long to find.
     """
     seen = rows if witnesses is None else witnesses
     kernel = fitted.kernel
     if isinstance(kernel, Powers):
         if fitted.also_linear is None:
-            return _power(kernel, fitted, block, weights, terms.rounding, charges)
-        linear = prove_linear(fitted.also_linear, block, weights, seen, rows, terms)
+            return _power(kernel, fitted, block, weights, budget.rounding, charges)
+        linear = prove_linear(fitted.also_linear, block, weights, seen, rows, budget)
         if kernel.degree % 2:
             return linear
-        power = _power(kernel, fitted, block, weights, terms.rounding)
+        power = _power(kernel, fitted, block, weights, budget.rounding)
         # sums of features are what is claimed
         if linear.ok and not (power.ok and power.loss_error <= BESIDE):
             return linear
@@ -119,7 +118,7 @@ def measure(
         error = gap + kernel.rounding + 32 * EPS
         off = np.abs(core - fitted.target) / np.maximum(np.abs(fitted.target), fitted.total)
         return Proof(error, 0.0, float(off.max()), 1.0, (), gap, 2, int(off.argmax()))
-    return prove_linear(fitted, block, weights, seen, rows, terms)
+    return prove_linear(fitted, block, weights, seen, rows, budget)
 
 
 def _power(
@@ -140,9 +139,9 @@ def _power(
     extra = sums + lost + also
     charged, measured = gap, dropped
     if charges and gap + extra > EXACT and np.isfinite(difference).all():
-        found = _charged(frame, difference, len(weights), lost + also, dropped, limit)
-        if found is not None:
-            charged, extra, measured = found[0], lost + also, found[1]
+        charge = _charged(frame, difference, len(weights), lost + also, dropped, limit)
+        if charge is not None:
+            charged, extra, measured = charge[0], lost + also, charge[1]
     off = np.abs(difference / (root := np.sqrt(np.diag(frame.half).clip(TINY)))) / root[:, None]
     if off.size and not dropped > limit:
         worst = frame.column_of(int(np.unravel_index(off.argmax(), off.shape)[0]))
@@ -164,9 +163,9 @@ def _power(
 def _error_beside(
     frame: Frame, coordinates: Array, weights: Array, allowed: float, patient: bool
 ) -> tuple[Array, float, float]:
-    """E, its norm relative to M (for p > 2 to the best K), and what rounding of the sums may add.
+    """E, its norm relative to M (for p > 2, to the best K), and what rounding of the sums may add.
 
-    If that is too much, and it is ``patient``, the norm of another matrix of the same form.
+    If these are too much and ``patient`` is set, another matrix of the same form is tried.
     """
     if frame.many:
         return moments_beside(frame, coordinates, weights, allowed)
@@ -176,21 +175,21 @@ def _error_beside(
     if frame.degree == 2:
         if len(frame.targets) == 1:
             return difference, frame.relative_norm(difference), frame.sums
-        parts = [np.ix_(some, some) for some in frame.targets]
+        parts = [np.ix_(among, among) for among in frame.targets]
         return (
             difference,
             max(linalg.relative_norm(difference[part], frame.half[part]) for part in parts),
             frame.sums,
         )
     floors, error = frame.floors(FLOOR_SHARES), frame.sum_error_of(len(weights))
-    found = [
+    bounds = [
         (linalg.relative_norm(difference, base), frame.rounding_of_sums(base, error))
         for base in floors
     ]
-    best = min(found, key=sum)
+    best = min(bounds, key=sum)
     if not patient or not EXACT < sum(best) < np.inf:
         return difference, *best
-    base = floors[found.index(best)]
+    base = floors[bounds.index(best)]
     other = sharper_norm(difference, base, len(frame.second), frame.degree // 2)
     return difference, min(best[0], other), best[1]
 
@@ -198,13 +197,13 @@ def _error_beside(
 def _charged(
     frame: Frame, difference: Array, kept: int, extra: float, dropped: float, limit: float
 ) -> tuple[float, float] | None:  # fmt: skip
-    """The loss error and the rho that hold E and the rounding of the sums, with what was dropped;
-    None if there are none.
+    """The loss error and the rho that hold E, the rounding of the sums and what was dropped; None
+    if there are none.
     """
-    found = None
+    charge = None
     parts = [
-        (difference[np.ix_(some, some)], frame.base[np.ix_(some, some)], some)
-        for some in frame.targets
+        (difference[np.ix_(among, among)], frame.base[np.ix_(among, among)], among)
+        for among in frame.targets
     ]
     if frame.degree > 2:
         form = _balanced(frame, difference)
@@ -218,23 +217,23 @@ def _charged(
             _small_rho(frame, *part, kept, error, limit - dropped) for part in parts
         )
         if rho <= limit:
-            found = error, rho
+            charge = error, rho
             if error < EXACT - extra:
                 break
-        elif found is None:
+        elif charge is None:
             break
-    return found
+    return charge
 
 
 def _small_rho(
-    frame: Frame, difference: Array, base: Array, some: list[int], kept: int, error: float,
+    frame: Frame, difference: Array, base: Array, among: list[int], kept: int, error: float,
     limit: float
 ) -> float:  # fmt: skip
-    """A small rho, up to ``limit``, that with a loss error holds E in ``some`` coordinates at every
-    t; else infinite.
+    """A small rho, up to ``limit``, that with a loss error holds E at every t; infinite if there is
+    none.
 
-    ``base`` is a lower bound of the loss, ``kept`` the number of rows kept.  The first bound of S
-    that has such a rho is taken.
+    E is in the coordinates ``among``.  ``base`` is a lower bound of the loss, and ``kept`` the
+    number of rows kept.  The first bound of S that has such a rho is used.
     """
     # |v'E v| of the rounding of sums is at most sum_error (d.|v|)^2, d = diag(M)^(1/2).
     squares = np.diag(frame.half) if frame.degree > 2 else np.diag(base)
@@ -249,20 +248,22 @@ def _small_rho(
     def holds(bound: Array) -> bool:
         if linalg.definite(bound - difference) and linalg.definite(bound + difference):
             return True
-        return frame.degree > 2 and held(difference, bound, len(some), frame.degree // 2)
+        return frame.degree > 2 and held(difference, bound, len(among), frame.degree // 2)
 
     largest = linalg.relative_norm(difference, base) + linalg.relative_norm(sums, base)
     times = [t for t in TIMES if t < BETWEEN * largest]  # beyond, the loss error alone is enough
-    untried, tried = list(_bounds(frame, difference, some)) if limit > LEAST else [], 0
+    untried, tried = list(_bounds(frame, difference, among)) if limit > LEAST else [], 0
     while untried:
-        way, tried = untried.pop(0), tried + 1
-        unmet = list(islice(failing(limit, *way), None if frame.degree == 2 else 1))
+        pair, tried = untried.pop(0), tried + 1
+        unmet = list(islice(failing(limit, *pair), None if frame.degree == 2 else 1))
         if not unmet:
             break
-        for matrix in unmet[:: max(1, len(unmet) // SPREAD)] if tried + len(untried) < WAYS else ():
+        for matrix in (
+            unmet[:: max(1, len(unmet) // SPREAD)] if tried + len(untried) < MOST_BOUNDS else ()
+        ):
             # The worst query, but for the loss error, tells a better bound of S.
             query = linalg.relative_vector(difference, matrix + sums - 0.999 * error * base)
-            better = None if query is None else _bound_at(frame, query, some)
+            better = None if query is None else _bound_at(frame, query, among)
             untried += [] if better is None else [better]
     else:
         return np.inf
@@ -270,37 +271,38 @@ def _small_rho(
     for _ in range(HALVINGS):
         middle = float(np.sqrt(low * high))
         low, high = (
-            (low, middle) if not any(True for _ in failing(middle, *way)) else (middle, high)
+            (low, middle) if not any(True for _ in failing(middle, *pair)) else (middle, high)
         )
     return high
 
 
-def _bounds(frame: Frame, error: Array, some: list[int]) -> Iterator[tuple[Array, Array]]:
-    """Matrices A, Q with ``v'A v <= U^(2/p) S^2 f^((p-2)/p)``, ``v'Q v <= U S^p`` for monomials
-    v of ``some`` coordinates.
+def _bounds(frame: Frame, error: Array, among: list[int]) -> Iterator[tuple[Array, Array]]:
+    """Matrices A, Q with ``v'A v <= U^(2/p) S^2 f^((p-2)/p)``, ``v'Q v <= U S^p`` for monomials v
+    of the coordinates ``among``.
 
-    From ``S^2 >= sum_k theta_k (alpha_k / reach_k)^2``, for coordinates alike and where an
-    ``error`` is.
+    They follow from ``S^2 >= sum_k theta_k (alpha_k / reach_k)^2``, with equal shares theta and
+    with shares by ``error``.
     """
-    near, size = 1.0 / frame.reach[some], np.zeros(len(some))
-    indices = monomials(len(some), frame.degree // 2).indices
+    near, size = 1.0 / frame.reach[among], np.zeros(len(among))
+    indices = monomials(len(among), frame.degree // 2).indices
     np.maximum.at(size, indices, np.abs(np.diag(error))[:, None])
     need = np.where(near > 0, size / np.maximum(near, TINY) ** 2, 0.0)
     for share in _shares(near > 0, need):
-        yield _raised(frame, share * near**2, np.zeros(len(some)))
+        yield _raised(frame, share * near**2, np.zeros(len(among)))
 
 
-def _bound_at(frame: Frame, query: Array, some: list[int]) -> tuple[Array, Array] | None:
-    """The same from ``S >= |sum_j s_j sigma_j z_j|``, s the signs of a query with these
-    monomials; None if it has none.
+def _bound_at(frame: Frame, query: Array, among: list[int]) -> tuple[Array, Array] | None:
+    """The same from ``S >= |sum_j s_j sigma_j z_j|``, with the signs s of a query that has these
+    monomials; None if there is none.
     """
     if len(frame.basis.excluded) or not np.isfinite(query).all():
         return None
-    near, map_ = 1.0 / frame.reach[some], frame.basis.map[:, some]
-    times, factor = monomials(len(some), frame.degree // 2).times
+    near, map_ = 1.0 / frame.reach[among], frame.basis.map[:, among]
+    times, factor = monomials(len(among), frame.degree // 2).times
     alpha = linalg.svd(query[times] * factor)[0][:, 0]
     form = np.sign(map_ @ alpha) * frame.spreads
     form[: int(frame.affine)] = 0.0
+    # a convex combination of two bounds, of which the first covers all directions but the constant
     return _raised(frame, 0.05 * near**2 / len(near), np.sqrt(0.95) * (form @ map_))
 
 
@@ -317,11 +319,11 @@ def _raised(frame: Frame, square: Array, form: Array) -> tuple[Array, Array]:
 
 
 def _balanced(frame: Frame, error: Array) -> Array:
-    """p > 2: the same form of degree p as ``error``, with every product of coordinates cut into
-    halves that are alike.
+    """For p > 2: the same form of degree p as ``error``, with every product of coordinates cut into
+    balanced halves.
 
-    ``a^2 b^2`` is the product of ``a^2`` and ``b^2`` as well as the square of ``a b``; a bound
-    by squares needs the latter.
+    ``a^2 b^2`` is the product of ``a^2`` and ``b^2``, and also the square of ``a b``; a bound by
+    squares needs the latter.
     """
     count = len(frame.second)
     whole, half = monomials(count, frame.degree), monomials(count, frame.degree // 2)
@@ -333,13 +335,13 @@ def _balanced(frame: Frame, error: Array) -> Array:
         / (root[first] * root[last])
         / (2 * root[left] * root[right])
     )
-    found = np.zeros_like(error)
-    np.add.at(found, (left, right), values)
-    return found + found.T
+    matrix = np.zeros_like(error)
+    np.add.at(matrix, (left, right), values)
+    return matrix + matrix.T
 
 
 def _shares(among: Flags, need: Array) -> list[Array]:
-    """Shares that add up to 1: alike, and by need."""
+    """Shares that add up to 1: equal ones, and ones by need."""
     even = among / max(1, int(among.sum()))
     total = float(need.sum())
     return [even] + ([0.9 * need / total + 0.1 * even] if 0 < total < np.inf else [])

@@ -49,7 +49,7 @@ MOST = 2.0  # rare rows per feature: more are not rare
 
 @dataclass(frozen=True)
 class Independent:
-    """Independent features of a sample of rows, and the others in terms of them."""
+    """Independent features of a sample of rows, and the other features expressed by them."""
 
     norm: Array  # (m,): of each feature on the sample
     basic: Indices  # (r,): the independent ones
@@ -59,8 +59,8 @@ class Independent:
 
     @classmethod
     def of(cls, sample: Array) -> Independent:
-        """From the features of a sample (N x m), by Cholesky's factorisation with pivoting of their
-        Gram matrix.
+        """From the features of a sample (N x m), by a pivoted Cholesky factorisation of their Gram
+        matrix.
         """
         size = np.sqrt(np.einsum("ij,ij->j", sample, sample))
         norm = np.where(size > 0, size, 1.0)
@@ -80,7 +80,7 @@ class Independent:
         return combination / self.norm
 
     def with_those_of(self, rows: Array) -> Indices:
-        """The basic features, and of the others those that further rows (k x m) add."""
+        """The basic features, and the others that further rows (k x m) make independent."""
         if not len(rows):
             return self.basic
         scaled = rows / self.norm
@@ -94,12 +94,12 @@ class Independent:
 def informed(
     rows: Rows,
     fitted: FittedMoments,
-    known: CandidatePoints,
+    candidates: CandidatePoints,
     rng: np.random.Generator,
     held: int = 0,
 ) -> tuple[CandidatePoints, Array, int] | None:
-    """Candidates that a look at all rows finds, where those ``known`` do not do, weights that meet
-    the moments, and passes.
+    """Better candidates than the given ones, found by a look at all rows, weights on them that meet
+    the moments, and the number of passes.
 
     The first ``held`` rows represent others, and are candidates if features depend on each other.
     """
@@ -107,17 +107,20 @@ def informed(
     if not isinstance(kernel, Powers) or len(rows) <= INFORMED * kernel.width:
         return None
     squares = squared_lengths(rows, kernel)
-    dependent = kernel.degree == 2 and (known.missed > MISSED or known.rank < kernel.width)
-    found = with_rare_rows(rows, fitted, squares, held, rng) if dependent else None
-    found = found or by_importance(rows, fitted, squares, rng)
-    return None if found is None else (*found, 1 + int(dependent))
+    dependent = kernel.degree == 2 and (
+        candidates.missed > MISSED or candidates.rank < kernel.width
+    )
+    better = with_rare_rows(rows, fitted, squares, held, rng) if dependent else None
+    better = better or by_importance(rows, fitted, squares, rng)
+    # passes: one for the lengths, and one for the rare rows
+    return None if better is None else (*better, 1 + int(dependent))
 
 
 def with_rare_rows(
     rows: Rows, fitted: FittedMoments, squares: Array, held: int, rng: np.random.Generator
 ) -> tuple[CandidatePoints, Array] | None:
-    """Rare and held rows, others, and weights on them that meet the moments; None if there are
-    none.
+    """Candidates with all rare and held rows, and weights on them that meet the moments; None if
+    there are none.
     """
     kernel = fitted.kernel
     assert isinstance(kernel, Powers)
@@ -128,27 +131,35 @@ def with_rare_rows(
     block = rows.take(chosen, kernel.shift)
     sample = kernel.features(block) * np.sqrt(nominal)[:, None]
     sample[:, feature_sizes(kernel, block, sample.T, float(nominal.sum()))[1]] = 0.0
-    found = Independent.of(sample)
-    if not len(found.others):
+    independent = Independent.of(sample)
+    if not len(independent.others):
         return None
-    rare = np.union1d(np.arange(held), showing(rows, kernel, found.hidden(rng)))
+    rare = np.union1d(np.arange(held), showing(rows, kernel, independent.hidden(rng)))
     if len(rare) > MOST * kernel.width:
         return None
-    own = own_weights(rows, rare)
+    weights = own_weights(rows, rare)
     common = np.flatnonzero(~np.isin(chosen, rare))
     kept = by_score(
-        common, nominal[common], found.leverage[common], int(ENOUGH * len(found.basic)), rng
+        common,
+        nominal[common],
+        independent.leverage[common],
+        int(ENOUGH * len(independent.basic)),
+        rng,
     )
     common, nominal = (common, nominal[common]) if kept is None else kept
-    nominal = nominal * (max(rows.total - float(own.sum()), TINY) / max(float(nominal.sum()), TINY))
-    known = candidate_points(
-        rows, fitted, np.concatenate([rare, chosen[common]]), np.concatenate([own, nominal])
+    nominal = nominal * (
+        max(rows.total - float(weights.sum()), TINY) / max(float(nominal.sum()), TINY)
     )
-    features = found.with_those_of(kernel.features(rows.take(rare, kernel.shift)))
-    known = replace(
-        known, points=np.asfortranarray(known.points[:, features]), target=known.target[features]
+    candidates = candidate_points(
+        rows, fitted, np.concatenate([rare, chosen[common]]), np.concatenate([weights, nominal])
     )
-    return feasible(known.resolve())
+    features = independent.with_those_of(kernel.features(rows.take(rare, kernel.shift)))
+    candidates = replace(
+        candidates,
+        points=np.asfortranarray(candidates.points[:, features]),
+        target=candidates.target[features],
+    )
+    return feasible(candidates.resolve())
 
 
 def showing(rows: Rows, kernel: Powers, combination: Array) -> Indices:
@@ -184,16 +195,16 @@ def squared_lengths(rows: Rows, kernel: Powers) -> Array:
 def important_rows(
     rows: Rows, kernel: Powers, squares: Array, power: int, rng: np.random.Generator
 ) -> tuple[Indices, Array] | None:
-    """Rows drawn by their importance, INFORMED per feature, with nominal weights; None if lengths
-    are not finite.
+    """Rows drawn by importance, INFORMED per feature, with nominal weights; None if lengths are not
+    finite.
     """
     everything = np.arange(len(rows))
-    own = own_weights(rows, everything)
-    scores = own * (1.0 + squares / max(1, kernel.variables)) ** power
-    found = by_score(everything, own, scores, int(INFORMED * kernel.width), rng)
-    if found is None:
+    weights = own_weights(rows, everything)
+    scores = weights * (1.0 + squares / max(1, kernel.variables)) ** power
+    drawn = by_score(everything, weights, scores, int(INFORMED * kernel.width), rng)
+    if drawn is None:
         return None
-    chosen, nominal = found
+    chosen, nominal = drawn
     return chosen, nominal * (rows.total / nominal.sum())
 
 

@@ -1,5 +1,5 @@
 """The pipeline: moments in one pass, a vertex among a few candidates, a proof; and the policy that
-chooses between the ways.
+chooses between the methods.
 
     fitted   = sum over rows of weight * kernel features         # one pass, with coordinates
     vertex   = weights on at most rank rows, the same moments    # onepass | tree | caratheodory
@@ -48,7 +48,7 @@ from karat.engine.tolerances import CONTENT, EXACT, SHARP
 from karat.engine.tree import reduce_by_tree, reduce_sequentially
 from karat.engine.weights import SECOND, check_any, polish, polish_features, refined_vertex, sampled
 
-LAST = ("tree", "caratheodory")  # ways that look at every row: no stronger one follows
+LAST = ("tree", "caratheodory")  # methods that look at every row: no stronger one follows
 FEW = 4  # rows per feature: so few may all be kept, if nothing else is exact
 # orders of the rows in which they are eliminated, beside their own, if nothing else is exact
 ORDERS = 8
@@ -85,7 +85,7 @@ class Reduction:
 
     @property
     def bound(self) -> int:
-        """The most rows that there may be, beside those that dominate a moment."""
+        """The largest possible number of rows, without those that dominate a moment."""
         return self.levels * self.fitted.kernel.width
 
     def keeps_all(self, rows: Rows) -> bool:
@@ -95,8 +95,8 @@ class Reduction:
         )
 
     def beside(self, other: Reduction, left: Indices, right: Indices) -> Reduction:
-        """This reduction of the rows at ``left``, together with another of those at ``right``: as
-        exact as the worse.
+        """This reduction of the rows at ``left`` and another of the rows at ``right``: as exact as
+        the worse.
         """
         joint = np.concatenate([left[self.positions], right[other.positions]])
         order = np.argsort(joint)
@@ -105,7 +105,7 @@ class Reduction:
         proof = replace(
             worse.proof,
             **{
-                name: max(getattr(one, name) for one in both)
+                name: max(getattr(part, name) for part in both)
                 for name in ("remainder", "measured", "derived", "condition")
             },
         )
@@ -123,9 +123,7 @@ class Reduction:
         )
 
     def with_peeled(self, rows: Rows, left: Indices, alone: Indices) -> Reduction:
-        """This reduction of the rows at ``left``, together with the rows ``alone`` that are kept as
-        they are.
-        """
+        """This reduction of the rows at ``left``, with the rows ``alone`` kept as they are."""
         joint = np.concatenate([alone, left[self.positions]])
         weights = np.concatenate([own_weights(rows, alone), self.weights])
         peeled = np.concatenate([np.ones(len(alone), dtype=bool), self.peeled])
@@ -149,33 +147,33 @@ def build(
     """Reduce weighted rows to a vertex with the same moments; ``method`` as in
     :func:`karat.coreset`.
 
-    Wild rows are kept apart, or are a level of their own if ``levels``.
+    Wild rows are kept apart or, with ``levels``, reduced by themselves.
     """
     rng = np.random.default_rng(seed)
     pilot = sample(rng, len(rows), pilot_size(len(rows)))
     fitted, passes = fit_moments(rows, kernel, pilot, progress)
     spread, wild = wild_rows(rows, fitted)
     if 0 < len(wild) < len(rows) and levels:
-        found = _by_levels(rows, kernel, method, seed, wild)
-        if found.proof.ok and not found.keeps_all(rows):
-            return found
+        reduction = _by_levels(rows, kernel, method, seed, wild)
+        if reduction.proof.ok and not reduction.keeps_all(rows):
+            return reduction
+    # Steps 1 to 3 of the policy; the numbers below are those of the other steps.
     best = replace(_attempt(rows, method, rng, progress, pilot, fitted, passes), spread=spread)
-    if not best.proof.ok and linear_class(fitted) is None and kernel.power > 2:
+    if not best.proof.ok and linear_class(fitted) is None and kernel.power > 2:  # 4
         best = better(best, _anew(rows, kernel, method, rng, progress, pilot, single_columns=True))
-    if not best.proof.ok and isinstance(kernel, Powers) and best.proof.excluded:
+    if not best.proof.ok and isinstance(kernel, Powers) and best.proof.excluded:  # 5
         best = better(best, _anew(rows, kernel.keeping_all(), method, rng, progress, pilot))
-    if not best.proof.ok:
+    if not best.proof.ok:  # 6
         best = better(best, _peeled(rows, kernel, method, rng, best))
     width, light = best.fitted.kernel.width, light_rows(rows)
     if not best.proof.ok and levels and 0 < len(light) <= PEELED * width:
         rest = np.setdiff1d(np.arange(len(rows)), light)
-        found = build(rows.subset(rest), kernel, method, seed, levels=False)
-        best = better(
-            best, replace(found.with_peeled(rows, rest, light), passes=best.passes + found.passes)
-        )
-    if not best.proof.ok and method == "auto" and len(rows) <= SLOW * width and width <= SLOW:
+        heavier = build(rows.subset(rest), kernel, method, seed, levels=False)
+        passes = best.passes + heavier.passes
+        best = better(best, replace(heavier.with_peeled(rows, rest, light), passes=passes))
+    if not best.proof.ok and method == "auto" and len(rows) <= SLOW * width and width <= SLOW:  # 7
         best = better(best, _anew(rows, kernel, "caratheodory", rng, progress, pilot))
-    if not best.proof.ok and len(rows) <= FEW * width:
+    if not best.proof.ok and len(rows) <= FEW * width:  # 8
         best = keep_all_rows(rows, best)
     if not best.proof.ok:
         best = replace(best, dominating_rows=heaviest(rows, kernel))
@@ -183,35 +181,32 @@ def build(
 
 
 def _by_levels(rows: Rows, kernel: Kernel, method: str, seed: int, wild: Indices) -> Reduction:
-    """Wild rows and the others by themselves; a few wild ones as they are."""
+    """Reduce wild rows and the others separately; a few wild rows are kept as they are."""
     rest = np.setdiff1d(np.arange(len(rows)), wild)
-    found = build(rows.subset(rest), kernel, method, seed, levels=False)
-    if len(wild) <= PEELED * max(1, found.fitted.kernel.width) or not found.proof.ok:
-        return replace(found.with_peeled(rows, rest, wild), passes=found.passes + 2)
-    return found.beside(build(rows.subset(wild), kernel, method, seed, levels=False), rest, wild)
+    ordinary = build(rows.subset(rest), kernel, method, seed, levels=False)
+    if len(wild) <= PEELED * max(1, ordinary.fitted.kernel.width) or not ordinary.proof.ok:
+        return replace(ordinary.with_peeled(rows, rest, wild), passes=ordinary.passes + 2)
+    return ordinary.beside(build(rows.subset(wild), kernel, method, seed, levels=False), rest, wild)
 
 
 def better(first: Reduction | None, second: Reduction | None) -> Reduction:
-    """The one that is proven; of two such, or of none, the one with the smaller error."""
+    """The proven one; if both are proven, or neither, the one with the smaller error."""
     if first is None or second is None:
-        found = first or second
-        assert found is not None
-        return found
+        only = first or second
+        assert only is not None
+        return only
     return first if first.proof.merit >= second.proof.merit else second
 
 
-def keep_all_rows(rows: Rows, found: Reduction) -> Reduction:
-    """All rows with their own weights; the condition is that of the columns, whatever rows are
-    kept.
-    """
+def keep_all_rows(rows: Rows, reduction: Reduction) -> Reduction:
+    """All rows with their own weights.  The condition stays: it depends on the columns only."""
     everything = np.arange(len(rows))
-    proof = Proof.trivial(found.proof.power, found.proof.condition)
     weights, nothing = own_weights(rows, everything), np.zeros(0, dtype=np.intp)
     return replace(
-        found,
+        reduction,
         positions=everything,
         weights=weights,
-        proof=proof,
+        proof=Proof.trivial(reduction.proof.power, reduction.proof.condition),
         method="all rows",
         dominating_rows=nothing,
     )
@@ -221,7 +216,7 @@ def _anew(
     rows: Rows, kernel: Kernel, method: str, rng: np.random.Generator, progress: Progress | None,
     pilot: Indices, single_columns: bool = False,
 ) -> Reduction:  # fmt: skip
-    """The best vertex that a method finds in coordinates of its own."""
+    """The best vertex that a method finds in newly fitted coordinates."""
     fitted, passes = fit_moments(rows, kernel, pilot, progress)
     sought = fit_moments(rows, unmixed(kernel), pilot, progress)[0] if single_columns else None
     return _attempt(rows, method, rng, progress, pilot, fitted, passes, sought)
@@ -231,10 +226,10 @@ def _attempt(
     rows: Rows, method: str, rng: np.random.Generator, progress: Progress | None, pilot: Indices,
     fitted: FittedMoments, passes: int, sought: FittedMoments | None = None,
 ) -> Reduction:  # fmt: skip
-    """The best vertex that a method finds; it stops at the first that is exact.
+    """The best vertex that a method finds; the search stops at the first that is exact.
 
-    ``sought``: the features in which rows are sought, if not the fitted ones: those of single
-    columns are not made parallel by tails.
+    ``sought`` has the features in which rows are sought, if not the fitted ones.  Features of
+    single columns are not made parallel by heavy tails.
     """
     if not fitted.kernel.width:  # every feature vanishes on every row: any one row will do
         first = np.zeros(1, dtype=np.intp)
@@ -246,19 +241,18 @@ def _attempt(
     # another sample.
     content = CONTENT if fitted.kernel.power > 2 and linear_class(fitted) is None else np.inf
     features = searches(fitted) if sought is None else (sought,)
-    ways = (
-        way
+    attempts = (
+        attempt
         for search in features
-        for way in feasible_weights(rows, search, method, pilot, rng, progress)
+        for attempt in feasible_weights(rows, search, method, pilot, rng, progress)
     )
-    for known, mass, way, more in ways:
+    for candidates, mass, reducer, more in attempts:
         passes += more
-        found = vertex(rows, fitted, known, mass, way, passes)
-        best = better(best, found)
+        best = better(best, vertex(rows, fitted, candidates, mass, reducer, passes))
         settled = best.proof.ok and best.proof.reducible_error <= content
-        if not settled and (way in LAST or linear_class(fitted) is not None):
+        if not settled and (reducer in LAST or linear_class(fitted) is not None):
             best = without_rank_decision(
-                rows, fitted, best, known, mass, way, passes, last=way in LAST
+                rows, fitted, best, candidates, mass, reducer, passes, last=reducer in LAST
             )
         if best.proof.ok and best.proof.reducible_error <= min(content, EXACT):
             break
@@ -266,68 +260,70 @@ def _attempt(
     return about_means(rows, best)
 
 
-def about_means(rows: Rows, found: Reduction) -> Reduction:
-    """The reduction with a proof about the means of the columns, in which the claim is given, if
-    its shift is far from them.
+def about_means(rows: Rows, reduction: Reduction) -> Reduction:
+    """The reduction with a proof about the means of the columns, as the claim is stated, if its
+    shift is far from them.
 
-    With heavy tails sums of absolute values about another shift may be larger, and a proof by them
+    With heavy tails, sums of absolute values about another shift may be larger, and a proof by them
     says too little.
     """
-    linear = linear_class(found.fitted) if found.proof.ok else None
+    linear = linear_class(reduction.fitted) if reduction.proof.ok else None
     kernel = None if linear is None else linear.kernel.centred(linear)
     if linear is None or kernel is None:
-        return found
+        return reduction
     centred = kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)
-    return replace(proven_as_well(rows, found, centred), passes=found.passes + 1)
+    return replace(proven_as_well(rows, reduction, centred), passes=reduction.passes + 1)
 
 
 def proven_as_well(
     rows: Rows,
-    found: Reduction,
+    reduction: Reduction,
     fitted: FittedMoments,
     witnesses: Rows | None = None,
     polishes: bool = True,
 ) -> Reduction:
-    """The reduction with a proof in other features as well, in which its weights are polished if
-    they must (and may) be.
+    """The reduction, proven in other features as well.  If that fails and ``polishes`` is set, its
+    weights are polished in them.
     """
-    weights, data = found.weights, rows if witnesses is None else None
-    block, own = (rows.take(found.positions, one.kernel.shift) for one in (fitted, found.fitted))
-    proof, before = measure(data, fitted, block, weights, witnesses), found.proof
+    weights, data = reduction.weights, rows if witnesses is None else None
+    block = rows.take(reduction.positions, fitted.kernel.shift)
+    proof, before = measure(data, fitted, block, weights, witnesses), reduction.proof
     if not proof.ok and polishes:
         weights = polish_features(fitted, block, weights)
-        proof, before = (
-            measure(data, one, rows_about, weights, witnesses)
-            for one, rows_about in ((fitted, block), (found.fitted, own))
-        )
+        proof = measure(data, fitted, block, weights, witnesses)
+        block = rows.take(reduction.positions, reduction.fitted.kernel.shift)
+        before = measure(data, reduction.fitted, block, weights, witnesses)
     worst = {
-        name: max(getattr(one, name) for one in (proof, before))
+        name: max(getattr(part, name) for part in (proof, before))
         for name in ("loss_error", "remainder", "measured")
     }
-    return replace(found, weights=weights, proof=replace(before, derived=proof.derived, **worst))
+    return replace(
+        reduction, weights=weights, proof=replace(before, derived=proof.derived, **worst)
+    )
 
 
 def without_rank_decision(
-    rows: Rows, fitted: FittedMoments, best: Reduction, known: CandidatePoints, mass: Array,
-    way: str, passes: int, witnesses: Rows | None = None, last: bool = True,
+    rows: Rows, fitted: FittedMoments, best: Reduction, candidates: CandidatePoints, mass: Array,
+    method: str, passes: int, witnesses: Rows | None = None, last: bool = True,
 ) -> Reduction:  # fmt: skip
-    """Eliminate in the features themselves, to as many rows as features; in the end, if need be, do
-    not eliminate.
+    """Eliminate in the features themselves, to as many rows as features.  With ``last``, try at the
+    end not to eliminate.
 
-    Where rounding leaves little room the order of the rows decides, so several are tried.
+    Where rounding leaves little room the result depends on the order of the rows, so several are
+    tried.
     """
     rng, forward = np.random.default_rng(0), np.arange(len(mass))
-    orders = [
-        forward,
-        *(rng.permutation(len(mass)) for _ in range(ORDERS if last and known.rank <= SLOW else 0)),
-    ]
+    more = ORDERS if last and candidates.rank <= SLOW else 0
+    orders = [forward, *(rng.permutation(len(mass)) for _ in range(more))]
     for order, eliminate in [
         *((order, True) for order in orders),
         *([(forward, False)] if last else []),
     ]:
-        plain = candidate_points(rows, known.fitted, known.positions[order], known.root[order] ** 2)
-        found = vertex(rows, fitted, plain, mass[order], way, passes, witnesses, eliminate)
-        best = better(best, replace(found, rank=known.rank))
+        plain = candidate_points(
+            rows, candidates.fitted, candidates.positions[order], candidates.root[order] ** 2
+        )
+        reduction = vertex(rows, fitted, plain, mass[order], method, passes, witnesses, eliminate)
+        best = better(best, replace(reduction, rank=candidates.rank))
         if best.proof.ok:
             break
     return best
@@ -347,33 +343,34 @@ def _peeled(
     rest = rows.subset(left)
     if len(left) <= width:
         return keep_all_rows(rows, before)
-    found = _anew(rest, kernel, method, rng, None, sample(rng, len(rest), pilot_size(len(rest))))
-    if not found.proof.ok and len(left) <= FEW * width:
-        found = keep_all_rows(rest, found)
-    found = replace(
-        found.with_peeled(rows, left, positions), passes=before.passes + found.passes + 2
+    pilot = sample(rng, len(rest), pilot_size(len(rest)))
+    reduction = _anew(rest, kernel, method, rng, None, pilot)
+    if not reduction.proof.ok and len(left) <= FEW * width:
+        reduction = keep_all_rows(rest, reduction)
+    reduction = replace(
+        reduction.with_peeled(rows, left, positions), passes=before.passes + reduction.passes + 2
     )
-    return _given_back(rows, before, found)
+    return _given_back(rows, before, reduction)
 
 
-def _given_back(rows: Rows, before: Reduction, found: Reduction) -> Reduction:
+def _given_back(rows: Rows, before: Reduction, peeled: Reduction) -> Reduction:
     """Try to eliminate peeled rows as well, and keep that only if the proof is as good."""
-    if not found.proof.ok:
-        return found
-    known = candidate_points(
-        rows, searches(before.fitted)[-1], found.positions, found.weights
+    if not peeled.proof.ok:
+        return peeled
+    candidates = candidate_points(
+        rows, searches(before.fitted)[-1], peeled.positions, peeled.weights
     ).resolve()
     fewer = about_means(
-        rows, vertex(rows, before.fitted, known, known.root, found.method, found.passes)
+        rows, vertex(rows, before.fitted, candidates, candidates.root, peeled.method, peeled.passes)
     )
     return (
         fewer
-        if fewer.proof.ok and fewer.proof.loss_error <= max(SHARP, found.proof.loss_error)
-        else found
+        if fewer.proof.ok and fewer.proof.loss_error <= max(SHARP, peeled.proof.loss_error)
+        else peeled
     )
 
 
-# points, weights on them that meet the moments, the way's name, its passes
+# candidates, weights on them that meet the moments, the method that found them, its passes
 Feasible = tuple[CandidatePoints, Array, str, int]
 
 
@@ -385,57 +382,57 @@ def feasible_weights(
     rng: np.random.Generator,
     progress: Progress | None,
 ) -> Iterator[Feasible]:
-    """Weights on a few rows that meet the moments, by ever stronger means: steps 1 and 2 of the
-    policy.
+    """Weights on a few rows that meet the moments, by stronger and stronger means: steps 1 and 2 of
+    the policy.
     """
     if method in ("auto", "onepass"):
         if first_candidates(len(rows), fitted.kernel) == len(rows):
             everything = np.arange(len(rows))
-            known = candidate_points(
+            candidates = candidate_points(
                 rows, fitted, everything, own_weights(rows, everything)
             ).resolve()
-            yield known, known.root, "onepass", 0
+            yield candidates, candidates.root, "onepass", 0
         else:
-            known, mass = sampled(rows, fitted, pilot, rng)
+            candidates, mass = sampled(rows, fitted, pilot, rng)
             if mass is not None:
-                yield known, mass, "onepass", 0
-            elif found := informed(rows, fitted, known, rng):
-                known, mass, more = found
-                yield known, mass, "onepass", more
+                yield candidates, mass, "onepass", 0
+            elif by_importance := informed(rows, fitted, candidates, rng):
+                candidates, mass, more = by_importance
+                yield candidates, mass, "onepass", more
     sequentially = method == "caratheodory"
     positions, weights = (reduce_sequentially if sequentially else reduce_by_tree)(
         rows, fitted, progress
     )
     check_any(positions)
-    known = candidate_points(rows, fitted, positions, weights).resolve()
-    yield known, known.root, *(("caratheodory", 1) if sequentially else ("tree", 2))
+    candidates = candidate_points(rows, fitted, positions, weights).resolve()
+    yield candidates, candidates.root, *(("caratheodory", 1) if sequentially else ("tree", 2))
 
 
 def first_candidates(count: int, kernel: Kernel) -> int:
-    """How many of ``count`` rows are candidates at first: all of a few, else a sample."""
+    """How many of ``count`` rows are candidates at first: all if there are few, else a sample."""
     return count if count <= SECOND * kernel.width else enough(kernel)
 
 
 def vertex(
-    rows: Rows, fitted: FittedMoments, known: CandidatePoints, mass: Array, way: str, passes: int,
-    witnesses: Rows | None = None, eliminate: bool = True,
+    rows: Rows, fitted: FittedMoments, candidates: CandidatePoints, mass: Array, method: str,
+    passes: int, witnesses: Rows | None = None, eliminate: bool = True,
 ) -> Reduction:  # fmt: skip
     """Eliminate to a vertex (or keep all points), polish it, and prove it; ``witnesses`` as in
     :func:`measure`.
     """
-    if len(rows) <= known.rank:  # nothing to reduce: the rows with their own weights
+    if len(rows) <= candidates.rank:  # nothing to reduce: the rows with their own weights
         positions = np.arange(len(rows))
         weights = own_weights(rows, positions)
     else:
         if eliminate:
-            support, refined = refined_vertex(known, mass)
+            support, refined = refined_vertex(candidates, mass)
         else:
             support = np.flatnonzero(mass > 0)
-            refined = polish(known.points[support], mass[support], known.target)
-        order = np.argsort(known.positions[support])
+            refined = polish(candidates.points[support], mass[support], candidates.target)
+        order = np.argsort(candidates.positions[support])
         support, refined = support[order], refined[order]
-        weights = refined * known.root[support]
-        positions = known.positions[support]
+        weights = refined * candidates.root[support]
+        positions = candidates.positions[support]
     block = rows.take(positions, fitted.kernel.shift)
     proof = measure(rows if witnesses is None else None, fitted, block, weights, witnesses)
     linear = linear_class(fitted)
@@ -443,5 +440,5 @@ def vertex(
         weights = polish_features(linear, block, weights)
         proof = measure(rows if witnesses is None else None, fitted, block, weights, witnesses)
     return Reduction(
-        positions, weights, fitted, min(known.rank, len(positions)), proof, way, passes
+        positions, weights, fitted, min(candidates.rank, len(positions)), proof, method, passes
     )

@@ -78,9 +78,9 @@ class GroupedKernel(Kernel):
         return features
 
     def _points_of(self, X: Array) -> Indices:
-        """The number of the point at which each row lies."""
-        found = np.minimum(np.searchsorted(self._keys, row_keys(X)), len(self._keys) - 1)
-        missing = np.any(self.points[found] != X, axis=1)
+        """The number of the point that each row equals."""
+        places = np.minimum(np.searchsorted(self._keys, row_keys(X)), len(self._keys) - 1)
+        missing = np.any(self.points[places] != X, axis=1)
         if missing.any():
             row = X[np.argmax(missing)]
             if not np.isfinite(row).all():
@@ -91,7 +91,7 @@ class GroupedKernel(Kernel):
                 " GroupedLogistic.of(X).",
                 argument="X",
             )
-        return np.asarray(self._order[found])
+        return np.asarray(self._order[places])
 
     def feature_name(self, feature: int, columns: list[str]) -> str:
         if feature < len(self.points):

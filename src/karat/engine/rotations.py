@@ -27,15 +27,15 @@ from karat.engine.tolerances import COORDINATES, EPS, ROUNDING, TINY
 RANK = 8 * EPS
 
 
-def prove_by_rotations(block: Array, own: Array, made: Array, weights: Array) -> Proof:
+def prove_by_rotations(block: Array, data_weights: Array, made: Array, weights: Array) -> Proof:
     """Prove weighted rows against all rows: blocks ``[1 | D - shift]`` and their weights."""
-    total = float(own.sum())
-    means = own @ block / total
-    spreads = np.sqrt(np.maximum(own @ np.square(block - means) / total, 0.0)) * (
+    total = float(data_weights.sum())
+    means = data_weights @ block / total
+    spreads = np.sqrt(np.maximum(data_weights @ np.square(block - means) / total, 0.0)) * (
         1 - len(block) * EPS
     )
     everything, kept = (
-        block * np.sqrt(own / total)[:, None],
+        block * np.sqrt(data_weights / total)[:, None],
         made * np.sqrt(weights / total)[:, None],
     )
     size = np.maximum(linalg.column_norms(everything), linalg.column_norms(kept))
@@ -75,7 +75,7 @@ def _share(k: Array, means: Array, spreads: Array) -> float:
 
 
 def _triangle(rows: Array, most: int) -> Array:
-    """R of full rank (r x v), at most ``most``, with the squares of the rows, up to rounding."""
+    """R of full rank (r x v, r <= ``most``) with the squares of the rows, up to rounding."""
     _, sizes, vectors = linalg.svd(rows, full_matrices=False)
     keep = (sizes > RANK * sizes[:1]) & (np.arange(len(sizes)) < most)
     return np.asarray(sizes[keep, None] * vectors[keep])
@@ -84,7 +84,7 @@ def _triangle(rows: Array, most: int) -> Array:
 def _rotation(rows: Array, triangle: Array) -> Array:
     """H with orthonormal columns and ``H R`` near the rows.
 
-    Of ``rows R^+`` the columns of small directions, which come last, are mostly rounding.  So they
+    The last columns of ``rows R^+`` belong to small directions and are mostly rounding.  So they
     are made orthogonal to the others, and not the reverse.
     """
     size = linalg.column_norms(triangle.T)

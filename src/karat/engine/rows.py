@@ -94,8 +94,8 @@ class Rows:
         return chosen
 
     def run(self, start: int, stop: int) -> Rows:
-        """Consecutive rows ``start:stop``; where blocks have views of them, these, which are read
-        faster than an index.
+        """Consecutive rows ``start:stop``; as views where blocks have them, which are faster to
+        read than an index.
         """
         where = slice(start, stop)
         index = None if self.index is None else self.index[where]
@@ -119,11 +119,11 @@ class Rows:
         return other
 
     def gathered(self) -> Rows:
-        """The same rows in one array, to be read many times and in pieces (sparse rows stay as they
-        are).
+        """The same rows in one array, to be read many times and in pieces.  Sparse rows stay as
+        they are.
         """
-        one = len(self.parts) == 1 and isinstance(self.parts[0], np.ndarray)
-        if one or any(sparse.issparse(part) for part in self.parts):
+        single_array = len(self.parts) == 1 and isinstance(self.parts[0], np.ndarray)
+        if single_array or any(sparse.issparse(part) for part in self.parts):
             return self
         block = np.empty(
             (len(self), self.columns), dtype=np.result_type(*(part.dtype for part in self.parts))
@@ -172,10 +172,10 @@ def consecutive(index: Indices) -> slice | None:
 def useful_shift(
     pilot: Array, weights: Array | None = None, harmless: float = 1.0, alone: float = 0.5
 ) -> Array:
-    """The means of columns; zero where they are at most ``harmless`` standard deviations, so that
-    they spoil no product.
+    """The means of columns; zero where a mean is at most ``harmless`` standard deviations and
+    spoils no product.
 
-    A row with more than the share ``alone`` of the weight is taken for the mean.
+    A row with more than the share ``alone`` of the weight is used as the mean.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # noticed by the pass
         mean = np.average(pilot, axis=0, weights=weights)
@@ -193,8 +193,8 @@ def useful_shift(
 
 
 def typical(columns: Array, centred: bool) -> tuple[Array, Array]:
-    """The median of every column (which lie along the last axis), or 0; and of the distances from
-    it that are not zero.
+    """The median of every column (or 0), and the median of its nonzero distances from it; columns
+    lie along the last axis.
     """
     values = np.sort(columns, axis=-1)
     count = values.shape[-1]
@@ -214,15 +214,15 @@ def sample(rng: np.random.Generator, count: int, size: int) -> Indices:
 
 
 def own_weights(rows: Rows, positions: Indices) -> Array:
-    """The weights that rows have themselves; 1 if they have none."""
+    """The weights of rows; 1 if they have none."""
     return np.ones(len(positions)) if rows.weights is None else rows.weights[positions]
 
 
 class Blocks:
-    """Runs of rows as blocks ``[1 | D - shift]``, each written over the one before it.
+    """Runs of rows as blocks ``[1 | D - shift]``, each of which overwrites the one before it.
 
-    A few columns are shifted one by one.  For many, the shift is repeated in every row of a table:
-    arrays of one shape are subtracted three times as fast as a row from a table.
+    A few columns are shifted one by one.  For many, the shift is repeated in every row of a table,
+    because arrays of one shape are subtracted three times as fast as a row from a table.
     """
 
     def __init__(self, rows: Rows, shift: Array, size: int) -> None:
@@ -252,7 +252,7 @@ class Blocks:
 
 
 def block_rows(columns: int, left: int, right: int, cache: int = CACHE) -> tuple[int, int]:
-    """Rows per block, and the most ranges of blocks, for blocks multiplied as ``(left x b)(b x
+    """Rows per block, and the largest number of ranges, for blocks multiplied as ``(left x b)(b x
     right)``.
     """
     if left * right > LARGE:
@@ -303,22 +303,23 @@ def sweep(
                 advance(stop - start)
         return reduce(lambda right, left: combine(left, right), reversed(sums))
 
+    # The ranges depend on the number of blocks only, not on the threads: so do the bits of the sum.
     cuts = np.linspace(0, len(starts), max(1, min(most, len(starts) // 4)) + 1).astype(int)
     with one_blas_thread():
         if len(cuts) == 2:
             return run(starts)
-        found = share(run, [starts[a:b] for a, b in pairwise(cuts)], threads())
-    while len(found) > 1:
-        found = [
-            combine(*found[i : i + 2]) if i + 1 < len(found) else found[i]
-            for i in range(0, len(found), 2)
+        results = share(run, [starts[a:b] for a, b in pairwise(cuts)], threads())
+    while len(results) > 1:  # in pairs, as the sums of blocks
+        results = [
+            combine(*results[i : i + 2]) if i + 1 < len(results) else results[i]
+            for i in range(0, len(results), 2)
         ]
-    return found[0]
+    return results[0]
 
 
 def counting_progress(progress: Progress, total: int) -> Callable[[int], None]:
-    """A progress that is told of blocks, by several threads, and says how many rows are done in
-    all.
+    """A function that several threads tell of finished blocks, and that reports the number of rows
+    done.
     """
     lock, done = threading.Lock(), 0
 
@@ -343,9 +344,9 @@ def pass_over(rows: Rows, kernel: Kernel, progress: Progress | None = None) -> S
     kernel = kernel.over(len(rows))
     if (
         any(sparse.issparse(part) for part in rows.parts)
-        and (found := kernel.sparse_statistic(rows)) is not None
+        and (statistic := kernel.sparse_statistic(rows)) is not None
     ):
-        return found
+        return statistic
     if prod(kernel.product_shape) > LARGE:  # one range, block after block
         sums = RunningSum()
         sweep(
@@ -376,7 +377,7 @@ def column_sizes(rows: Rows, shift: Array) -> Array:
         parts = [part if rows.index is None else part[rows.index] for part in rows.parts]
         largest = [abs(part).max(axis=0) for part in parts]
         return np.concatenate(
-            [np.ravel(one.toarray() if sparse.issparse(one) else one) for one in largest]
+            [np.ravel(sizes.toarray() if sparse.issparse(sizes) else sizes) for sizes in largest]
         ).astype(float)
     largest = sweep(
         rows, shift, lambda b, w, _: np.abs(b[:, 1:]).max(axis=0), np.maximum, (rows.columns + 1, 1)

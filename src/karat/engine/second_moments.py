@@ -57,14 +57,12 @@ PILOTED = 256  # variables up to which a sample of the rows chooses coordinates,
 # unless there are so many variables, and so many rows for each, and the sample shows nothing
 # difficult
 TALL = 64
-ENOUGH = 0.95 * EXACT  # rounding of sums, as a loss error, that no further pass could do much about
+ENOUGH = 0.95 * EXACT  # rounding of sums, as a loss error, up to which no further pass is needed
 # the same as NULL, for combinations of so many columns that their rounding is more
 NULL_OF_MANY = 32 * EPS
-SEVERAL = (
-    # rows of a sample per variable from which on it tells combinations; and how much larger than a
-    # column its terms are
-    4
-)
+# rows of a sample per variable from which on it shows combinations; and how much larger than a
+# column the terms of a combination may be
+SEVERAL = 4
 CLEARLY = 8.0  # how many times more rounding than there can be a sample must show
 MOST_REPLACED = 0.125  # share of the variables that a sample may replace
 SMALL = 1e-6  # parts of a column that are not left to a sample
@@ -74,12 +72,12 @@ FAR = 32.0
 
 
 class SecondMoments(Powers):
-    """Squares of affine forms of the columns; their moments are a matrix, and no features are
-    made.
+    """Squares of affine forms of the columns.  Their moments are a matrix; no features are
+    computed.
     """
 
     makes_features = False
-    # below, a mean does as well, and is no record that a checkpoint would hold
+    # below this share of the weight a mean serves as well, and a checkpoint then holds no record
     alone = 1 - 2.0**-40
 
     def __init__(self, columns: int, rows: int = MOST_ROWS, sparse: Flags | None = None) -> None:
@@ -114,13 +112,13 @@ class SecondMoments(Powers):
         return other
 
     def for_other_rows(self) -> Self:
-        """The same coordinates, without what was summed of some rows."""
+        """The same coordinates, without the sums of particular rows."""
         other = copy(self)
         other.plain_gram, other.known_root = None, None
         return other
 
     def no_moments(self, total: float) -> FittedMoments:
-        """The outcome of no pass, for rows whose sums are not known."""
+        """Empty moments, for rows whose sums are not known."""
         return FittedMoments(self, np.zeros(0), (), total)
 
     @staticmethod
@@ -146,9 +144,9 @@ class SecondMoments(Powers):
         if (
             self.may_be_wide
             and not self.sharp
-            and (found := self._if_easy(pilot, weights)) is not None
+            and (easy := self._if_easy(pilot, weights)) is not None
         ):
-            return found
+            return easy
         if not self.wide:
             return super().prepare(pilot, weights)
         prepared = self.within(Basis.of(np.eye(self.columns + 1)), maps=())
@@ -167,8 +165,8 @@ class SecondMoments(Powers):
         return prepared._by_pilot(pilot, weights)
 
     def piloted(self) -> SecondMoments | None:
-        """The kernel that prepares coordinates by a sample, if this one could have; None if it
-        did.
+        """The kernel that chooses coordinates by a sample, if this one could have done so but did
+        not; else None.
         """
         if not self.wide or self.columns >= PILOTED:
             return None
@@ -177,7 +175,9 @@ class SecondMoments(Powers):
         return other
 
     def _if_easy(self, pilot: Array, weights: Array | None) -> Self | None:
-        """Columns summed as they are, if a sample shows that this is as accurate; else None."""
+        """The kernel that sums columns as they are, if a sample shows that this is as accurate;
+        else None.
+        """
         wide = copy(self)
         wide.wide, wide.may_be_wide = True, False
         wide = wide.prepare(pilot, weights)
@@ -192,22 +192,22 @@ class SecondMoments(Powers):
         return wide if least >= CLEARLY * 2 * len(size) * wide._entry_error() / ENOUGH else None
 
     def _entry_error(self) -> float:
-        """About what entries of sums are off by, with those of kept rows."""
+        """Approximate error of entries of the sums, including those of kept rows."""
         return 2 * squares_rounding(self.count, self.variables, self.degree + 2)
 
     def _by_pilot(self, pilot: Array, weights: Array | None) -> Self:
-        """The same, with columns replaced of which a sample tells that they are nearly combinations
-        of others.
+        """The same kernel, with columns replaced that are nearly combinations of others according
+        to a sample.
 
-        A target is, and another pass is saved.  What a sample does not tell clearly is left to the
-        passes.
+        A target is usually such a column, and a pass is saved.  What the sample does not show
+        clearly is left to the passes.
         """
         if len(pilot) < SEVERAL * self.variables or self.sparse.any():
             return self
-        some = slice(None, None, len(pilot) // (SEVERAL * self.variables))
+        thinned = slice(None, None, len(pilot) // (SEVERAL * self.variables))
         gram = gram_matrix(
-            pilot[some] - np.concatenate([[0.0], self.shift]),
-            None if weights is None else weights[some],
+            pilot[thinned] - np.concatenate([[0.0], self.shift]),
+            None if weights is None else weights[thinned],
         )
         size = np.sqrt(np.diag(gram) / gram[0, 0])
         if not (np.isfinite(size).all() and (size > 0).all()):
@@ -224,7 +224,7 @@ class SecondMoments(Powers):
         return better if (rest > SMALL * size).all() and (terms <= SEVERAL).all() else self
 
     def mapped(self, map_: Array, back: Array, replaced: Indices) -> Self:
-        """Coordinates that are variables, but for some."""
+        """Coordinates that are variables except for those ``replaced``."""
         other = self.within(Basis.of(map_))
         other.back, other.replaced = back, replaced
         return other
@@ -238,11 +238,11 @@ class SecondMoments(Powers):
         values[:, self.replaced] = block @ self.basis.map[:, self.replaced]
         return values
 
-    def _own_statistic(self, block: Array, weights: Array | None) -> Statistic:
+    def _power_statistic(self, block: Array, weights: Array | None) -> Statistic:
         if self.exact:
             return (exact_squares(self.coordinates(block), weights),)
         if not self._only_rests:
-            return super()._own_statistic(block, weights)
+            return super()._power_statistic(block, weights)
         values = self.coordinates(block)
         rests = values[:, self.replaced]
         return (
@@ -251,7 +251,7 @@ class SecondMoments(Powers):
 
     @property
     def _only_rests(self) -> bool:
-        """Whether a pass need only sum products with the rests of columns, because all others are
+        """Whether a pass only needs products with the rests of columns, because all others are
         known.
         """
         return (
@@ -279,11 +279,10 @@ class SecondMoments(Powers):
     def fitted_moments(
         self, statistic: Statistic, total: float, last: bool = False
     ) -> FittedMoments:
-        own = super().fitted_moments
         fitted = (
             self._wide_moments(self._whole_gram(statistic), total, last)
             if self.wide
-            else own(statistic, total, last)
+            else super().fitted_moments(statistic, total, last)
         )
         frame = fitted.frame
         if (
@@ -300,7 +299,7 @@ class SecondMoments(Powers):
         return replace(fitted, kernel=self._moved(frame.means[1:]), needs_pass=True)
 
     def _moved(self, means: Array) -> Self:
-        """The same coordinates, of columns shifted by their means."""
+        """The same coordinates about the means of the columns."""
         other = self
         if self.wide:
             other = self.within(Basis.of(np.eye(self.columns + 1)), maps=())
@@ -314,26 +313,26 @@ class SecondMoments(Powers):
         return other
 
     def _wide_moments(self, gram: Array, total: float, last: bool) -> FittedMoments:
-        """The sums in these coordinates; or better coordinates, if some nearly vanish beside
+        """The sums in these coordinates; or better coordinates, if some of these nearly depend on
         others.
         """
         size = np.sqrt(np.maximum(np.diag(gram), 0.0) / total)
         vanished = self._vanished(gram)
-        known = self.plain_moments
-        if known is None:  # of the first pass, in which most coordinates are variables
-            known = gram[0] / total / self.scale, np.square(size / self.scale)
+        moments = self.plain_moments
+        if moments is None:  # of the first pass, in which most coordinates are variables
+            moments = gram[0] / total / self.scale, np.square(size / self.scale)
             if self.back is not None and len(self.replaced) and (self.scale == 1).all():
                 along = self.back[:, self.replaced]
-                known[0][self.replaced] = gram[0] @ along / total
-                known[1][self.replaced] = np.einsum("ij,ij->j", along, gram @ along) / total
+                moments[0][self.replaced] = gram[0] @ along / total
+                moments[1][self.replaced] = np.einsum("ij,ij->j", along, gram @ along) / total
         zero = size == 0
         null = np.zeros(len(size), dtype=bool)
         if self.plain_moments is not None:
             null[self.replaced] = (
-                size[self.replaced] <= self.null * (self.scale * np.sqrt(known[1]))[self.replaced]
+                size[self.replaced] <= self.null * (self.scale * np.sqrt(moments[1]))[self.replaced]
             )
-            null &= known[1] > 0
-        frame = self._wide_frame(gram, total, zero & ~null, null, known)
+            null &= moments[1] > 0
+        frame = self._wide_frame(gram, total, zero & ~null, null, moments)
         done = self.for_other_rows()
         if last or (expected_rounding(frame) if frame.many else frame.sums) <= ENOUGH:
             return FittedMoments(done, np.zeros(0), (gram,), total, frame=frame, vanished=vanished)
@@ -344,17 +343,17 @@ class SecondMoments(Powers):
             better = copy(self)
             better.exact = True
         else:
-            better.plain_moments = known
+            better.plain_moments = moments
             better.plain_gram = gram if self.plain_gram is None else self.plain_gram
         return FittedMoments(
             better, np.zeros(0), (gram,), total, needs_pass=True, vanished=vanished
         )
 
     def _wide_frame(
-        self, gram: Array, total: float, zero: Flags, null: Flags, known: tuple[Array, Array]
+        self, gram: Array, total: float, zero: Flags, null: Flags, moments: tuple[Array, Array]
     ) -> Frame:
-        """The frame of the proof: without coordinates that are zero, with the columns of null
-        directions as themselves.
+        """The frame of the proof: without coordinates that are zero; null directions are replaced
+        by their columns.
         """
         map_, back = self.basis.map, self.back
         redundant, excluded = None, Directions.none(len(map_))
@@ -387,8 +386,9 @@ class SecondMoments(Powers):
         basis = Basis(map_, np.zeros(map_.shape[1], dtype=bool), 0, excluded, back)
         root = self.known_root if plain and null.any() and not zero.any() else None
         return Frame(
-            basis, plain, gram, gram, total, 2, True, self.count, known, self.exact, redundant, root
-        )
+            basis, plain, gram, gram, total, 2, True, self.count, moments, self.exact, redundant,
+            root,
+        )  # fmt: skip
 
     def _vanished(self, gram: Array) -> Flags:
         if not self.wide:
@@ -418,10 +418,10 @@ class SecondMoments(Powers):
         """Coordinates in which columns that are nearly combinations of others are replaced by their
         rests.
         """
-        found = nearly_combined(gram, size, ~out, 2 * error / ENOUGH, self.replaced)
-        if found is None:
+        combined = nearly_combined(gram, size, ~out, 2 * error / ENOUGH, self.replaced)
+        if combined is None:
             return None
-        first, last, coefficients, root = found
+        first, last, coefficients, root = combined
         map_, along = self.basis.map.copy(), np.zeros((len(gram), len(last)))
         along[first] = coefficients
         map_[:, last] -= self.basis.map @ along

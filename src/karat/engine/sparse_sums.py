@@ -1,4 +1,4 @@
-"""Second moments of sparse rows: what their non-zeros cost.
+"""Second moments of sparse rows, at a cost that depends on their nonzero entries only.
 
 A sparse product adds the terms of an entry one after the other, up to as many as there are rows, so
 that rounding would grow with their number.  So the numbers of a block of rows are cut in three,
@@ -34,10 +34,9 @@ Pieces = tuple[Array, Array | None, Array | None]
 
 
 def sparse_constants(rows: Rows) -> Array:
-    """The values of columns of sparse parts that are the same, and not zero, in every row; 0 for
-    all other columns.
+    """The values of sparse columns that are constant and not zero; 0 for all other columns.
 
-    Such a column has no size about its mean, so that made rows must repeat it to the last bit.
+    Such a column has no spread, so made rows must repeat it to the last bit.
     """
     values = np.zeros(rows.columns)
     for part, left in zip(rows.parts, rows.edges[:-1], strict=True):
@@ -53,17 +52,17 @@ def sparse_constants(rows: Rows) -> Array:
 
 
 def sparse_squares(
-    rows: Rows, shift: Array, map_: Array, replaced: Indices, known: Array | None
+    rows: Rows, shift: Array, map_: Array, replaced: Indices, plain_gram: Array | None
 ) -> Array:
     """The second moments of coordinates; only the upper triangle is to be used.
 
     They are the variables ``(1, D - shift)``, some of them ``replaced`` by their combinations in
     the map.  Columns of sparse parts are not shifted, unless they are constant.
 
-    ``known`` are the second moments of the variables, if they have been summed before.
+    ``plain_gram`` has the second moments of the variables, if they have been summed before.
     """
     inner, sums, integers = (
-        np.zeros_like(map_) if known is None else known.copy(),
+        np.zeros_like(map_) if plain_gram is None else plain_gram.copy(),
         RunningSum(),
         _integers(rows),
     )
@@ -72,7 +71,7 @@ def sparse_squares(
         stop = min(start + ROWS, len(rows))
         table, dense, order = _sparse_and_dense(rows, start, stop, shift)
         weights = None if rows.weights is None else rows.weights[start:stop]
-        own, beside = _with_weights(table, dense, weights)
+        weighted, beside = _with_weights(table, dense, weights)
         if len(replaced):
             rest = np.asarray(
                 table @ map_[order[0]][:, replaced] + dense @ map_[order[1]][:, replaced]
@@ -82,18 +81,18 @@ def sparse_squares(
             )
         # a bit less than a double has: two products are added to one sum
         bits = (DIGITS - 1 - int(np.ceil(np.log2(max(stop - start, 2))))) // 2
-        pieces = (own.data, None, None) if integers else _cut_sparse(own, bits)
+        pieces = (weighted.data, None, None) if integers else _cut_sparse(weighted, bits)
         cut = _cut(beside, _grid_steps(np.abs(beside).max(axis=0, initial=0.0), bits), bits)
-        sums.add((_across(own, pieces, cut), _squares(cut)))
-        if known is None:
-            _add_products(inner, own, pieces, order[0])
+        sums.add((_across(weighted, pieces, cut), _squares(cut)))
+        if plain_gram is None:
+            _add_products(inner, weighted, pieces, order[0])
             if stop % (MOST if integers else ROWS) == 0 and stop < len(rows):
                 squares.add((inner,))
                 inner = np.zeros_like(map_)
     squares.add((inner,))
     (total,), (across, corner) = squares.total, sums.total
     count = len(order[1])
-    if known is None:
+    if plain_gram is None:
         total[np.ix_(order[0], order[1])], total[np.ix_(order[1], order[0])] = (
             across[:, :count],
             across[:, :count].T,
@@ -117,8 +116,8 @@ def _integers(rows: Rows) -> bool:
 def _sparse_and_dense(
     rows: Rows, start: int, stop: int, shift: Array
 ) -> tuple[Any, Array, tuple[Indices, Indices]]:
-    """Some rows as a sparse matrix, and dense columns with the constant; and which variables both
-    are.
+    """Rows as a sparse matrix and as dense columns with the constant, and the variables that each
+    holds.
     """
     where: Any = slice(start, stop) if rows.index is None else rows.index[start:stop]
     tables, dense, first, last = [], [np.ones((stop - start, 1))], [], [np.zeros(1, dtype=np.intp)]
@@ -206,7 +205,7 @@ def _squares(cut: tuple[Array, Array, Array]) -> Array:
 
 
 def _cut_sparse(table: Any, bits: int) -> Pieces:
-    """The numbers on two grids, and the rest; the first alone if the others are zero."""
+    """The numbers on two grids, and the rest; only the first if the others are zero."""
     largest = np.zeros(table.shape[1])
     np.maximum.at(largest, table.indices, np.abs(table.data))
     first, second, third = _cut(table.data, _grid_steps(largest, bits)[table.indices], bits)
@@ -214,7 +213,7 @@ def _cut_sparse(table: Any, bits: int) -> Pieces:
 
 
 def _cut(values: Array, step: Array, bits: int) -> tuple[Array, Array, Array]:
-    """Numbers as multiples of a step, of a step that is finer by so many bits, and the rest."""
+    """Numbers as multiples of a step, multiples of a step finer by ``bits``, and the rest."""
     first = np.rint(values / step) * step
     finer, rest = step * 0.5**bits, values - first
     second = np.rint(rest / finer) * finer
@@ -222,5 +221,5 @@ def _cut(values: Array, step: Array, bits: int) -> tuple[Array, Array, Array]:
 
 
 def _grid_steps(largest: Array, bits: int) -> Array:
-    """Powers of two: the grids of columns that are no larger than this."""
+    """Powers of two: the grid steps of columns of at most this size."""
     return np.asarray(np.exp2(np.ceil(np.log2(np.where(largest > 0, largest, 1.0))) - bits))

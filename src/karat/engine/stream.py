@@ -3,8 +3,8 @@
     moments += statistic(new rows)                       # compensated, in fixed coordinates
     rows     = vertex(held rows and new rows, moments)   # at most rank rows again
 
-Merging alone would aim each fold at the sum of the rows held, and hand the rounding of one fold on
-to the next.  Here every fold aims at the running sum of the stream itself, so nothing accumulates.
+If a fold aimed at the sum of the held rows only, rounding errors would add up from fold to fold.
+Here every fold aims at the running sum of the stream itself, so nothing accumulates.
 The sum is kept as an unevaluated pair high + low (Knuth's two-sum: ``s = a + b`` and its exact
 error), so its own error does not grow with the number of folds.
 
@@ -16,8 +16,8 @@ represent them: the sum starts again from these.  That happens a logarithmic num
 claim of the held rows is then inherited, and both of its terms are added to that of the result.
 
 The claim is about the means of all columns, which wander with the stream.  Sums of features are
-carried there, and what they are off by with them (:mod:`karat.engine.carried`).  If that is more
-than the second term has room for, the sum starts again.
+converted to the current means, together with their error bounds (:mod:`karat.engine.carried`).  If
+these bounds exceed what the second term has room for, the sum starts again.
 
 A row that dominates a moment is peeled on arrival: it is held verbatim and left out of the sum, so
 that its rounding does not spoil what the others contribute.  Its share can only fall while rows
@@ -72,7 +72,7 @@ from karat.engine.tolerances import AFFORD, CONTENT, EXACT, ROUNDING, SHARP, TIN
 from karat.engine.tree import reduce_by_tree
 from karat.engine.weights import sampled
 
-WAY = "sketch"
+METHOD = "sketch"
 FOLD = 2**20  # rows between folds
 # about what a sum and the rows held spend of the second term anew, in units of ROUNDING
 LEAST = 0.5
@@ -90,43 +90,46 @@ def fold(
 ) -> tuple[Reduction, Running]:
     """Reduce held and new rows to at most rank rows that carry the moments of the whole stream.
 
-    ``rows`` are the held rows, then the ``new`` ones, which are read faster where they have no
-    weights; ``peeled`` flags the held ones that are peeled.  The kernel is in no coordinates yet.
+    ``rows`` are the held rows followed by the ``new`` ones, which are read faster where they have
+    no weights.  ``peeled`` flags the held rows that are peeled.  The kernel has no coordinates yet.
     ``running`` is the sum without the new and the peeled rows, None at the first fold.
     """
     held = len(rows) - len(new)
     peeled = np.zeros(held, dtype=bool) if peeled is None else peeled
-    found: Reduction | None = None
+    continued: Reduction | None = None
     if running is not None:
-        found, grown, again = _continued(rows, new, kernel, running, rng, peeled)
-        # a fresh start spends of both terms
+        continued, grown, again = _continued(rows, new, kernel, running, rng, peeled)
+        # A restart spends a part of both terms of the claim, so there must be room for it.
         afford = again <= AFFORD and running.held.loss_error <= EXACT / 4
-        room = found is not None and found.claim.spent <= max(AFFORD, again + LEAST)
+        room = continued is not None and continued.claim.spent <= max(AFFORD, again + LEAST)
         if (
-            found is not None
-            and found.proof.ok
+            continued is not None
+            and continued.proof.ok
             and room
-            and (found.proof.reducible_error <= CONTENT or not afford)
+            and (continued.proof.reducible_error <= CONTENT or not afford)
         ):
-            return found, grown
+            return continued, grown
     fresh, started = _afresh(rows, peeled, kernel, running, rng)
-    if found is not None and _merit(found) >= _merit(fresh):
-        return found, grown
+    if continued is not None and _merit(continued) >= _merit(fresh):
+        return continued, grown
     return fresh, started
 
 
-def _merit(found: Reduction) -> tuple[bool, float, float]:
-    """Proven, with how large a second term, and how well: larger is better."""
-    return found.proof.ok, -max(AFFORD, found.claim.spent), -found.claim.loss_error
+def _merit(reduction: Reduction) -> tuple[bool, float, float]:
+    """Whether it is proven, how much of the second term is spent, and how well it is proven: larger
+    is better.
+    """
+    return reduction.proof.ok, -max(AFFORD, reduction.claim.spent), -reduction.claim.loss_error
 
 
 def _continued(
     rows: Rows, new: Rows, kernel: Kernel, running: Running, rng: np.random.Generator, peeled: Flags
 ) -> tuple[Reduction | None, Running, float]:
-    """Add the new rows, and peeled ones that no longer dominate, to the running sum, and meet it.
+    """Add the new rows, and peeled rows that no longer dominate, to the running sum, and find rows
+    that meet it.
 
-    None if the sum needs other coordinates.  Also what would be spent of the second term if it
-    started again.
+    The reduction is None if the sum needs other coordinates.  Also returns what a restart of the
+    sum would spend of the second term.
     """
 
     def claimed(
@@ -148,27 +151,29 @@ def _continued(
     )
     try:
         grown = running.plus(back)
-    except NonFiniteError:  # in these coordinates
+    except NonFiniteError:  # sums overflow in these coordinates
         return None, running, 0.0
     fitted = grown.fitted_moments()
     if fitted.needs_pass:
         return None, running, 0.0
-    found, needs_tree = _reduce(rows, fitted, held, np.arange(0), rng, running.needs_tree)
-    if not found.proof.ok and found.proof.excluded:
+    reduction, needs_tree = _reduce(rows, fitted, held, np.arange(0), rng, running.needs_tree)
+    if not reduction.proof.ok and reduction.proof.excluded:
         restored = grown.fitted_moments(keeping_all=True)
         if not restored.needs_pass:
             again, needs_tree = _reduce(rows, restored, held, np.arange(0), rng, running.needs_tree)
-            found = better(found, again)
-    found = about_the_means(rows, found, held)
-    # as they were when the sum began
-    if not running.held_error and not running.used and found.keeps_all(rows):
-        found = replace(found, proof=Proof.trivial(found.proof.power, found.proof.condition))
+            reduction = better(reduction, again)
+    reduction = about_the_means(rows, reduction, held)
+    # No row was replaced since the sum began, so the rows are exact.
+    if not running.held_error and not running.used and reduction.keeps_all(rows):
+        reduction = replace(
+            reduction, proof=Proof.trivial(reduction.proof.power, reduction.proof.condition)
+        )
     spread, heavy = apart(
-        rows, kernel, fitted, running.pilot if len(running.pilot) else None, found.proof.ok
+        rows, kernel, fitted, running.pilot if len(running.pilot) else None, reduction.proof.ok
     )
-    found = replace(found, spread=spread)
+    reduction = replace(reduction, spread=spread)
     if not len(heavy):
-        return claimed(grown, found, found)
+        return claimed(grown, reduction, reduction)
     alone = np.zeros(len(rows), dtype=bool)
     alone[heavy] = True
     alone[:held] &= peeled  # the others are in the sum already
@@ -178,12 +183,12 @@ def _continued(
     )
     fitted = beside(without.fitted_moments(), rows, np.flatnonzero(alone))
     if fitted.needs_pass or not alone.any():
-        return claimed(grown, found, found)
+        return claimed(grown, reduction, reduction)
     others, among = rows.subset(left), int((left < held).sum())
     rest, needs_tree = _reduce(others, fitted, among, np.arange(0), rng, running.needs_tree)
     rest = about_the_means(others, rest, among)
-    if not rest.proof.ok and found.proof.ok:
-        return claimed(grown, found, found)
+    if not rest.proof.ok and reduction.proof.ok:
+        return claimed(grown, reduction, reduction)
     return claimed(without, rest, rest.with_peeled(rows, left, np.flatnonzero(alone)))
 
 
@@ -227,7 +232,7 @@ def _afresh(
     started = Running.start(
         kernel, rows.take(kept, np.zeros(rows.columns)), fresh.weights[~fresh.peeled]
     )
-    # the kept rows represent all
+    # The kept rows are close enough to all rows for a sum to start from them alone.
     if linear_class(fresh.fitted) is None and fresh.proof.reducible_error <= SHARP:
         claim = replace(inherited, loss_error=fresh.claim.loss_error, spent=fresh.claim.spent)
         return fresh, replace(started, inherited=claim, needs_tree=needs_tree)
@@ -239,15 +244,15 @@ def _afresh(
 
 
 def held_debt(rows: Rows, running: Running, goal: Kernel | None = None) -> Array | None:
-    """What held rows that are not peeled are off by, in the coordinates of a kernel, if they stand
-    for a running sum.
+    """Error bound of held rows that are not peeled, in the coordinates of a kernel, if they
+    represent a running sum.
     """
     return owed_by(rows, own_weights(rows, np.arange(len(rows))), running.linear, goal)
 
 
 def _inflation(rows: Rows, peeled: Flags, running: Running) -> float:
-    """By how much the absolute moments of the held rows exceed those of the rows before them, all
-    without the peeled.
+    """The factor by which absolute moments of the held rows exceed those of the rows that they
+    represent, without peeled rows.
     """
     linear = linear_class(running.fitted_moments())
     among = np.flatnonzero(~peeled)
@@ -271,7 +276,7 @@ def _fitted(
     if not fitted.kernel.width:  # every feature vanishes on every row: any one row will do
         first = np.zeros(1, dtype=np.intp)
         return (
-            Reduction(first, np.array([rows.total]), fitted, 0, Proof.trivial(), WAY, passes),
+            Reduction(first, np.array([rows.total]), fitted, 0, Proof.trivial(), METHOD, passes),
             needs_tree,
         )
     fresh, needs_tree = _reduce(rows, fitted, held, pool, rng, needs_tree)
@@ -292,28 +297,31 @@ def _reduce(
     rng: np.random.Generator,
     needs_tree: bool,
 ) -> tuple[Reduction, bool]:
-    """A vertex among the held rows and a sample of the new ones; by the tree, if that is not enough
-    (``needs_tree``).
+    """A vertex among the held rows and a sample of the new ones, or by the tree if that is not
+    enough; and whether the tree was used.
     """
     best: Reduction | None = None
-    # rows that have their own weights
+    # witnesses: rows with weights of their own; the held ones represent other rows
     fresh = rows.subset(np.arange(held, len(rows))) if held else rows
     if not needs_tree:
-        known, mass = sampled(rows, fitted, pool, rng, held)
+        candidates, mass = sampled(rows, fitted, pool, rng, held)
         rows = rows if mass is not None else rows.gathered()
-        candidates = informed(rows, fitted, known, rng, held) if mass is None else (known, mass, 0)
-        if candidates is not None:
-            best = vertex(rows, fitted, *candidates[:2], WAY, 1, fresh)
+        meeting = (
+            informed(rows, fitted, candidates, rng, held) if mass is None else (candidates, mass, 0)
+        )
+        if meeting is not None:
+            best = vertex(rows, fitted, *meeting[:2], METHOD, 1, fresh)
             if best.proof.ok:
                 return best, False
     rows = rows.gathered()
-    way = f"{WAY} by the tree"
+    method = f"{METHOD} by the tree"
     for search in searches(fitted):
-        known = candidate_points(rows, search, *reduce_by_tree(rows, search)).resolve()
-        found = vertex(rows, fitted, known, known.root, way, 1, fresh)
-        best = better(best, found)
+        candidates = candidate_points(rows, search, *reduce_by_tree(rows, search)).resolve()
+        best = better(best, vertex(rows, fitted, candidates, candidates.root, method, 1, fresh))
         if not best.proof.ok:
-            best = without_rank_decision(rows, fitted, best, known, known.root, way, 1, fresh)
+            best = without_rank_decision(
+                rows, fitted, best, candidates, candidates.root, method, 1, fresh
+            )
         if best.proof.ok:
             break
     assert best is not None
@@ -335,9 +343,11 @@ def prove_held(rows: Rows, peeled: Flags, kernel: Kernel, running: Running) -> R
     rank = (
         candidate_points(rest, fitted, among, weights).resolve().rank if fitted.kernel.width else 0
     )
-    found = about_the_means(
-        rest, Reduction(among, weights, fitted, rank, proof, WAY, 1), 0, polishes=False
+    reduction = about_the_means(
+        rest, Reduction(among, weights, fitted, rank, proof, METHOD, 1), 0, polishes=False
     )
     return running.claimed(
-        replace(found, positions=everything, weights=own_weights(rows, everything), peeled=peeled)
+        replace(
+            reduction, positions=everything, weights=own_weights(rows, everything), peeled=peeled
+        )
     )

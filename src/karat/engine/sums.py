@@ -13,11 +13,10 @@ So it is enough to count, for one term, the roundings on its way into the sum:
     a tree         runs of a block, blocks of a range and ranges are added in pairs, with a rest at
                    either of the first two
     a running sum  of blocks, where a tree of large matrices would fill the memory: TOGETHER of
-    them, and then a pair high +
-                   low with the exact error of every addition (Knuth's two-sum), which is rounded
-                   once
+                   them, and then a pair high + low with the exact error of every addition (Knuth's
+                   two-sum), which is rounded once
 
-What underflows on the way is off by at most the smallest number of all.
+A term that underflows is off by at most the smallest positive double.
 """
 
 from __future__ import annotations
@@ -81,8 +80,8 @@ def _halves(left: Array, right: Array, size: int) -> Array:
 
 
 def piece_rows(columns: int, degree: int = 2) -> int:
-    """Rows that BLAS adds up by itself: few for few columns and high powers; else so many that it
-    is efficient.
+    """Rows that BLAS adds up by itself: few for few columns and high powers, else enough to be
+    efficient.
     """
     if degree > 2:
         return SHORTEST if degree > 4 else SHORT
@@ -115,8 +114,8 @@ def gram_matrix(block: Array, weights: Array | None) -> Array:
 
 
 def gram_with_ones(block: Array, weights: Array | None) -> Array:
-    """Gram matrix of a tall block whose first column is all ones: leaving it out on the right saves
-    the copy.
+    """Gram matrix of a tall block whose first column is all ones.  Leaving it out on the right
+    saves the copy.
     """
     if weights is not None or block.shape[1] > STACKED:
         return gram_matrix(block, weights)
@@ -130,7 +129,7 @@ def gram_with_ones(block: Array, weights: Array | None) -> Array:
 def upper_squares(
     block: Array, weights: Array | None, piece: int = SHORT, rows: int = BLOCK
 ) -> Array:
-    """The upper triangle of the same for many columns: chains of pieces, and a running sum of
+    """The upper triangle of the same for many columns, by chains of pieces and a running sum of
     blocks of ``rows``.
     """
     block = np.ascontiguousarray(block if weights is None else block * np.sqrt(weights)[:, None])
@@ -147,9 +146,9 @@ def chained_squares(block: Array, weights: Array, piece: int) -> Array:
     piece`` additions.
     """
     block = np.ascontiguousarray(block * np.sqrt(weights)[:, None])
-    found = np.zeros((block.shape[1], block.shape[1]))
-    blocked.add_squares(found, block, piece, threads())
-    return found
+    gram = np.zeros((block.shape[1], block.shape[1]))
+    blocked.add_squares(gram, block, piece, threads())
+    return gram
 
 
 def exact_squares(block: Array, weights: Array | None) -> Array:
@@ -177,7 +176,7 @@ def exact_squares(block: Array, weights: Array | None) -> Array:
 
 
 def mirrored(upper: Array) -> Array:
-    """The symmetric matrix of an upper triangle; what is below the diagonal does not matter."""
+    """The symmetric matrix of an upper triangle; entries below the diagonal are ignored."""
     whole = upper.copy()
     edges = range(0, len(whole), BLOCK)
     for rows in (slice(i, i + BLOCK) for i in edges):  # blocks that stay in the cache
@@ -188,10 +187,10 @@ def mirrored(upper: Array) -> Array:
 
 
 class RunningSum:
-    """A sum of tuples of arrays whose rounding does not grow with their number; it takes the arrays
-    over.
+    """A sum of tuples of arrays whose rounding does not grow with their number.  It takes ownership
+    of the arrays.
 
-    TOGETHER of them are added as they are, and that to the pair high + low.
+    TOGETHER of them are added directly, and their sum to the pair high + low.
     """
 
     def __init__(self) -> None:
@@ -245,43 +244,42 @@ def _add_exactly(high: Array, low: Array, part: Array) -> None:
         a[...] = s
 
 
-def squares_rounding(rows: int, columns: int, own: int, exact: bool = False) -> float:
-    """What entries of a Gram matrix may be off by, per roots of its diagonal, after a pass over so
-    many rows.
+def squares_rounding(rows: int, columns: int, roundings: int, exact: bool = False) -> float:
+    """Error bound of the entries of a Gram matrix after a pass over that many rows, per roots of
+    its diagonal.
 
-    ``exact``: by :func:`exact_squares`, where what is left of the rest is an eighth of a rounding.
+    ``exact``: by :func:`exact_squares`, where the rest has an eighth of a rounding left.
     """
     if exact:
-        return 0.5 * EPS * (own + TOGETHER + 2)
+        return 0.5 * EPS * (roundings + TOGETHER + 2)
     if columns <= STACKED:
-        return sum_rounding(rows, own, piece_rows(columns))
+        return sum_rounding(rows, roundings, piece_rows(columns))
     chain = SHORT + BLOCK // SHORT
     if rows <= BLOCK or columns**2 > LARGE:
         # 3 additions, and one of high and low
-        return 0.5 * EPS * (own + min(rows, chain) + TOGETHER)
-    return 0.5 * EPS * (own + chain + RESTS + ceil(log2(rows / BLOCK)))
+        return 0.5 * EPS * (roundings + min(rows, chain) + TOGETHER)
+    return 0.5 * EPS * (roundings + chain + RESTS + ceil(log2(rows / BLOCK)))
 
 
 def sums_in_extended(rows: int, left: int, right: int) -> bool:
-    """Whether products (left x rows)(rows x right) are so small that they are summed in extended
+    """Whether products (left x rows)(rows x right) are small enough to be summed in extended
     precision, if there is one.
     """
     return WIDE < EPS and rows * left * right <= EXTENDED
 
 
-def sum_rounding(rows: int, own: int, piece: int = SHORT) -> float:
-    """What the sum over so many rows may be off by, per unit of absolute values; a term has ``own``
-    roundings itself.
+def sum_rounding(rows: int, roundings: int, piece: int = SHORT) -> float:
+    """A bound on the error of a sum over so many rows, per unit of absolute values.
 
-    ``piece``: rows that are added one after the other.
+    Each term has been rounded ``roundings`` times; ``piece`` rows are added one after the other.
     """
     tree = RESTS + ceil(log2(rows / piece)) if rows > piece else 0
-    return 0.5 * EPS * (own + min(rows, piece) + tree)
+    return 0.5 * EPS * (roundings + min(rows, piece) + tree)
 
 
-def exact_sum_rounding(own: int) -> float:
+def exact_sum_rounding(roundings: int) -> float:
     """The same for :func:`exact_sum`."""
-    return 0.5 * EPS * (own + 2)
+    return 0.5 * EPS * (roundings + 2)
 
 
 def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
@@ -292,9 +290,7 @@ def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def exact_sum(features: Array, weights: Array) -> Array:
-    """``weights @ features``: the sum of the rounded products is rounded once, however many rows
-    there are.
-    """
+    """``weights @ features``, where the sum of the rounded products is rounded only once."""
     terms = np.multiply(np.ascontiguousarray(features.T), weights)
     if not terms.shape[1]:
         return np.zeros(len(terms))
@@ -308,8 +304,8 @@ def exact_sum(features: Array, weights: Array) -> Array:
 
 
 def sum_of_products(*factors: Array | float) -> float:
-    """``sum_t prod_k factors[k][t]``, of products that may be beyond all doubles as long as their
-    sum is not.
+    """``sum_t prod_k factors[k][t]``; products may overflow or underflow as long as their sum does
+    not.
     """
     mantissas, exponents = np.frexp(np.stack(np.broadcast_arrays(*factors)))
     products, powers = mantissas.prod(axis=0), exponents.sum(axis=0)

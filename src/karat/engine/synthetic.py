@@ -63,9 +63,7 @@ ATTEMPTS = ((1.0, 2), (2.0**10, 2), (2.0**20, 3), (1.0, 4))
 
 @dataclass(frozen=True)
 class MadeRows(Reduction):
-    """Rows that were made, with the weights and the proof of a reduction; ``positions`` count
-    them.
-    """
+    """Made rows, with the weights and the proof of a reduction; ``positions`` count them."""
 
     # (k, q): made rows, then those kept as they are
     values: Array = field(default_factory=lambda: np.zeros((0, 0)))
@@ -82,7 +80,7 @@ class MadeRows(Reduction):
 
     @property
     def bound(self) -> int:
-        """The most rows that there may be, with those that are kept as they are."""
+        """The largest possible number of rows, including those that are kept as they are."""
         return self.most + int(self.peeled.sum())
 
     def with_verbatim(self, rows: Rows, alone: Indices) -> MadeRows:
@@ -99,15 +97,15 @@ class MadeRows(Reduction):
             kept=alone,
         )
 
-    def chosen(self, which: Flags) -> MadeRows:
-        """Some of the rows; their number is bounded as before."""
+    def chosen(self, keep: Flags) -> MadeRows:
+        """A selection of the rows, with the same bound on their number."""
         return replace(
-            self, positions=np.arange(int(which.sum())), values=self.values[which],
-            weights=self.weights[which], peeled=self.peeled[which], strata=self.strata[which],
+            self, positions=np.arange(int(keep.sum())), values=self.values[keep],
+            weights=self.weights[keep], peeled=self.peeled[keep], strata=self.strata[keep],
         )  # fmt: skip
 
     def in_stratum(self, stratum: int) -> MadeRows:
-        """The same rows, made of a part of the data."""
+        """The same rows, marked as made of a part of the data."""
         return replace(self, strata=np.full(len(self.values), stratum))
 
     def beside(self, other: Reduction, left: Indices, right: Indices) -> MadeRows:
@@ -127,8 +125,8 @@ class MadeRows(Reduction):
 
 
 def simplex_rows(root: Array) -> Array:
-    """``sqrt(r + 1) V R`` for a square root R (r x c): r + 1 rows that add up to zero, with the
-    squares (r + 1) R'R.
+    """``sqrt(r + 1) V R`` for a square root R (r x c): r + 1 rows with sum zero and squares (r + 1)
+    R'R.
     """
     count = len(root) + 1
     steps = np.arange(1.0, count)[:, None]
@@ -141,8 +139,8 @@ def simplex_rows(root: Array) -> Array:
 
 
 def square_root(matrix: Array, rank: int) -> Array | None:
-    """R of ``rank`` rows with ``R'R = matrix``, up to rounding; None if the matrix is not positive,
-    up to rounding.
+    """R with ``rank`` rows and ``R'R = matrix``, up to rounding; None if the matrix is clearly not
+    positive.
     """
     size = np.sqrt(np.maximum(np.diag(matrix), 0.0))
     size[size == 0] = 1.0
@@ -152,9 +150,9 @@ def square_root(matrix: Array, rank: int) -> Array | None:
         root = np.zeros((rank, len(matrix)))
         root[:, order] = np.triu(factor[:rank])
         return root * size
-    found = linalg.cholesky(np.asfortranarray(scaled))
-    if found is not None:
-        return np.asarray(found * size)
+    triangle = linalg.cholesky(np.asfortranarray(scaled))
+    if triangle is not None:
+        return np.asarray(triangle * size)
     values, vectors = linalg.eigh(scaled)
     if not len(values) or values[-1] < INDEFINITE:
         return None
@@ -187,17 +185,17 @@ class Maker:
 
     def block(self, values: Array) -> Array:
         """Rows as the kernel reads them."""
-        found = np.ones((len(values), 1 + len(self.shift)))
-        np.subtract(values, self.shift, out=found[:, 1:])
-        return found
+        block = np.ones((len(values), 1 + len(self.shift)))
+        np.subtract(values, self.shift, out=block[:, 1:])
+        return block
 
     def rest(self, values: Array, weights: Array) -> Array:
-        """The moments, less those of rows with weights that add up to less than 1."""
+        """The moments minus those of rows whose weights add up to less than 1."""
         coordinates = self.frame.coordinates(self.block(values))
         return -self.frame.difference(coordinates, weights * self.frame.total) / self.frame.total
 
     def made(self, moments: Array, share: float) -> tuple[Array, Array] | None:
-        """Rows and weights with a part of the moments, whose weights add up to ``share``."""
+        """Rows and weights with a part of the moments; the weights add up to ``share``."""
         mean, root = moments[0, 1:] / share, self.frame.root
         if root is None or moments is not self.moments or len(root) != self.rank:
             root = square_root(moments[1:, 1:] / share - np.outer(mean, mean), self.rank)
@@ -209,7 +207,7 @@ class Maker:
         return self.stored(self.without_null(coordinates)), np.full(count, share / count)
 
     def without_null(self, coordinates: Array) -> Array:
-        """The coordinates, without what rounding has left along null directions."""
+        """The coordinates without what rounding has left along null directions."""
         if self.frame.null is None:
             return coordinates
         size = np.sqrt(np.diag(self.moments))
@@ -237,13 +235,13 @@ class Maker:
             more = self.made(rest, share)
             if more is None:
                 break
-            found = self.proven(
+            made_rows = self.proven(
                 np.vstack([values, more[0]]), np.concatenate([weights, more[1]]), layer, centre
             )
-            if best is None or found.proof.merit > best.proof.merit:
-                best = found
-            error = found.proof.reducible_error
-            if (found.proof.ok and error <= self.goal) or layer == layers:
+            if best is None or made_rows.proof.merit > best.proof.merit:
+                best = made_rows
+            error = made_rows.proof.reducible_error
+            if (made_rows.proof.ok and error <= self.goal) or layer == layers:
                 break
             size = float(np.trace(rest[1:, 1:]) / max(np.trace(self.moments[1:, 1:]), TINY))
             back = max(KEPT_BACK * error / max(size, TINY), LEAST_SHARE)
@@ -284,9 +282,9 @@ def make_rows(fitted: FittedMoments, origin: Array | None = None, sharp: bool = 
     maker = Maker(fitted, origin, SHARP if sharp else GOAL)
     best: MadeRows | None = None
     for distance, layers in ATTEMPTS:
-        found = maker.attempt(distance, layers)
-        if found is not None and (best is None or found.proof.merit > best.proof.merit):
-            best = found
+        attempt = maker.attempt(distance, layers)
+        if attempt is not None and (best is None or attempt.proof.merit > best.proof.merit):
+            best = attempt
         if best is not None and best.proof.ok:
             break
     assert best is not None
@@ -301,10 +299,11 @@ def synthesise(
     rows: Rows, seed: int, progress: Progress | None = None, levels: bool = True,
     origin: Array | None = None, sharp: bool = False,
 ) -> MadeRows:  # fmt: skip
-    """Made rows with the moments of all rows; wild rows by themselves, if ``levels``.
+    """Make rows with the moments of all rows.  With ``levels``, wild rows are treated by
+    themselves.
 
-    ``origin``: what was subtracted from the columns when they were read, and is added when rows are
-    stored. ``sharp``: the rows stand for others, or will, so that errors add up and each should be
+    ``origin`` was subtracted from the columns when they were read, and is added when rows are
+    stored.  ``sharp``: the rows represent others, or will, so that errors add up and each should be
     small.
     """
     origin = None if origin is None or not origin.any() else origin
@@ -316,44 +315,42 @@ def synthesise(
     )
     spread, wild = wild_rows(rows, fitted)
     if 0 < len(wild) < len(rows) and levels:
-        found = _wild_apart(rows, seed, wild, origin)
-        if found.proof.ok:
-            return found
-    found = replace(make_rows(fitted, origin, sharp), passes=passes, spread=spread)
-    if not found.proof.ok and (piloted := fitted.kernel.piloted()) is not None:  # type: ignore[attr-defined]
+        made = _wild_apart(rows, seed, wild, origin)
+        if made.proof.ok:
+            return made
+    made = replace(make_rows(fitted, origin, sharp), passes=passes, spread=spread)
+    if not made.proof.ok and (piloted := fitted.kernel.piloted()) is not None:  # type: ignore[attr-defined]
         fitted, more = fit_moments(rows, piloted, sample(rng, len(rows), pilot_size(len(rows))))
         again = replace(make_rows(fitted, origin, sharp), passes=passes + more, spread=spread)
-        found = again if again.proof.ok else found
+        made = again if again.proof.ok else made
     if (
-        not found.proof.ok
+        not made.proof.ok
         and len(rows) <= MANY * (rows.columns + 1)
         and len(rows) * rows.columns <= FEW
     ):
-        found = _by_rotations(rows, found, origin)
-    return found
+        made = _by_rotations(rows, made, origin)
+    return made
 
 
 def as_stored(values: Array, origin: Array | None) -> Array:
-    """Rows, less an origin, as they are after it was added and subtracted: what is stored and read
-    again.
-    """
+    """Rows minus an origin, after adding and subtracting it: what is stored and read again."""
     return values if origin is None else (values + origin) - origin
 
 
 def doubles_hold(values: Array, origin: Array | None) -> bool:
-    """Whether rows, less an origin, can be stored as they are."""
+    """Whether rows minus an origin can be stored without rounding."""
     return bool((as_stored(values, origin) == values).all())
 
 
-def _by_rotations(rows: Rows, found: MadeRows, origin: Array | None) -> MadeRows:
-    """Few rows: those that were made, or a rotation of the rows themselves, with the proof of
+def _by_rotations(rows: Rows, before: MadeRows, origin: Array | None) -> MadeRows:
+    """For few rows: the made rows, or a rotation of the rows themselves, with the proof by
     rotations.
     """
-    shift, everything = found.fitted.kernel.shift, np.arange(len(rows))
-    block, own = rows.take(everything, shift), own_weights(rows, everything)
-    total = float(own.sum())
-    mean = own @ block[:, 1:] / total
-    spread = (block[:, 1:] - mean) * np.sqrt(own / total)[:, None]
+    shift, everything = before.fitted.kernel.shift, np.arange(len(rows))
+    block, data_weights = rows.take(everything, shift), own_weights(rows, everything)
+    total = float(data_weights.sum())
+    mean = data_weights @ block[:, 1:] / total
+    spread = (block[:, 1:] - mean) * np.sqrt(data_weights / total)[:, None]
     size = linalg.column_norms(spread)
     _, sizes, vectors = linalg.svd(spread / np.where(size > 0, size, 1.0), full_matrices=False)
     keep = sizes > RANK * sizes[:1]
@@ -361,7 +358,7 @@ def _by_rotations(rows: Rows, found: MadeRows, origin: Array | None) -> MadeRows
         shift + mean + simplex_rows(sizes[keep, None] * vectors[keep] * size), origin
     )
     rotated = replace(
-        found,
+        before,
         values=values,
         weights=np.full(len(values), total / len(values)),
         positions=np.arange(len(values)),
@@ -369,17 +366,17 @@ def _by_rotations(rows: Rows, found: MadeRows, origin: Array | None) -> MadeRows
         rank=int(keep.sum()),
         most=len(values),
     )
-    best = found
-    for one in (found, rotated):
-        made = np.column_stack([np.ones(len(one.values)), one.values - shift])
-        proof = prove_by_rotations(block, own, made, one.weights)
+    best = before
+    for candidate in (before, rotated):
+        made = np.column_stack([np.ones(len(candidate.values)), candidate.values - shift])
+        proof = prove_by_rotations(block, data_weights, made, candidate.weights)
         if proof.merit > best.proof.merit:
-            best = replace(one, proof=proof)
+            best = replace(candidate, proof=proof)
     return best
 
 
 def _wild_apart(rows: Rows, seed: int, wild: Indices, origin: Array | None) -> MadeRows:
-    """Wild rows and the others by themselves; a few wild ones as they are."""
+    """Make rows of wild rows and of the others separately; a few wild rows are kept as they are."""
     rest = np.setdiff1d(np.arange(len(rows)), wild)
     ordinary = synthesise(rows.subset(rest), seed, levels=False, origin=origin)
     few = len(wild) <= PEELED * (rows.columns + 1) and doubles_hold(

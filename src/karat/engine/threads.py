@@ -46,8 +46,8 @@ def cores() -> int:
 
 @lru_cache(maxsize=1)
 def _workers() -> ThreadPoolExecutor:
-    """Threads beside the calling one, made when they are first needed; they sleep while there is
-    nothing to do.
+    """Threads besides the calling one, created when first needed; they sleep while there is nothing
+    to do.
     """
     return ThreadPoolExecutor(max(1, cores() - 1), thread_name_prefix="karat")
 
@@ -61,8 +61,8 @@ def share(work: Callable[[Piece], Result], pieces: Iterable[Piece], threads: int
     """``[work(piece) for piece in pieces]``, by the calling thread and up to ``threads - 1``
     others.
 
-    The calling thread never waits for a thread that has not begun, so pieces may share out work
-    themselves.
+    The calling thread never waits for a thread that has not started, so pieces may themselves share
+    work.
     """
     listed = list(pieces)
     if threads <= 1 or len(listed) <= 1:
@@ -103,11 +103,11 @@ def blas_threads() -> list[Counter]:
 
     If neither finds them they keep their threads, and a warning says once what that means.
     """
-    found = [
+    counters = [
         counter for module in (NUMPY_BLAS, SCIPY_BLAS) if (counter := _openblas(module)) is not None
     ]
-    if len(found) == 2:
-        return found
+    if len(counters) == 2:
+        return counters
     if find_spec("threadpoolctl") is not None:  # it comes with scikit-learn
         from threadpoolctl import ThreadpoolController
 
@@ -116,7 +116,7 @@ def blas_threads() -> list[Counter]:
             return [(pool.get_num_threads, pool.set_num_threads) for pool in pools]
     if os.environ.get("OMP_NUM_THREADS") != "1":
         warnings.warn(MANY_THREADS, RuntimeWarning, stacklevel=2)
-    return found
+    return counters
 
 
 def _openblas(module: str) -> Counter | None:
@@ -130,17 +130,17 @@ def _openblas(module: str) -> Counter | None:
         for prefix in ("scipy_", "")
         for end in ("64_", "_64", "")
     ]
-    known = next((form for form in names if hasattr(library, form % "set")), None)
-    if known is None:
+    name = next((form for form in names if hasattr(library, form % "set")), None)
+    if name is None:
         return None
-    ask, give = getattr(library, known % "get"), getattr(library, known % "set")
+    ask, give = getattr(library, name % "get"), getattr(library, name % "set")
     ask.restype, give.restype = ctypes.c_int, None
     return ask, give
 
 
 class _OneThread(ContextDecorator):
-    """A context in which BLAS has one thread; it ends, in the whole process, when the last thread
-    that entered it leaves.
+    """A context in which BLAS uses one thread.  It ends, for the whole process, when the last
+    thread that entered it leaves.
     """
 
     def __init__(self) -> None:

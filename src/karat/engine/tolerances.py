@@ -39,12 +39,8 @@ COORDINATES = 256 * EPS  # times the number of columns and 2
 # distance of a shift from the mean, in units of the mean absolute value, within which it counts as
 # the mean
 CENTRED = 0.1
-FLOOR_SHARES = (
-    0.01,
-    0.1,
-    0.5,
-    0.9,
-)  # of a constant lower bound in the denominator of an even power: any is valid, the best is taken
+# shares of a constant lower bound in the denominator of an even power: any is valid, the best wins
+FLOOR_SHARES = (0.01, 0.1, 0.5, 0.9)
 
 # Coordinates (karat.engine.coordinates).
 # a combination of columns is dropped if its size, as a change of a column, is at most this

@@ -55,12 +55,12 @@ def reduce_sequentially(
     kernel = fitted.kernel
     positions = np.zeros(0, dtype=np.intp)
     weights = np.zeros(0)
-    own = own_weights(rows, np.arange(len(rows)))
+    row_weights = own_weights(rows, np.arange(len(rows)))
     step = kernel.width + 1
     for start in range(0, len(rows), step):
         stop = min(start + step, len(rows))
         positions = np.concatenate([positions, np.arange(start, stop)])
-        weights = np.concatenate([weights, own[start:stop]])
+        weights = np.concatenate([weights, row_weights[start:stop]])
         if len(positions) > kernel.width:
             features = kernel.features(rows.take(positions, kernel.shift))
             weights = weights * eliminate(np.asfortranarray(features * weights[:, None]))
@@ -71,8 +71,8 @@ def reduce_sequentially(
 
 
 def _group_moments(rows: Rows, kernel: Kernel, weights: Array, bounds: Indices) -> Array:
-    """The moments of contiguous groups of rows, many groups at a time: a read and a product cost
-    more than few rows.
+    """The moments of contiguous groups of rows, many groups at a time: one read and product per
+    group would cost more than the few rows.
     """
     sums = np.empty((len(bounds) - 1, kernel.width), order="F")
     sizes = np.diff(bounds)

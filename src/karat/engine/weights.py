@@ -80,13 +80,13 @@ SECOND = 6.0  # sampled candidates per feature, where fewer did not do
 BESIDE = 0.5  # sampled candidates per feature, where held rows are candidates too
 
 
-def match_moments(known: CandidatePoints) -> Array | None:
+def match_moments(candidates: CandidatePoints) -> Array | None:
     """Factors s >= 0 (N,) on the nominal weights of resolved points that meet the target; None if
-    none were found.
+    there are none.
     """
-    points, root, target = known.points, known.root, known.target
-    hessian = Hessian(known)
-    x = np.zeros(known.rank)
+    points, root, target = candidates.points, candidates.root, candidates.target
+    hessian = Hessian(candidates)
+    x = np.zeros(candidates.rank)
     excess = np.ones(len(points))  # 1 + f_i . x
     active = np.ones(len(points), dtype=bool)
     gradient = root @ points - target
@@ -100,6 +100,7 @@ def match_moments(known: CandidatePoints) -> Array | None:
         while True:
             held = np.maximum(excess + length * along, 0.0)
             trial = 0.5 * float(np.square(root * held).sum()) - float(target @ x) - length * push
+            # Armijo's rule; the last term allows for rounding in the value of the dual
             if trial <= value + 1e-4 * length * slope + 1e-12 * abs(base) or length < SHORT:
                 break
             length *= 0.5
@@ -124,10 +125,10 @@ def match_moments(known: CandidatePoints) -> Array | None:
     return None
 
 
-def feasible(known: CandidatePoints) -> tuple[CandidatePoints, Array] | None:
-    """Resolved points, and weights on them that meet the target; None if none were found."""
-    factors = None if known.missed > MISSED else match_moments(known)
-    return None if factors is None else (known, known.root * factors)
+def feasible(candidates: CandidatePoints) -> tuple[CandidatePoints, Array] | None:
+    """Resolved points, and weights on them that meet the target; None if there are none."""
+    factors = None if candidates.missed > MISSED else match_moments(candidates)
+    return None if factors is None else (candidates, candidates.root * factors)
 
 
 class Hessian:
@@ -140,25 +141,27 @@ class Hessian:
         H^-1 = R^-1 (I - W (S + W'W)^-1 W') R'^-1.
     """
 
-    def __init__(self, known: CandidatePoints) -> None:
-        self.columns, self.gram, self.factor = known.columns, known.gram.copy(), known.factor
+    def __init__(self, candidates: CandidatePoints) -> None:
+        self.columns, self.gram, self.factor = (
+            candidates.columns,
+            candidates.gram.copy(),
+            candidates.factor,
+        )
         self.ridge = 4 * np.finfo(self.gram.dtype).eps * np.diag(self.gram)
         self.recent, self.signs = np.zeros(0, dtype=np.intp), np.zeros(0)
-        self.whitened = np.zeros((known.rank, 0), dtype=self.gram.dtype, order="F")  # W
+        self.whitened = np.zeros((candidates.rank, 0), dtype=self.gram.dtype, order="F")  # W
 
     def solve(self, gradient: Array) -> Array:
         half = linalg.solve_upper(self.factor, gradient, transposed=True)
         if len(self.recent):
             between = np.diag(self.signs) + np.asarray(self.whitened.T @ self.whitened, dtype=float)
-            # the old factor alone gives a direction of descent, too
+            # If this fails, the old factor alone still gives a direction of descent.
             with suppress(np.linalg.LinAlgError):
                 half = half - self.whitened @ np.linalg.solve(between, self.whitened.T @ half)
         return linalg.solve_upper(self.factor, half)
 
     def change(self, changed: Indices, came: Flags, active: Flags) -> bool:
-        """Take note of points that came or left; False if the matrix is no longer positive
-        definite.
-        """
+        """Record points that came or left; False if the matrix is no longer positive definite."""
         self.recent = np.concatenate([self.recent, changed])
         self.signs = np.concatenate([self.signs, np.where(came, 1.0, -1.0)])
         points = np.take(self.columns, changed, axis=1)
@@ -222,7 +225,7 @@ def _group_sums(columns: Real, weights: Real, starts: Indices) -> Real:
 
 
 def group_bounds(count: int, groups: int) -> Indices:
-    """Boundaries of ``groups`` contiguous ranges that cover ``range(count)``: those of one row more
+    """Boundaries of ``groups`` contiguous ranges that cover ``range(count)``; the larger ranges
     come first.
     """
     groups = min(groups, count)
@@ -277,11 +280,11 @@ def _walk_to_vertex(order: Indices, table: Real) -> Array:
 
 
 def _enter(row: Real, held: Array) -> int | None:
-    """Follow one null vector to the boundary; return the column that left the basis, None if the
-    point itself did.
+    """Follow one null vector to the boundary; return the column that left the basis, or None if the
+    point itself left.
 
     Raising the point, of weight 1, by t lowers the basic weights by ``t * row``.  No weight is
-    lowered below ALMOST, which counts as zero: then no ratio is zero by zero.
+    lowered below ALMOST, which counts as zero, so that no ratio is zero by zero.
     """
     ratio = row / held
     up, down = int(ratio.argmax()), int(ratio.argmin())
@@ -325,33 +328,37 @@ def _exchange(rest: Real, rows: Real, columns: Indices) -> None:
     linalg.add_product(rest, multiples, rows)
 
 
-def refined_vertex(known: CandidatePoints, mass: Array) -> tuple[Indices, Array]:
+def refined_vertex(candidates: CandidatePoints, mass: Array) -> tuple[Indices, Array]:
     """Eliminate to a vertex and polish it: which points have weights, and the weights.
 
-    Single precision finds the right vertex almost always, and refinement with residuals in double
-    precision its weights to the last digits.  If it does not, because a weight ends below zero,
-    double precision does it again.
+    Single precision almost always finds the right vertex, and refinement with residuals in double
+    precision finds its weights to the last digits.  If not, because a weight ends below zero,
+    double precision repeats both.
     """
-    if known.single:
-        support = np.flatnonzero(reduce_points(known.columns.T, mass) > 0)
-        solve = linalg.square_solver(np.take(known.columns, support, axis=1))
+    if candidates.single:
+        support = np.flatnonzero(reduce_points(candidates.columns.T, mass) > 0)
+        solve = linalg.square_solver(np.take(candidates.columns, support, axis=1))
         if solve is not None:
-            points = np.take(known.points.T, support, axis=1).T
-            weights = _rounds(solve, points, np.maximum(solve(known.target), TINY), known.target)
-            if np.linalg.norm(known.target - weights @ points) <= POLISHED * np.linalg.norm(
-                known.target
+            points = np.take(candidates.points.T, support, axis=1).T
+            # Clipped: refinement may still raise weights that single precision finds below zero.
+            weights = _rounds(
+                solve, points, np.maximum(solve(candidates.target), TINY), candidates.target
+            )
+            if np.linalg.norm(candidates.target - weights @ points) <= POLISHED * np.linalg.norm(
+                candidates.target
             ):
                 return support, weights
-    mass = reduce_points(known.points, mass)
+    mass = reduce_points(candidates.points, mass)
     support = np.flatnonzero(mass > 0)
     check_any(support)
-    return support, polish(known.points[support], mass[support], known.target)
+    return support, polish(candidates.points[support], mass[support], candidates.target)
 
 
 def polish(points: Array, weights: Array, target: Array) -> Array:
     """Refine positive weights on ``points`` (s x m) so that ``weights @ points`` meets
     ``target``.
     """
+    # LU leaves a small residual, but needs as many points as features.
     for solver in (linalg.square_solver, linalg.least_squares_solver):
         solve = solver(points.T)
         if solve is None:
@@ -363,8 +370,8 @@ def polish(points: Array, weights: Array, target: Array) -> Array:
 
 
 def polish_features(linear: FittedMoments, block: Array, weights: Array) -> Array:
-    """Polish the weights of rows in dependent features, each of which is to be met as closely as
-    the others.
+    """Polish the weights of rows in dependent features, each of which must be met as closely as the
+    others.
     """
     assert linear.absolute is not None
     size = np.where(linear.absolute > 0, linear.absolute, 1.0)
@@ -372,16 +379,16 @@ def polish_features(linear: FittedMoments, block: Array, weights: Array) -> Arra
     largest = np.abs(target - weights @ features).max(initial=0.0)
     best = weights
     for cut in CUTS:
-        found = _rounds(
+        factors = _rounds(
             linalg.least_squares_solver(features.T * weights, cut),
             features * weights[:, None],
             np.ones(len(weights)),
             target,
         )
-        rest = np.abs(target - (weights * found) @ features).max(initial=0.0)
+        rest = np.abs(target - (weights * factors) @ features).max(initial=0.0)
         if rest < largest:
-            best, largest = weights * found, rest
-        if (found != 1.0).any():
+            best, largest = weights * factors, rest
+        if (factors != 1.0).any():
             break
     return best
 
@@ -400,8 +407,8 @@ def _rounds(solve: Callable[[Array], Array], points: Array, weights: Array, targ
 def check_any(support: Indices) -> None:
     if not len(support):
         raise InputError(
-            "The moments of this data are all zero, so an empty coreset would do; keep the total"
-            " weight: total_weight=True."
+            "All moments of this data are zero, so an empty coreset would be exact. Pass"
+            " total_weight=True to the problem to keep the total weight."
         )
 
 
@@ -414,7 +421,7 @@ def sampled(
     The candidates are the first ``held`` rows and some of the others, from ``pool`` while it lasts.
     """
     always, width = np.arange(held), fitted.kernel.width
-    # A difference of totals might be negative.
+    # Summed, because a difference of two totals might be negative.
     share = float(len(rows) - held if rows.weights is None else rows.weights[held:].sum())
     sizes = (enough(fitted.kernel), int(SECOND * width))
     for size in sizes if not held else (int(BESIDE * width), *sizes):
@@ -424,13 +431,13 @@ def sampled(
             np.concatenate([always, chosen]),
             np.concatenate([own_weights(rows, always), nominal]),
         )
-        known = candidate_points(rows, fitted, positions, weights).resolve(
+        candidates = candidate_points(rows, fitted, positions, weights).resolve(
             may_miss=True, single=size == sizes[0]
         )
-        found = feasible(known)
-        if found is not None:
-            return found
-        if known.missed > MISSED or (known.rank < width and len(rows) > SECOND * width):
+        matched = feasible(candidates)
+        if matched is not None:
+            return matched
+        if candidates.missed > MISSED or (candidates.rank < width and len(rows) > SECOND * width):
             # features depend on each other: a look at all rows costs less than a larger sample
             break
-    return known, None
+    return candidates, None

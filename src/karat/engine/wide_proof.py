@@ -8,9 +8,10 @@ smallest eigenvalue of their correlations,
     |v'E v|  <=  g |v|'A |v|  <=  (g / lambda) norm(A) v'M v,
     norm(A) <= r,   norm(A) <= max_k (A x)_k / x_k
 
-for any positive x (docs/mathematics.md, Proposition 18).  Of all rows A is not known, and its norm
-is r at most.  Of made rows it takes some products with vectors, and is far less, about 2 log r: a
-made row is close to the mean in most coordinates.  So their moments can be summed in large pieces.
+for any positive x (docs/mathematics.md, Proposition 18).  For all rows A is not known, and its norm
+is at most r.  For made rows the norm takes a few products with vectors and is far smaller, about
+2 log r, because a made row is close to the mean in most coordinates.  So their moments can be
+summed in large pieces.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ SMALLEST = 1e-3  # entry of x
 
 
 def norm_of_absolute(frame: Frame, coordinates: Array, weights: Array) -> float:
-    """A bound of the norm of A of some rows."""
+    """A bound on the norm of A, for the given rows."""
     root = np.sqrt(np.maximum(np.diag(frame.half), TINY))
     terms, x, norm = np.abs(coordinates), np.ones(len(root)), np.inf
     terms /= root
@@ -43,8 +44,9 @@ def norm_of_absolute(frame: Frame, coordinates: Array, weights: Array) -> float:
 
 
 def _rounding(frame: Frame, norm: float, rows: int = 0) -> float:
-    """What rounding of the sums may add to an error relative to the loss; those of kept ``rows`` in
-    large pieces, if given.
+    """What rounding of the sums may add to an error relative to the loss.
+
+    If ``rows`` is given, that many kept rows are summed in large pieces.
     """
     full, kept = frame.sum_errors(KEPT)
     if rows:
@@ -53,15 +55,16 @@ def _rounding(frame: Frame, norm: float, rows: int = 0) -> float:
 
 
 def expected_rounding(frame: Frame) -> float:
-    """The same, about, for rows that are yet to be made: their A is much like the correlations."""
+    """About the same for rows that are not made yet: their A resembles the correlations."""
     return _rounding(frame, min(2 * frame.correlation_norm, len(frame.half)), len(frame.half))
 
 
 def moments_beside(
     frame: Frame, coordinates: Array, weights: Array, allowed: float
 ) -> tuple[Array, float, float]:
-    """E, its norm relative to the loss, and what rounding may add to it; sums in small pieces if
-    both are not ``allowed``.
+    """E, its norm relative to the loss, and what rounding may add to it.
+
+    Sums in small pieces follow if those in large pieces exceed what is ``allowed``.
     """
     norm = norm_of_absolute(frame, coordinates, weights)
     if FEWER * norm <= len(frame.half) and allowed > 0:
