@@ -13,7 +13,6 @@ import karat
 from karat import problems
 from karat.engine.function import FunctionKernel
 from karat.engine.kernel import fit_moments
-from karat.engine.linear_proof import linear_class
 from karat.engine.proof import measure
 from karat.engine.rows import Rows, pass_over
 from karat.engine.tolerances import CONTENT, COORDINATES, EPS, MEASURED
@@ -110,14 +109,14 @@ def test_heavy_tails_are_measured_about_their_means():
     X = np.random.default_rng(0).lognormal(0, 3, (200, 2))
     rows = Rows([X], np.random.default_rng(1).uniform(0.5, 2, 200))
     fitted, _ = fit_moments(rows, problems.Moments(3).kernel(2, 0), np.arange(200))
-    kernel = linear_class(fitted).kernel.centred(linear_class(fitted))
+    kernel = fitted.linear.kernel.centred(fitted.linear)
     centred = kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)
     means = np.average(X, axis=0, weights=rows.weights)
     np.testing.assert_allclose(centred.kernel.shift, means, rtol=1e-14)
     columns = [t for t, sets in enumerate(centred.kernel.sets) if np.count_nonzero(sets) == 1]
     assert np.all(np.abs(centred.target[columns]) <= 1e-13 * centred.absolute[columns])
     raw, _ = fit_moments(rows, problems.TensorContraction(3).kernel(2, 0), np.arange(200))
-    assert linear_class(raw).kernel.centred(linear_class(raw)) is None  # its columns have no shift
+    assert raw.linear.kernel.centred(raw.linear) is None  # its columns have no shift
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@
 Here it becomes a record that can be printed and stored in files:
 
     certify(reductions)                                       of a new coreset
-    certify_again(core, [measure_again(core, moments, ...)])  of a coreset measured on data
+    certify_again(core, reductions)  of a coreset that core/verify.py measured on data
     require_proven(certificate)                               raises unless it is proven
 
 :mod:`karat.engine.claim` says which errors rows of several coresets inherit.
@@ -22,15 +22,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from karat.core.wording import certificate_text, readable
-from karat.engine.claim import PROOF_VERSION, Claim, ErrorBudget, united
-from karat.engine.coefficients import coefficient_terms
-from karat.engine.kernel import FittedMoments, Kernel
-from karat.engine.linear_proof import linear_class
-from karat.engine.proof import measure
+from karat.engine import linalg
+from karat.engine.claim import PROOF_VERSION, Claim, united
+from karat.engine.frame import Frame
+from karat.engine.linalg import Array
 from karat.engine.reduce import Reduction
-from karat.engine.rows import Rows, own_weights
 from karat.engine.threads import one_blas_thread
-from karat.engine.tolerances import EXACT, ROUNDING
+from karat.engine.tolerances import EXACT, ROUNDING, TINY
 from karat.errors import NotExactError
 from karat.problems import LeastSquares, Problem, Ridge
 from karat.problems.absorb.absorb import REFUTED
@@ -40,6 +38,8 @@ if TYPE_CHECKING:
 
 OLDER = "proven by an older version: verify again"
 # relative change of the residual, by rounding of the columns, up to which there are standard errors
+# part of a target in a combination of columns that vanishes, from which on the others explain it
+INVOLVED = 1e-4
 NOISE = 0.01
 NO_NOISE = (
     " (not R2, standard errors or likelihoods: rounding of the columns moves the residual by more"
@@ -264,45 +264,11 @@ def certify(
     )
 
 
-def measure_again(
-    core: Coreset,
-    rows: Rows | None,
-    fitted: FittedMoments,
-    kept: Rows,
-    passes: int,
-    unit: float = 1.0,
-    witnesses: Rows | None = None,
-) -> Reduction:
-    """The kept rows of a coreset measured against the fitted moments of all rows.
-
-    ``rows`` are all rows, if they can be read again; else ``witnesses`` are some of them.  Weights
-    are in units of ``unit``.
-    """
-    positions = np.arange(len(kept))
-    weights, budget = own_weights(kept, positions), ErrorBudget.claimed(core.certificate.rounding)
-    proof = measure(
-        rows, fitted, kept.take(positions, fitted.kernel.shift), weights, witnesses, budget
-    )
-    if core.absorbed:  # else the rows carry everything, with or without a regulariser
-        assert rows is not None
-        error = core.problem.absorbed_error(rows, fitted, kept, core.absorbed, unit)
-        proof = replace(proof, loss_error=error, moment_error=error, remainder=0.0)
-    return Reduction(
-        positions,
-        weights,
-        fitted,
-        core.certificate.rank,
-        proof,
-        "verified on the full data",
-        passes,
-    )
-
-
 def certify_again(
     core: Coreset, reductions: Sequence[Reduction], total: float, n_rows: int, seconds: float,
     refutations: Sequence[str], notes: Sequence[str] = (),
 ) -> Certificate:  # fmt: skip
-    """A new certificate of a coreset, from the results of :func:`measure_again`; the rank stays.
+    """A new certificate of a coreset, from the results of :func:`karat.core.verify.measure_again`; the rank stays.
 
     ``refutations`` are facts other than moments that contradict the coreset.
     """
@@ -317,14 +283,6 @@ def certify_again(
     return replace(
         fresh, refuted=bool(refutations), rank=core.certificate.rank, peeled=core.certificate.peeled
     )
-
-
-def centred_kernel(reduction: Reduction) -> Kernel | None:
-    """The kernel of features about the means, in which an unproven reduction is measured again;
-    None if it is proven or there is no such kernel.
-    """
-    linear = None if reduction.proof.ok else linear_class(reduction.fitted)
-    return None if linear is None else linear.kernel.centred(linear)
 
 
 @one_blas_thread()
@@ -348,7 +306,7 @@ def _standard_errors(
         if reduction.levels > 1:
             return None, True
         count = max(1, reduction.fitted.kernel.separate_targets)  # type: ignore[attr-defined]
-        terms, noise = coefficient_terms(frame, count)
+        terms, noise = _coefficient_terms(frame, count)
         worst, signal = max(worst, terms), max(signal, noise)
     if not rounding * signal <= NOISE:
         return None, False
@@ -365,7 +323,7 @@ def require_proven(
     if certificate.proven:
         return
     worst = max(reductions, key=lambda r: (not r.proof.ok, r.proof.loss_error))
-    features = linear_class(worst.fitted)
+    features = worst.fitted.linear
     kernel = worst.fitted.kernel if features is None or worst.proof.in_columns else features.kernel
     moment = kernel.feature_name(worst.proof.worst, names)
     heavy = ""
@@ -391,3 +349,71 @@ def require_proven(
         f" {certificate.condition:.1e}. Scale or centre the columns, drop nearly collinear columns"
         " and extreme rows, or lower the degree."
     )
+
+
+def _coefficient_terms(frame: Frame, targets: int) -> tuple[float, float]:
+    """How much a change of the columns by rho moves coefficients of least squares, per rho and in
+    residuals; p = 2.
+
+    With G the second moments / U, t the row of T of a target, z* the residual as a query and r its
+    root mean square,
+
+        H = G^-1 - G^-1 t t'G^-1 / (t'G^-1 t),     r^2 = 1 / (t'G^-1 t),     z* = -T G^-1 t r^2,
+
+    the fitted values move by at most ``4 (loss_error + rho (a + b)) r`` (docs/mathematics.md) with
+
+        a = sum_j sigma_j (T H T')_jj^(1/2)  (of columns that others explain),  b = S(z*) / r
+        (signal to noise).
+
+    Returns the largest a + b and the largest b of the last ``targets`` columns.  They are infinite
+    if a residual vanishes, and a is if a direction was dropped: coefficients along it are rounding.
+    """
+    if frame.null is not None:
+        return np.inf, 0.0
+    lost = frame.basis.excluded.norms > 0
+    parts = np.abs(frame.basis.excluded.vectors[:, lost]) * frame.sizes[:, None]
+    if (parts[-targets:] > INVOLVED * parts.max(axis=0, initial=0.0)).any():
+        return np.inf, np.inf
+    worst = (np.inf if lost.any() else 0.0, 0.0)
+    units = np.where(frame.spreads > 0, frame.spreads, 1.0)  # z_j sigma_j in place of z_j
+    first = int(frame.affine)
+    if len(frame.targets) < targets:  # a target was dropped
+        return np.inf, np.inf
+    for number, among in zip(range(-targets, 0), frame.targets, strict=True):
+        explained = _explained(frame, among, units, number)
+        if explained is None or not explained[1][number] > 0:
+            return np.inf, np.inf
+        diagonal, column = explained
+        left = diagonal - column**2 / column[number]
+        mixed = float(np.sqrt(np.maximum(left[first:], 0.0)).sum())
+        signal = float(np.abs(column[first:]).sum() / np.sqrt(column[number]))
+        worst = max(worst[0], mixed + signal), max(worst[1], signal)
+    return worst
+
+
+def _explained(
+    frame: Frame, among: list[int], units: Array, number: int
+) -> tuple[Array, Array] | None:
+    """The diagonal and one column of ``T G^-1 T'`` in these coordinates and units; None if G is
+    singular.
+    """
+    if frame.many:
+        if frame.factor is None:
+            return None
+        # G = D R'R D / U, so that all of it is products of columns of R'^-1 D^-1 T' with each
+        # other.
+        root = np.sqrt(np.maximum(np.diag(frame.base), TINY) / frame.total)
+        half = (
+            linalg.product_with_unit_rows(
+                linalg.upper_inverse(frame.factor).T / root, frame.basis.map
+            )
+            * units
+        )
+        return np.einsum("ij,ij->j", half, half), half[:, number] @ half
+    map_ = (frame.basis.map * units[:, None])[:, among]
+    try:
+        # G^-1 T'
+        explained = np.linalg.solve(frame.second[np.ix_(among, among)] / frame.total, map_.T)
+    except np.linalg.LinAlgError:
+        return None
+    return np.einsum("jk,kj->j", map_, explained), map_ @ explained[:, number]

@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from karat.core.certify import Certificate, centred_kernel, certify_again, measure_again
+from karat.core.certify import Certificate, certify_again
 from karat.core.construct import read_rows
 from karat.core.synthetic import SYNTHETIC, readable_by_doubles
 from karat.core.verify_synthetic import measured_again, verified
 from karat.data.arguments import aligned
 from karat.data.batch import Table, read_input
-from karat.engine.claim import Proof
+from karat.engine.claim import ErrorBudget, Proof
 from karat.engine.groups import measure_many
 from karat.engine.kernel import FittedMoments, Kernel, NonFiniteError, fit_moments
 from karat.engine.linalg import Flags, Indices
 from karat.engine.parts import Offsets
 from karat.engine.peel import PEELED, wild_rows
 from karat.engine.powers import Powers
+from karat.engine.proof import measure
 from karat.engine.reduce import Reduction, better
 from karat.engine.rows import Rows, own_weights, pass_over, sample
 from karat.errors import InputError
@@ -308,3 +309,45 @@ def _has_rows(data: Table, kept: Table, indices: Indices) -> bool:
         np.array_equal(full.take(places[block], zeros), few.take(everything[block], zeros))
         for block in (slice(start, start + step) for start in range(0, len(places), step))
     )
+
+
+def measure_again(
+    core: Coreset,
+    rows: Rows | None,
+    fitted: FittedMoments,
+    kept: Rows,
+    passes: int,
+    unit: float = 1.0,
+    witnesses: Rows | None = None,
+) -> Reduction:
+    """The kept rows of a coreset measured against the fitted moments of all rows.
+
+    ``rows`` are all rows, if they can be read again; else ``witnesses`` are some of them.  Weights
+    are in units of ``unit``.
+    """
+    positions = np.arange(len(kept))
+    weights, budget = own_weights(kept, positions), ErrorBudget.claimed(core.certificate.rounding)
+    proof = measure(
+        rows, fitted, kept.take(positions, fitted.kernel.shift), weights, witnesses, budget
+    )
+    if core.absorbed:  # else the rows carry everything, with or without a regulariser
+        assert rows is not None
+        error = core.problem.absorbed_error(rows, fitted, kept, core.absorbed, unit)
+        proof = replace(proof, loss_error=error, moment_error=error, remainder=0.0)
+    return Reduction(
+        positions,
+        weights,
+        fitted,
+        core.certificate.rank,
+        proof,
+        "verified on the full data",
+        passes,
+    )
+
+
+def centred_kernel(reduction: Reduction) -> Kernel | None:
+    """The kernel of features about the means, in which an unproven reduction is measured again;
+    None if it is proven or there is no such kernel.
+    """
+    linear = None if reduction.proof.ok else reduction.fitted.linear
+    return None if linear is None else linear.kernel.centred(linear)

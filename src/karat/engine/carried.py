@@ -24,7 +24,6 @@ import numpy as np
 from karat.engine.claim import NO_ERROR, Claim
 from karat.engine.kernel import FittedMoments, Kernel, NonFiniteError
 from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.linear_proof import linear_class
 from karat.engine.polynomial import Polynomials
 from karat.engine.powers import Powers
 from karat.engine.reduce import Reduction, proven_as_well
@@ -41,7 +40,7 @@ ASIDE = 0.7
 
 def serves_powers(fitted: FittedMoments) -> bool:
     """Whether the claim covers powers of linear forms, with or without sums of features."""
-    return linear_class(fitted) is None or (
+    return fitted.linear is None or (
         isinstance(fitted.kernel, Powers) and fitted.kernel.degree % 2 == 0
     )
 
@@ -158,7 +157,7 @@ def owed_by(
 
 def carried_moments(rows: Rows, reduction: Reduction) -> FittedMoments | None:
     """The sums of features about the means; unchanged if their shift is close to the means."""
-    linear = linear_class(reduction.fitted)
+    linear = reduction.fitted.linear
     if linear is None or linear.absolute is None:
         return linear
     kernel = linear.kernel.centred(linear)
@@ -194,7 +193,7 @@ def about_the_means(
 ) -> Reduction:
     """A reduction of ``held`` and new rows, proven about the means as well."""
     centred = carried_moments(rows, reduction) if reduction.proof.ok else None
-    if centred is None or centred is linear_class(reduction.fitted):
+    if centred is None or centred is reduction.fitted.linear:
         return reduction
     return proven_as_well(
         rows, reduction, centred, rows.subset(np.arange(held, len(rows))), polishes
@@ -223,7 +222,7 @@ def beside(fitted: FittedMoments, rows: Rows, peeled: Indices) -> FittedMoments:
 
 def sums_about_means(rows: Rows, reduction: Reduction) -> FittedMoments | None:
     """The sums of features of these rows about their means."""
-    linear = linear_class(reduction.fitted)
+    linear = reduction.fitted.linear
     kernel = None if linear is None else linear.kernel.centred(linear)
     return (
         linear
@@ -238,7 +237,7 @@ def claimed_again(
     """The reduction to the held rows, after it is known that their sum is off by ``more`` in the
     coordinates of a kernel.
     """
-    proof, left, linear = reduction.proof, np.flatnonzero(~peeled), linear_class(reduction.fitted)
+    proof, left, linear = reduction.proof, np.flatnonzero(~peeled), reduction.fitted.linear
     if linear is None or more is None:
         return reduction
     absolute = (
@@ -367,7 +366,7 @@ class Running:
     @property
     def linear(self) -> FittedMoments | None:
         """The sums of features, if they are claimed."""
-        return linear_class(self.fitted_moments(last=True))
+        return self.fitted_moments(last=True).linear
 
     def owing(self, more: Array | None, kernel: Kernel | None) -> Running:
         """The sum after adding rows with the error bound ``more``, in the coordinates of

@@ -169,6 +169,11 @@ class FittedMoments:
     # the same moments in features of the linear class, where both classes of queries are served
     also_linear: FittedMoments | None = None
 
+    @property
+    def linear(self) -> FittedMoments | None:
+        """The moments in features of the linear class; None if there are none."""
+        return self if self.absolute is not None else self.also_linear
+
     def over(self, rows: int) -> FittedMoments:
         """The same moments of that many rows, on which the bounds on rounding depend."""
         also, frame = self.also_linear, self.frame

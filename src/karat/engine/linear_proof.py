@@ -37,11 +37,6 @@ CUTS = tuple(10.0**k for k in range(-14, -1, 2))
 PROGRAMME = 2**16  # features of rows in a linear programme
 
 
-def linear_class(fitted: FittedMoments) -> FittedMoments | None:
-    """The moments in features of the linear class; None if there are none."""
-    return fitted if fitted.absolute is not None else fitted.also_linear
-
-
 def prove_linear(
     fitted: FittedMoments,
     block: Array,

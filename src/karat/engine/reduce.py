@@ -35,7 +35,6 @@ import numpy as np
 from karat.engine.claim import NO_ERROR, Claim, Proof
 from karat.engine.kernel import FittedMoments, Kernel, fit_moments, pilot_size, searches
 from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.linear_proof import linear_class
 from karat.engine.peel import PEELED, dominating, heaviest, light_rows, wild_rows
 from karat.engine.points import CandidatePoints, candidate_points, enough
 from karat.engine.polynomial import unmixed
@@ -159,7 +158,7 @@ def build(
             return reduction
     # Steps 1 to 3 of the policy; the numbers below are those of the other steps.
     best = replace(_attempt(rows, method, rng, progress, pilot, fitted, passes), spread=spread)
-    if not best.proof.ok and linear_class(fitted) is None and kernel.power > 2:  # 4
+    if not best.proof.ok and fitted.linear is None and kernel.power > 2:  # 4
         best = better(best, _anew(rows, kernel, method, rng, progress, pilot, single_columns=True))
     if not best.proof.ok and isinstance(kernel, Powers) and best.proof.excluded:  # 5
         best = better(best, _anew(rows, kernel.keeping_all(), method, rng, progress, pilot))
@@ -239,7 +238,7 @@ def _attempt(
     best: Reduction | None = None
     # Of higher powers a bound is measured, which may be twice as large in the coordinates of
     # another sample.
-    content = CONTENT if fitted.kernel.power > 2 and linear_class(fitted) is None else np.inf
+    content = CONTENT if fitted.kernel.power > 2 and fitted.linear is None else np.inf
     features = searches(fitted) if sought is None else (sought,)
     attempts = (
         attempt
@@ -250,7 +249,7 @@ def _attempt(
         passes += more
         best = better(best, vertex(rows, fitted, candidates, mass, reducer, passes))
         settled = best.proof.ok and best.proof.reducible_error <= content
-        if not settled and (reducer in LAST or linear_class(fitted) is not None):
+        if not settled and (reducer in LAST or fitted.linear is not None):
             best = without_rank_decision(
                 rows, fitted, best, candidates, mass, reducer, passes, last=reducer in LAST
             )
@@ -267,7 +266,7 @@ def about_means(rows: Rows, reduction: Reduction) -> Reduction:
     With heavy tails, sums of absolute values about another shift may be larger, and a proof by them
     says too little.
     """
-    linear = linear_class(reduction.fitted) if reduction.proof.ok else None
+    linear = reduction.fitted.linear if reduction.proof.ok else None
     kernel = None if linear is None else linear.kernel.centred(linear)
     if linear is None or kernel is None:
         return reduction
@@ -435,7 +434,7 @@ def vertex(
         positions = candidates.positions[support]
     block = rows.take(positions, fitted.kernel.shift)
     proof = measure(rows if witnesses is None else None, fitted, block, weights, witnesses)
-    linear = linear_class(fitted)
+    linear = fitted.linear
     if not proof.ok and linear is not None:
         weights = polish_features(linear, block, weights)
         proof = measure(rows if witnesses is None else None, fitted, block, weights, witnesses)

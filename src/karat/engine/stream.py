@@ -51,7 +51,6 @@ from karat.engine.kernel import (
     searches,
 )
 from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.linear_proof import linear_class
 from karat.engine.peel import apart
 from karat.engine.points import candidate_points
 from karat.engine.powers import Powers
@@ -233,7 +232,7 @@ def _afresh(
         kernel, rows.take(kept, np.zeros(rows.columns)), fresh.weights[~fresh.peeled]
     )
     # The kept rows are close enough to all rows for a sum to start from them alone.
-    if linear_class(fresh.fitted) is None and fresh.proof.reducible_error <= SHARP:
+    if fresh.fitted.linear is None and fresh.proof.reducible_error <= SHARP:
         claim = replace(inherited, loss_error=fresh.claim.loss_error, spent=fresh.claim.spent)
         return fresh, replace(started, inherited=claim, needs_tree=needs_tree)
     # Worth another pass: the sum of all these rows, so that later folds can do better.
@@ -254,7 +253,7 @@ def _inflation(rows: Rows, peeled: Flags, running: Running) -> float:
     """The factor by which absolute moments of the held rows exceed those of the rows that they
     represent, without peeled rows.
     """
-    linear = linear_class(running.fitted_moments())
+    linear = running.fitted_moments().linear
     among = np.flatnonzero(~peeled)
     if linear is None or linear.absolute is None or not len(among):
         return running.inherited.inflation

@@ -19,11 +19,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from karat.core.certify import centred_kernel, certify_again, measure_again
+from karat.core.certify import certify_again
 from karat.core.coreset import Coreset, load
 from karat.core.provenance import Provenance
 from karat.core.synthetic import SYNTHETIC
-from karat.core.verify import OTHER_ROWS, kept_table, shared_groups
+from karat.core.verify import OTHER_ROWS, centred_kernel, kept_table, measure_again, shared_groups
 from karat.core.verify_synthetic import verified
 from karat.data.arguments import progress_bar
 from karat.data.batch import Table
