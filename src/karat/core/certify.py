@@ -268,7 +268,7 @@ def certify_again(
     core: Coreset, reductions: Sequence[Reduction], total: float, n_rows: int, seconds: float,
     refutations: Sequence[str], notes: Sequence[str] = (),
 ) -> Certificate:  # fmt: skip
-    """A new certificate of a coreset, from the results of :func:`karat.core.verify.measure_again`; the rank stays.
+    """A new certificate of a coreset that was measured again; the rank stays.
 
     ``refutations`` are facts other than moments that contradict the coreset.
     """
