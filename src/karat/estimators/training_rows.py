@@ -81,13 +81,15 @@ class WeightedRows:
         """A score of :data:`karat.estimators.registry.SCORERS`, in a tenth of the time that the
         checks of scikit-learn take.
 
-        None where scikit-learn has to decide: several targets, a single row, another score.
+        None where scikit-learn has to decide: several targets, a single row, another score, a model
+        without coefficients.
         """
         y, weights = self.y, self.weights
-        if np.ndim(model.coef_) != 1 or np.ndim(y) != 1 or len(y) < 2 or weights is None:
+        coef: Any = getattr(model, "coef_", None)
+        if np.ndim(coef) != 1 or np.ndim(y) != 1 or len(y) < 2 or weights is None:
             return None
         y = np.asarray(y, dtype=float)
-        residual = y - (self.numbers @ model.coef_ + model.intercept_)
+        residual = y - (self.numbers @ coef + model.intercept_)
         total, squares = float(weights.sum()), float(weights @ np.square(residual))
         if name == "neg_mean_squared_error":
             return -squares / total
