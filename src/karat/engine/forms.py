@@ -76,6 +76,8 @@ def sharper(form: Array, base: Array, variables: int, half: int) -> tuple[Array,
     lost = np.zeros(len(rows))  # the terms of sums that vanish
     np.add.at(lost, first, np.abs(amount))
     scaled = lost[first] / (root[rows] * root[columns])
+    # An entry of N is rounded 10 times at most, and the sum of k <= len(rows) amounts of a product
+    # k times, each by EPS / 2 of their absolute sum: (10 + k) EPS / 2 is less than this.
     rounding = 8 * len(rows) * scaled.max(initial=0.0) + 2 * float(
         np.abs(form / size / size[:, None]).max(initial=0.0)
     )
