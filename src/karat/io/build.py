@@ -47,7 +47,7 @@ from karat.io.layout import Layout
 from karat.io.learn import learned
 from karat.io.row_hashes import RowHashes
 from karat.io.scan import Hashes, LatentSums, Position, Reduce, changed_file, require_rows, scan
-from karat.io.source import Source
+from karat.io.source import Source, sort_of
 from karat.problems import Kernel, Problem
 from karat.problems.latent import KnownMaps, Latent
 from karat.storage.archive import prefixed, without_prefix
@@ -169,7 +169,7 @@ def coreset_files(
         check_integer("batch_rows", batch_rows)
     opened = open_source(source, rows=batch_rows or FOLD)
     require_rereadable(problem, opened)
-    layout = layout.among(opened.schema())
+    layout = replace(layout.among(opened.schema()), reading="written")
     with progress_bar(progress, "B") as advance:
         rest = advance
         if layout.encoding is not None:
@@ -348,7 +348,11 @@ class _Build:
         dropped = {"missing": self.position.dropped, "broken": self.position.bad}
         content = self.hashes[0].rows.to_dict() if self.content else None
         digest = self.digests[0].to_dict() if self.digests else None
-        return self.layout.provenance(self.problem, self.seed, source, dropped, content, digest)
+        kinds = self.source.label_kinds(list(self.layout.label_readings))
+        text = [name for name, kind in kinds.items() if sort_of(kind) == "text"]
+        return self.layout.provenance(
+            self.problem, self.seed, source, dropped, content, digest, text
+        )
 
     def _call(self) -> dict[str, Any]:
         """What must be the same for a run to be resumed."""

@@ -24,7 +24,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import compute as pc
 
+from karat.engine.offsets import WHOLE
 from karat.errors import InputError
 from karat.io.source import check_unique_columns
 
@@ -352,3 +354,28 @@ def as_numbers(table: pa.Table, types: dict[str, pa.DataType]) -> pa.Table:
 
 
 READ = {pa.float64(): number_of, pa.bool_(): _boolean_of, pa.int64(): _integer_of}
+
+
+def large_columns(table: pa.Table, types: dict[str, pa.DataType]) -> list[str]:
+    """Columns of doubles with numbers beyond 2^53."""
+    return [c for c in table.column_names if types.get(c) == pa.float64() and _is_large(table[c])]
+
+
+def _is_large(column: pa.ChunkedArray) -> bool:
+    """Whether numbers are beyond 2^53; a double of 2^53 may have been 2^53 + 1 before it was
+    rounded.
+    """
+    if not len(column) or column.null_count == len(column):
+        return False
+    if pa.types.is_float64(column.type) and not column.null_count:
+        values = [chunk.to_numpy() for chunk in column.chunks if len(chunk)]
+        top = np.max([(v.max(), -v.min()) for v in values])  # faster than pyarrow's, but NaN wins
+        if not np.isnan(top):
+            return bool(top >= WHOLE)
+    low, high = pc.min_max(column).as_py().values()
+    return bool(max(-low, high) >= WHOLE)
+
+
+def is_long(column: pa.ChunkedArray) -> bool:
+    """Whether a column holds integers beyond 2^53."""
+    return pa.types.is_integer(column.type) and _is_large(column)

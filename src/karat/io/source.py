@@ -34,6 +34,8 @@ MISSING = "__HIVE_DEFAULT_PARTITION__"
 DROP_ROWS = "Correct it, leave the column out, or leave such rows out with on_missing='drop'."
 # Metadata of a column of numbers with a value that is text: a sentence that says where it is.
 NOT_A_NUMBER = b"karat: not a number"
+# Metadata of a column of text that looks like numbers, and would be numbers in other files.
+DIGITS = b"karat: digits"
 
 
 def decoded(column: Any) -> Any:
@@ -148,6 +150,15 @@ class Source(ABC):
         ``bad`` of a chunk, which may be empty.  ``end`` is None unless a run can resume after the
         chunk.
         """
+
+    def read_labels(self, readings: Mapping[str, Any]) -> None:  # noqa: B027
+        """How columns of labels are read from now on (:mod:`karat.io.written_labels`); only text
+        files leave a choice.
+        """
+
+    def label_kinds(self, columns: Sequence[str]) -> dict[str, pa.DataType]:
+        """The types of columns of labels, as they are read."""
+        return {name: self.schema().field(name).type for name in columns}
 
     def identity(self) -> list[list[Any]]:
         """Names, sizes and times of the files, to detect changes."""
