@@ -210,6 +210,13 @@ class Database:
     database: Annotated[
         Path | None, database_option(metavar="FILE", help="The DuckDB file that it reads.")
     ] = None
+    header: Annotated[
+        bool | None,
+        csv_option(
+            "--header/--no-header",
+            help="Whether the first line holds names; without names, columns are 0, 1, 2, ...",
+        ),
+    ] = None
     dtype: Annotated[
         list[str] | None,
         csv_option(
@@ -247,11 +254,13 @@ class Database:
         wrong = next((kind for name, _, kind in pairs if not name), None)
         if wrong is not None:
             raise InputError(f"--dtype must be COLUMN=TYPE, such as zip=str, not {wrong!r}.")
-        return {"dtype": {name: kind for name, _, kind in pairs}} if pairs else {}
+        types = {"dtype": {name: kind for name, _, kind in pairs}} if pairs else {}
+        return types if self.header is None else types | {"header": self.header}
 
     def source_if_given(self, paths: Sequence[str] | None) -> Source | None:
         """The source; None if neither files nor a query are given."""
-        given = bool(paths) or any(v is not None for v in (self.sql, self.database, self.dtype))
+        options = (self.sql, self.database, self.dtype, self.header)
+        given = bool(paths) or any(value is not None for value in options)
         return self.source(paths) if given else None
 
     @property

@@ -26,6 +26,7 @@ from karat.io.csv_text import (
     Header,
     Piece,
     as_numbers,
+    checked_header,
     is_long,
     large_columns,
     line_ends,
@@ -105,6 +106,7 @@ class CsvFiles(Files):
         super().__init__(filesystem, files, given)
         self.block_bytes, self.first_bytes = block_bytes, first_bytes
         self.dtype: Types = {}  # of columns, as the user says
+        self.header: bool | Sequence[str] | None = None  # whether files have one, or what it is
         self.readings: dict[str, Reading] = {}  # of columns of labels
         self.labels: Types = {}  # columns that are converted from text
         self.types: Types = {}  # of the columns that are not numbers, from the first block
@@ -115,9 +117,11 @@ class CsvFiles(Files):
         # for a file and a byte of its text: bytes of the file
         self.stored: dict[tuple[int, int], int] = {}
 
-    def read_with(self, dtype: Mapping[str, Any]) -> CsvFiles:
+    def read_with(
+        self, dtype: Mapping[str, Any] | None = None, header: bool | Sequence[str] | None = None
+    ) -> CsvFiles:
         """The same files, read as :func:`karat.io.csv_files` is told."""
-        self.dtype = parsed_dtype(dtype)
+        self.dtype, self.header = parsed_dtype(dtype or {}), checked_header(header)
         return self
 
     def read_schema(self) -> pa.Schema:
@@ -212,7 +216,7 @@ class CsvFiles(Files):
         )
 
     def _header(self, file: int, line: str) -> Header:
-        header = read_header(self.names[file], line)
+        header = read_header(self.names[file], line, self.header)
         if header.note and header.note not in self.notes:
             self.notes = [*self.notes, header.note]
         return header
