@@ -107,6 +107,8 @@ class Source(ABC):
         What the certificate should say about how the source was read.
     once : bool
         Whether its rows can be read only once.
+    in_memory : bool
+        Whether its rows are the same in every pass.
     all_doubles : bool
         Whether integers are read as doubles; the schema has the original types.
     query : dict or None
@@ -117,6 +119,7 @@ class Source(ABC):
     given: Sequence[str] = ()
     notes: Sequence[str] = ()
     once = False
+    in_memory = False
     all_doubles = False
     query: dict[str, str | None] | None = None
     _schema: pa.Schema | None = None
@@ -263,9 +266,10 @@ class Stream(Batches):
     """
 
     def __init__(
-        self, open: Callable[[], Any], name: str = "The stream", once: bool = False
-    ) -> None:
-        self.open, self.names, self.once = open, [name], once
+        self, open: Callable[[], Any], name: str = "The stream", once: bool = False,
+        in_memory: bool = False,
+    ) -> None:  # fmt: skip
+        self.open, self.names, self.once, self.in_memory = open, [name], once, in_memory
         self.reader = open()
 
     def read_schema(self) -> pa.Schema:
