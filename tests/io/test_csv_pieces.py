@@ -261,7 +261,10 @@ def test_true_and_false_beside_a_number_that_is_none_have_a_digest(tmp_path):
 @pytest.mark.parametrize("options", [{}, {"on_missing": "drop"}])
 def test_a_label_of_another_kind_is_refused(options, tmp_path):
     lines = [f"{'7' if i < 300 else 'seven'},{i},{i * i % 7}" for i in range(400)]
-    source = open_source(written(tmp_path / "a.csv", "g,a,y", lines), block_bytes=800)
+    path = written(tmp_path / "a.csv", "g,a,y", lines)
+    text = karat.coreset_files(open_source(path, block_bytes=800), "y", groups="g", **options)
+    assert set(text.groups.tolist()) == {"7", "seven"}
+    source = open_source(path, block_bytes=800).read_with(dtype={"g": int})
     with pytest.raises(
         InputError, match=r"line 302: column 'g' has the value 'seven', which is not an integer"
     ):
@@ -290,17 +293,15 @@ def test_a_source_may_be_used_again_in_another_way(tmp_path):
 def test_levels_of_a_file_without_a_number_have_one_type(tmp_path):
     lines = [["01", "22222222"][i % 2] for i in range(300)] + ["k"] * 100 + ["01"] * 100
     source = open_source(written(tmp_path / "a.csv", "g", lines), block_bytes=900)
-    with pytest.raises(
-        InputError, match=r"line 302: column 'g' has the value 'k', which is not an integer"
-    ):
-        karat.coreset_files(source, problem=karat.problems.Moments(1), columns=["g"], one_hot=["g"])
+    core = karat.coreset_files(
+        source, problem=karat.problems.Moments(1), columns=["g"], one_hot=["g"]
+    )
+    assert core.X.column_names == ["g=01", "g=22222222", "g=k"]
     lines = [["18446744073709551617", "18446744073709551618"][i % 2] for i in range(300)]
-    with pytest.raises(InputError, match="beyond 2"):
-        karat.coreset_files(
-            written(tmp_path / "b.csv", "g", lines),
-            problem=karat.problems.Moments(1),
-            one_hot=["g"],
-        )
+    core = karat.coreset_files(
+        written(tmp_path / "b.csv", "g", lines), problem=karat.problems.Moments(1), one_hot=["g"]
+    )
+    assert core.X.column_names == [f"g={level}" for level in lines[:2]]
 
 
 @pytest.mark.parametrize("resumed", [False, True])

@@ -19,6 +19,7 @@ FILES = [
     "a.parquet", "b.parquet", "part-1.parquet", "part-10.parquet", "part-2.parquet",
     "year=2023/part-1.parquet", "year=2024/part-1.parquet", "year=2024/deep/er/part-3.parquet",
     ".hidden/part-1.parquet", "year=2024/.part-9.parquet", "[x].parquet",
+    "_b.parquet", "year=2024/_c.parquet", "_under/part-7.parquet", "year=2023/_in/part-8.parquet",
 ]  # fmt: skip
 
 
@@ -44,6 +45,9 @@ PATTERNS = [
     "year=2024/**/*.parquet",
     "**/deep/*/*.parquet",
     ".hidden/*",
+    "*/.part-*.parquet",
+    "**/_*.parquet",
+    "_*/*",
     "*",
     "[[]x].parquet",
 ]
@@ -62,6 +66,12 @@ def test_patterns_match_what_glob_matches(pattern, home):
 
 def test_folders_in_a_pattern_give_columns(home):
     assert open_source(str(home / "year=*" / "part-1.parquet")).schema().names == ["x", "year"]
+
+
+def test_a_folder_passes_over_names_that_are_no_data(home):
+    parts = [name.removeprefix(f"{home}/").split("/") for name in open_source(home).names]
+    assert not [p for path in parts for p in path if p.startswith((".", "_"))]
+    assert len(parts) == len([f for f in FILES if not any(s in f"/{f}" for s in ("/.", "/_"))])
 
 
 def test_a_name_that_looks_like_a_pattern(home):

@@ -54,6 +54,8 @@ REMEDIES = {
     ),
     "pipeline": "Drop it with --drop-columns, or encode it with --one-hot.",
     "target": "Add --target.",
+    "header": "Say what it is: --header if these are names, --no-header if they are values.",
+    "dtype": "Read the column as text: --dtype COLUMN=str.",
     "cluster": "Pass its name: --cov cluster:COLUMN.",
     "sql": "Give the query with --sql, and its --database.",
     "sequence": "--sequence is for hidden-markov only.",

@@ -37,6 +37,7 @@ column_option = partial(
     typer.Option, rich_help_panel="Columns (several separated by commas, or the option repeated)"
 )
 database_option = partial(typer.Option, rich_help_panel="Rows of a database instead of files")
+csv_option = partial(typer.Option, rich_help_panel="How CSV files are read")
 
 
 @dataclass(frozen=True)
@@ -201,7 +202,7 @@ def named(option: str, typed: Sequence[str] | None, available: Sequence[str]) ->
 
 @dataclass(frozen=True)
 class Database:
-    """A query; None means that the option was not given."""
+    """A query, or how CSV files are read; None means that the option was not given."""
 
     sql: Annotated[
         str | None, database_option(metavar="QUERY", help="A DuckDB query that gives the rows.")
@@ -209,26 +210,57 @@ class Database:
     database: Annotated[
         Path | None, database_option(metavar="FILE", help="The DuckDB file that it reads.")
     ] = None
+    header: Annotated[
+        bool | None,
+        csv_option(
+            "--header/--no-header",
+            help="Whether the first line holds names; without names, columns are 0, 1, 2, ...",
+        ),
+    ] = None
+    dtype: Annotated[
+        list[str] | None,
+        csv_option(
+            metavar="COLUMN=TYPE",
+            help="The type of a column of labels: str, int, float, date or datetime.",
+        ),
+    ] = None
 
     def source(self, paths: Sequence[str] | None) -> Source:
         """The source of the files or the query; one of them must be given."""
+        reading = self._csv_reading()
         if self.sql is None and self.database is not None:
             raise InputError("--database needs a query: add --sql 'SELECT ...'.")
         if self.sql is not None and paths:
             raise InputError("Give files or --sql, not both.")
+        if self.sql is not None and reading:
+            raise InputError(f"--{next(iter(reading))} is for CSV files, not for --sql.")
         if self.sql is not None:
             from karat.io.find import query
 
             return query(self.sql, self.database)
         if not paths:
             raise InputError("Missing argument 'DATA': name files, or give a query with --sql.")
+        if reading:
+            from karat.io.csv_source import csv_files
+
+            return csv_files(list(paths), **reading)
         from karat.io.find import open_source
 
         return open_source(list(paths))
 
+    def _csv_reading(self) -> dict[str, Any]:
+        """The arguments of :func:`karat.io.csv_files` that were given."""
+        pairs = [text.rpartition("=") for text in self.dtype or ()]
+        wrong = next((kind for name, _, kind in pairs if not name), None)
+        if wrong is not None:
+            raise InputError(f"--dtype must be COLUMN=TYPE, such as zip=str, not {wrong!r}.")
+        types = {"dtype": {name: kind for name, _, kind in pairs}} if pairs else {}
+        return types if self.header is None else types | {"header": self.header}
+
     def source_if_given(self, paths: Sequence[str] | None) -> Source | None:
         """The source; None if neither files nor a query are given."""
-        given = bool(paths) or self.sql is not None or self.database is not None
+        options = (self.sql, self.database, self.dtype, self.header)
+        given = bool(paths) or any(value is not None for value in options)
         return self.source(paths) if given else None
 
     @property

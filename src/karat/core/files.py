@@ -69,9 +69,10 @@ def save(core: Coreset, path: Path) -> None:
             lambda file: file.write(
                 _parquet().pack_table(header, arrays, shown_columns(header, arrays))
             ),
+            lambda data: _parquet().check_table(data, str(path), WHAT, _validate_coreset),
         )
     elif path.suffix == ".npz":
-        write_archive(path, *described(core))
+        write_archive(path, *described(core), WHAT, _validate_coreset)
     else:
         raise InputError(
             f"A coreset is saved as .npz or .parquet, not {path.suffix or 'without a suffix'!r}:"

@@ -61,6 +61,8 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     keyed = (first.keys is None) != (second.keys is None) and not made
     if (first.groups is None) != (second.groups is None) or keyed:
         raise InputError("One coreset has groups or keys, the other has none; build both alike.")
+    if first.keys is not None and second.keys is not None:
+        same_kind(first.keys, second.keys, "keys")
     if (
         first.keys is not None
         and second.keys is not None

@@ -12,7 +12,10 @@ from typing import Any
 from karat.data.arguments import ColumnRoles
 
 # fields of a union, where all parts agree on them
-SHARED = ("karat", "target", "columns", "roles", "pipeline", "on_missing", "encoding", "problem")
+SHARED = (
+    "karat", "target", "columns", "roles", "pipeline", "on_missing", "encoding", "problem",
+    "text_labels",
+)  # fmt: skip
 
 LEFT_OUT = {"missing": "rows with missing values", "broken": "broken rows"}
 
@@ -43,6 +46,8 @@ class Provenance:
     content: dict[str, Any] | None = None  # hashes of the rows (:mod:`karat.io.row_hashes`)
     # of the used columns, if it was asked for (:mod:`karat.io.content_digest`)
     digest: dict[str, Any] | None = None
+    # columns of labels (groups, keys, categories) that are text; None in files of 0.2.0
+    text_labels: Sequence[str] | None = None
     cells: Sequence[str] | None = None  # identifiers of the cells of a cube that it is the union of
     # the provenance of each part that was merged, None where a part has none
     merged: tuple[Provenance | None, ...] = ()

@@ -29,7 +29,7 @@ from karat.errors import InputError, StorageError, reading, require
 from karat.problems import Problem
 from karat.storage.archive import Spec
 from karat.storage.atomic import LOCKS, write_atomically
-from karat.storage.parquet import pack_table, unpack_table
+from karat.storage.parquet import check_table, pack_table, unpack_table
 
 WHAT = "a cube"
 CELL = "cell:"
@@ -46,7 +46,11 @@ def write_cube(
 ) -> None:
     """Write a cube, atomically."""
     data = pack_cube(cells, problem, layout, history)
-    write_atomically(path, lambda file: file.write(data))
+    write_atomically(
+        path,
+        lambda file: file.write(data),
+        lambda written: check_table(written, str(path), WHAT, _admit),
+    )
 
 
 def pack_cube(

@@ -144,11 +144,11 @@ def _plain_labels(labels: np.ndarray) -> np.ndarray:
     return labels
 
 
-def same_kind(first: np.ndarray, second: np.ndarray) -> None:
+def same_kind(first: np.ndarray, second: np.ndarray, what: str = "groups") -> None:
     """Raise if only one of two arrays of labels is text: joined, NumPy would make text of all."""
     if (first.dtype.kind in "US") != (second.dtype.kind in "US"):
         raise InputError(
-            f"Some groups are text and others are not ({first[0]!r} and {second[0]!r}); {PLAIN}."
+            f"Some {what} are text and others are not ({first[0]!r} and {second[0]!r}); {PLAIN}."
         )
 
 

@@ -34,7 +34,8 @@ from karat.formulas.formula import Factor, Formula, parse
 from karat.io.columnar import ColumnarFiles
 from karat.io.find import open_source
 from karat.io.layout import Layout
-from karat.io.scan import Consumer, Position, Reduce, require_rows, scan
+from karat.io.passes import SamePasses
+from karat.io.scan import Consumer, Position, Reduce, require_rows
 from karat.io.source import Source, is_number, places, text_columns
 from karat.problems import LeastSquares
 from karat.stream.sketch import Sketch
@@ -301,7 +302,7 @@ class SourceRows:
         self, source: Source, declared: dict[str, list[Any]], progress: Progress | None
     ) -> None:
         self.source, self.declared, self.progress = source, declared, progress
-        self.passes, self.all_doubles = 0, source.all_doubles
+        self.passes, self.all_doubles, self.same = 0, source.all_doubles, SamePasses()
 
     def schema(self) -> pa.Schema:
         """The columns."""
@@ -324,7 +325,7 @@ class SourceRows:
                 " files, or pass a frame."
             )
         self.passes += 1
-        position = scan(self.source, layout, [consumer], FOLD, progress=self.progress)
+        position = self.same.scan(self.source, layout, [consumer], FOLD, self.progress)
         require_rows(self.source, layout, position)
         return position
 

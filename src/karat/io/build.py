@@ -45,9 +45,10 @@ from karat.io.content_digest import ALGORITHM, Digest
 from karat.io.find import open_source
 from karat.io.layout import Layout
 from karat.io.learn import learned
+from karat.io.passes import Seen, require_same, seen_rows
 from karat.io.row_hashes import RowHashes
 from karat.io.scan import Hashes, LatentSums, Position, Reduce, changed_file, require_rows, scan
-from karat.io.source import Source
+from karat.io.source import Source, sort_of
 from karat.problems import Kernel, Problem
 from karat.problems.latent import KnownMaps, Latent
 from karat.storage.archive import prefixed, without_prefix
@@ -169,17 +170,17 @@ def coreset_files(
         check_integer("batch_rows", batch_rows)
     opened = open_source(source, rows=batch_rows or FOLD)
     require_rereadable(problem, opened)
-    layout = layout.among(opened.schema())
+    layout = replace(layout.among(opened.schema()), reading="written")
     with progress_bar(progress, "B") as advance:
-        rest = advance
+        rest, learned_rows = advance, None
         if layout.encoding is not None:
-            layout, rest = learned(
+            layout, rest, learned_rows = learned(
                 opened, layout, layout.encoding, batch_rows or LEARN_ROWS, checkpoint, advance
             )
         between = fold_rows(problem, layout, memory, batch_rows, rows)
         build = _Build(
             opened, layout, problem, between, int(random_state), content, memory, checkpoint, rest,
-            digest is not None, RowChoice(rows, verbatim),
+            digest is not None, RowChoice(rows, verbatim), learned_rows,
         )  # fmt: skip
         return build.finish()
 
@@ -235,9 +236,9 @@ class _Build:
     def __init__(
         self, source: Source, layout: Layout, problem: Problem, rows: int, seed: int, content: bool,
         memory: int, checkpoint: str | Path | None, progress: Progress | None, digest: bool,
-        choice: RowChoice,
+        choice: RowChoice, learned_rows: Seen | None,
     ) -> None:  # fmt: skip
-        self.choice = choice
+        self.choice, self.learned_rows = choice, learned_rows
         self.source, self.layout, self.problem, self.rows, self.seed = (
             source,
             layout,
@@ -252,11 +253,10 @@ class _Build:
             if isinstance(problem, Latent)
             else None
         )
-        # Both passes of a latent problem must read the same rows, so these are hashed even if the
-        # hashes are not stored.
+        # All passes must read the same rows, so these are hashed even if hashes are not stored.
         self.hashes = (
             [Hashes(RowHashes(layout.columns, layout.gaps))]
-            if content or self.first is not None
+            if content or self.first is not None or learned_rows is not None
             else []
         )
         self.again = None if self.first is None else Hashes(RowHashes(layout.columns, layout.gaps))
@@ -295,6 +295,8 @@ class _Build:
             if self.first is not None:
                 self._require_same_rows()
                 core = finished(core, self.first.samples.rows, self.first.notes)
+            if self.learned_rows is not None:
+                require_same(self.learned_rows, seen_rows(self.hashes[0].rows))
             self._save()
         provenance = self._provenance()
         notes = (*core.certificate.notes, *self.source.notes, *Provenance.read(provenance).notes)
@@ -348,7 +350,11 @@ class _Build:
         dropped = {"missing": self.position.dropped, "broken": self.position.bad}
         content = self.hashes[0].rows.to_dict() if self.content else None
         digest = self.digests[0].to_dict() if self.digests else None
-        return self.layout.provenance(self.problem, self.seed, source, dropped, content, digest)
+        kinds = self.source.label_kinds(list(self.layout.label_readings))
+        text = [name for name, kind in kinds.items() if sort_of(kind) == "text"]
+        return self.layout.provenance(
+            self.problem, self.seed, source, dropped, content, digest, text
+        )
 
     def _call(self) -> dict[str, Any]:
         """What must be the same for a run to be resumed."""
@@ -372,6 +378,8 @@ class _Build:
         }
         if self.layout.pipeline is not None or isinstance(self.problem, Kernel):
             call["function"] = transform_digest(self.source, self.layout, self.problem)
+        if self.learned_rows is not None:
+            call["learned_rows"] = list(self.learned_rows)
         if self.choice.rows != REAL:
             call["choice"] = list(self.choice)
         return (

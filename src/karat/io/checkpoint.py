@@ -55,9 +55,8 @@ class Checkpoint:
         sketch.
         """
         run_state = {"call": self.call, "files": self.files} | extra
-        write_archive(
-            self.path, header | {"extra": run_state, "proof_version": PROOF_VERSION}, arrays
-        )
+        stamped = header | {"extra": run_state, "proof_version": PROOF_VERSION}
+        write_archive(self.path, stamped, arrays, "a checkpoint", validate_schema)
 
     def load(self) -> Stored | None:
         """What was saved, if it is of the same call and files; None if there is nothing."""

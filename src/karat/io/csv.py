@@ -10,16 +10,14 @@ read one by one, by pyarrow's own rules.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 from pyarrow import compute as pc
 from pyarrow import csv as pacsv
 
 from karat.compat.pyarrow import invalid_value
-from karat.engine.offsets import WHOLE
 from karat.errors import InputError
 from karat.io.csv_text import (
     CODECS,
@@ -28,6 +26,9 @@ from karat.io.csv_text import (
     Header,
     Piece,
     as_numbers,
+    checked_header,
+    is_long,
+    large_columns,
     line_ends,
     lines_before,
     number_of,
@@ -42,9 +43,11 @@ from karat.io.source import (
     Files,
     ResumePoint,
     ahead,
+    sort_of,
     with_folders,
     worked_in_order,
 )
+from karat.io.written_labels import NAMES, Lost, Reading, converted, label_type, parsed_dtype
 
 NOTHING = {None, *pacsv.ConvertOptions().null_values}
 STRANGE = {
@@ -71,6 +74,7 @@ class Parsed(NamedTuple):
     error: str = ""
     # columns of doubles with numbers beyond 2^53, which may have been rounded
     large: Sequence[str] = ()
+    lost: Lost | None = None  # a label that is no number without loss
 
 
 class Place(NamedTuple):
@@ -101,6 +105,10 @@ class CsvFiles(Files):
     ) -> None:
         super().__init__(filesystem, files, given)
         self.block_bytes, self.first_bytes = block_bytes, first_bytes
+        self.dtype: Types = {}  # of columns, as the user says
+        self.header: bool | Sequence[str] | None = None  # whether files have one, or what it is
+        self.readings: dict[str, Reading] = {}  # of columns of labels
+        self.labels: Types = {}  # columns that are converted from text
         self.types: Types = {}  # of the columns that are not numbers, from the first block
         self.switches: set[str] = set()  # columns of true and false, among the first lines
         self.longs: set[str] = set()  # columns of integers beyond 2^53 among these lines
@@ -109,6 +117,13 @@ class CsvFiles(Files):
         # for a file and a byte of its text: bytes of the file
         self.stored: dict[tuple[int, int], int] = {}
 
+    def read_with(
+        self, dtype: Mapping[str, Any] | None = None, header: bool | Sequence[str] | None = None
+    ) -> CsvFiles:
+        """The same files, read as :func:`karat.io.csv_files` is told."""
+        self.dtype, self.header = parsed_dtype(dtype or {}), checked_header(header)
+        return self
+
     def read_schema(self) -> pa.Schema:
         """The schema of the first lines; later values of a numeric column may still be text."""
         for piece in self._bytes(0).pieces(0, self.first_bytes, self.first_bytes):
@@ -116,7 +131,7 @@ class CsvFiles(Files):
             ends, _ = line_ends(piece.data, piece.header.delimiter)
             first = piece.data[: ends[PREVIEW - 1] + 1] if len(ends) >= PREVIEW else piece.data
             table, broken = self._read(0, piece._replace(data=first), piece.header.names, {})
-            self.longs = {field.name for field in table.schema if _is_long(table[field.name])}
+            self.longs = {field.name for field in table.schema if is_long(table[field.name])}
             self.switches = {
                 field.name for field in table.schema if pa.types.is_boolean(field.type)
             }
@@ -131,8 +146,29 @@ class CsvFiles(Files):
                     table = table.set_column(
                         i, field.with_metadata({NOT_A_NUMBER: culprit}), table[field.name]
                     )
-            return with_folders(table, self.folders[0], list(self.folders[0])).schema
+            schema = with_folders(table, self.folders[0], list(self.folders[0])).schema
+            return self._with_dtype(schema)
         raise InputError(f"{self.names[0]} has no rows; leave it out.")
+
+    def _with_dtype(self, schema: pa.Schema) -> pa.Schema:
+        for name, kind in self.dtype.items():
+            if name not in schema.names:
+                raise InputError(
+                    f"{self.names[0]} has no column {name!r} of dtype; it has"
+                    f" {', '.join(schema.names)}.",
+                    argument="dtype",
+                )
+            schema = schema.set(schema.names.index(name), pa.field(name, kind))
+        return schema
+
+    def read_labels(self, readings: Mapping[str, Reading]) -> None:
+        if readings != self.readings:
+            self.readings, self.types, self.labels = dict(readings), {}, {}
+
+    def label_kinds(self, columns: Sequence[str]) -> Types:
+        self._learn_types(columns)
+        known = self.types | self.labels
+        return super().label_kinds(columns) | {c: known[c] for c in columns if c in known}
 
     def row_count(self) -> tuple[int, bool]:
         self.schema()
@@ -180,7 +216,7 @@ class CsvFiles(Files):
         )
 
     def _header(self, file: int, line: str) -> Header:
-        header = read_header(self.names[file], line)
+        header = read_header(self.names[file], line, self.header)
         if header.note and header.note not in self.notes:
             self.notes = [*self.notes, header.note]
         return header
@@ -209,8 +245,10 @@ class CsvFiles(Files):
             spare,
         )
 
+        labels = {c: kind for c, kind in self.labels.items() if numeric is not None}
+
         def parse(item: tuple[int, Piece]) -> Parsed:
-            return _parse(item[1], columns, types)
+            return _parse(item[1], columns, types, labels)
 
         self.places, self.stored = [], {}
         last, row = start.file, start.row
@@ -266,12 +304,15 @@ class CsvFiles(Files):
             return
         for piece in self._bytes(0).pieces(0, self.block_bytes, self.block_bytes):
             table, _ = self._read(0, piece, columns, {})
-            # whatever may follow is text
-            empty = {field.name for field in table.schema if pa.types.is_null(field.type)}
-            self.types |= {
-                c: pa.string() if c in empty else table.schema.field(c).type
-                for c in table.column_names
-            }
+            for field in table.schema:
+                name, inferred = field.name, field.type
+                reading = self.readings.get(name, "inferred")
+                kind = self.dtype.get(name) or label_type(inferred, reading)
+                self.types[name] = kind
+                looks_like_numbers = sort_of(inferred) == "number"
+                exact = name in self.dtype or (reading != "inferred" and looks_like_numbers)
+                if exact and kind in (*NAMES, pa.string()):
+                    self.labels[name], self.types[name] = kind, pa.string()
             return
 
     def _read(
@@ -297,7 +338,9 @@ class CsvFiles(Files):
 
         Unless ``strict``, values of numeric columns that are not numbers become null.
         """
-        table, broken, error, large = parsed
+        table, broken, error, large, lost = parsed
+        if lost is not None:
+            raise lost.error(self._line(file, piece, lost.row + 1, lost.value))
         if table is None and strict:
             raise self._explain(error, piece, file)
         if table is None:
@@ -307,7 +350,10 @@ class CsvFiles(Files):
             table = as_numbers(
                 table, {c: kind for c, kind in numbers.items() if c in table.column_names}
             )
-            large = _large(table, types)
+            table, lost = converted(table, self.labels)
+            if lost is not None:
+                raise lost.error(self._line(file, piece, lost.row + 1, lost.value))
+            large = large_columns(table, types)
         if large:
             self._refuse_rounded(
                 self._read(file, piece, large, dict.fromkeys(large, pa.string()))[0]
@@ -389,39 +435,15 @@ def _read_csv(piece: Piece, columns: Sequence[str], types: Types) -> tuple[pa.Ta
     return table, broken
 
 
-def _parse(piece: Piece, columns: Sequence[str], types: Types) -> Parsed:
+def _parse(piece: Piece, columns: Sequence[str], types: Types, labels: Types) -> Parsed:
     """Parse a piece, without raising."""
     try:
         table, broken = _read_csv(piece, columns, types)
     except pa.ArrowInvalid as error:
         return Parsed(None, [], str(error))
-    return Parsed(table, broken, "", _large(table, types))
-
-
-def _large(table: pa.Table, types: Types) -> list[str]:
-    """Columns of doubles with numbers beyond 2^53."""
-    return [c for c in table.column_names if types.get(c) == pa.float64() and _is_large(table[c])]
+    table, lost = converted(table, labels)
+    return Parsed(table, broken, "", large_columns(table, types), lost)
 
 
 def _not_a_number(where: str, column: str, value: str, problem: str = "not a number") -> str:
     return f"{where}: column {column!r} has the value {value!r}, which is {problem}."
-
-
-def _is_large(column: pa.ChunkedArray) -> bool:
-    """Whether numbers are beyond 2^53; a double of 2^53 may have been 2^53 + 1 before it was
-    rounded.
-    """
-    if not len(column) or column.null_count == len(column):
-        return False
-    if pa.types.is_float64(column.type) and not column.null_count:
-        values = [chunk.to_numpy() for chunk in column.chunks if len(chunk)]
-        top = np.max([(v.max(), -v.min()) for v in values])  # faster than pyarrow's, but NaN wins
-        if not np.isnan(top):
-            return bool(top >= WHOLE)
-    low, high = pc.min_max(column).as_py().values()
-    return bool(max(-low, high) >= WHOLE)
-
-
-def _is_long(column: pa.ChunkedArray) -> bool:
-    """Whether a column holds integers beyond 2^53."""
-    return pa.types.is_integer(column.type) and _is_large(column)

@@ -18,13 +18,16 @@ from __future__ import annotations
 import csv
 import os
 import re
-from collections.abc import Callable, Iterator
+from codecs import BOM_UTF8
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import compute as pc
 
+from karat.engine.offsets import WHOLE
 from karat.errors import InputError
 from karat.io.source import check_unique_columns
 
@@ -36,6 +39,8 @@ NUMBER = re.compile(
     r"[ \t]*[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|inf|infinity)[ \t]*",
     re.IGNORECASE | re.ASCII,
 )
+# Dates, times and truth values, which are hardly names of columns.
+DATA = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T].*)?|true|false", re.IGNORECASE | re.ASCII)
 INTEGER = re.compile(r"^[ \t]*[+-]?[0-9]{1,300}[ \t]*$")
 BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 
@@ -45,7 +50,8 @@ class Header(NamedTuple):
 
     names: list[str]
     delimiter: str
-    note: str = ""  # for the certificate, where the names are numbers
+    note: str = ""  # for the certificate, where names are numbers
+    is_row: bool = False  # the first line is a row, and the names come from elsewhere
 
 
 class Piece(NamedTuple):
@@ -97,7 +103,7 @@ class CsvBytes:
         """Pieces of the blocks from byte ``start`` on, which is the end of the header if it is
         0.
         """
-        buffer, filled, place = bytearray(block_bytes), 0, 0
+        buffer, filled, place, in_use = bytearray(block_bytes), 0, 0, False
         header: Header | None = None
         try:
             with self.filesystem.open_input_file(self.name) as stored:
@@ -110,10 +116,11 @@ class CsvBytes:
                     final = filled < block_bytes
                     if header is None:
                         line = self._first_line(buffer, filled, final)
-                        header, cut = (
-                            self.read_header(line.decode("utf-8-sig").strip("\r\n")),
-                            len(line),
-                        )
+                        header = self.read_header(line.decode("utf-8-sig").strip("\r\n"))
+                        mark = len(BOM_UTF8) if line.startswith(BOM_UTF8) else 0
+                        cut = mark if header.is_row else len(line)
+                        if header.is_row and not mark:
+                            continue  # it is the first row, too
                     elif place < start and stream is stored:
                         place, filled = stored.seek(start), 0
                         continue
@@ -129,7 +136,7 @@ class CsvBytes:
                                 if lines.inside is None
                                 else int(np.diff(np.searchsorted(lines.inside, [first, last]))[0])
                             )
-                            end = place + cut if last == cut else None
+                            end, in_use = place + cut if last == cut else None, True
                             yield Piece(
                                 memoryview(buffer)[first:last],
                                 header,
@@ -146,7 +153,7 @@ class CsvBytes:
                     rest = memoryview(buffer)[cut:filled]
                     if final and not rest:
                         return
-                    if place >= start and place:  # its pieces are still in use
+                    if in_use:  # by its pieces
                         buffer = self.spare.pop() if self.spare else bytearray(block_bytes)
                     memoryview(buffer)[: len(rest)] = rest
                     place, filled = place + cut, len(rest)
@@ -203,28 +210,74 @@ class CsvBytes:
             return breaks, bytes(stream.read(length))
 
 
-def read_header(path: str, line: str) -> Header:
-    """The names in the first line of a file, and the sign that separates them."""
+def read_header(path: str, line: str, given: bool | Sequence[str] | None = None) -> Header:
+    """The names in the first line of a file, and the sign that separates them.
+
+    ``given`` says whether the first line holds names, or what the names are; by default the line
+    decides.
+    """
     file_name = os.path.basename(path)
     outside_quotes = re.sub('"[^"]*"', "", line)
     delimiters = "\t" if ".tsv" in file_name.lower() else ",;\t"
     delimiter = next((sign for sign in delimiters if sign in outside_quotes), delimiters[0])
     names = next(csv.reader([line], delimiter=delimiter), [""])
-    note = ""
-    if all(NUMBER.fullmatch(name) for name in names):
-        # A line of numbers is a row of a file without a header, unless they count up: 0, 1, 2, or
-        # years.
-        integers = [int(name) for name in names if name.isascii() and name.isdigit()]
-        if len(integers) < len(names) or any(b != a + 1 for a, b in pairwise(integers)):
+    if given is False:
+        return Header([str(i) for i in range(len(names))], delimiter, is_row=True)
+    if isinstance(given, Sequence):
+        if len(given) != len(names):
             raise InputError(
-                f"{path}, line 1 holds numbers ({', '.join(names[:3])}), not names: the file has no"
-                " header, and its first row would be lost. Add a line with the column names."
+                f"{path} has {len(names)} values in its first row, but header has {len(given)}"
+                " names; name every column.",
+                argument="header",
             )
+        return Header(list(given), delimiter, is_row=True)
+    doubt = None if given else looks_like_data(names)
+    if doubt is not None:
+        raise InputError(
+            f"{path}, line 1 holds {doubt!r}, so it looks like a row, not like names: in a file"
+            " that has no header, the first row would be lost.",
+            "Say what it is: karat.io.csv_files(..., header=True) if these are names, header=False"
+            " or header=[...] with the names if they are values.",
+            argument="header",
+        )
+    note = ""
+    if given is None and any(NUMBER.fullmatch(name) for name in names):
         note = (
             f"The first line of {file_name} was read as names of columns ({', '.join(names[:3])})."
         )
     check_unique_columns(path, names)
     return Header(names, delimiter, note)
+
+
+def checked_header(header: Any) -> bool | list[str] | None:
+    """An argument ``header``."""
+    if header is None or isinstance(header, bool):
+        return header
+    names = [] if isinstance(header, str) else list(header)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise InputError(
+            f"header must be True, False or a list of names, not {header!r}.", argument="header"
+        )
+    check_unique_columns("header", names)
+    return names
+
+
+def looks_like_data(names: Sequence[str]) -> str | None:
+    """The first value of a line that is hardly the name of a column; None if all may be names.
+
+    Integers are names only if each is one more than the last: 0, 1, 2, or years.
+    """
+    values = [name.strip() for name in names]
+    integers = [int(value) for value in values if value.isascii() and value.isdigit()]
+    count_up = all(b == a + 1 for a, b in pairwise(integers))
+    alone = len(integers) == 1 < len([value for value in values if value])  # "AA,5"
+    for value in values:
+        whole = value.isascii() and value.isdigit()
+        if whole and (not count_up or alone or len(value) > len(str(int(value)))):
+            return value
+        if not whole and (NUMBER.fullmatch(value) or DATA.fullmatch(value)):
+            return value
+    return None
 
 
 def _cuts(buffer: bytearray, lines: Lines, piece_bytes: int) -> list[int]:
@@ -352,3 +405,28 @@ def as_numbers(table: pa.Table, types: dict[str, pa.DataType]) -> pa.Table:
 
 
 READ = {pa.float64(): number_of, pa.bool_(): _boolean_of, pa.int64(): _integer_of}
+
+
+def large_columns(table: pa.Table, types: dict[str, pa.DataType]) -> list[str]:
+    """Columns of doubles with numbers beyond 2^53."""
+    return [c for c in table.column_names if types.get(c) == pa.float64() and _is_large(table[c])]
+
+
+def _is_large(column: pa.ChunkedArray) -> bool:
+    """Whether numbers are beyond 2^53; a double of 2^53 may have been 2^53 + 1 before it was
+    rounded.
+    """
+    if not len(column) or column.null_count == len(column):
+        return False
+    if pa.types.is_float64(column.type) and not column.null_count:
+        values = [chunk.to_numpy() for chunk in column.chunks if len(chunk)]
+        top = np.max([(v.max(), -v.min()) for v in values])  # faster than pyarrow's, but NaN wins
+        if not np.isnan(top):
+            return bool(top >= WHOLE)
+    low, high = pc.min_max(column).as_py().values()
+    return bool(max(-low, high) >= WHOLE)
+
+
+def is_long(column: pa.ChunkedArray) -> bool:
+    """Whether a column holds integers beyond 2^53."""
+    return pa.types.is_integer(column.type) and _is_large(column)

@@ -43,6 +43,7 @@ KINDS = {
 # after a known kind
 PACKED = (".gz", ".bz2", ".zst", ".xz", ".lz4", ".zip", ".z", ".7z", ".br", ".snappy")
 WILD = "*?["
+HIDDEN = (".", "_")  # what names in a folder begin with that are no data
 ROWS = 10**6  # of a query or stream at a time
 
 
@@ -61,7 +62,9 @@ def stream_of(source: Any, rows: int) -> Stream | None:
         return Stream(lambda: _cursor_reader(source), "The result of the cursor", once=True)
     if hasattr(source, "__arrow_c_stream__"):
         whole = hasattr(source, "__len__")  # rows in memory can be counted, and read again
-        return Stream(lambda: pa.RecordBatchReader.from_stream(source), once=not whole)
+        return Stream(
+            lambda: pa.RecordBatchReader.from_stream(source), once=not whole, in_memory=whole
+        )
     return None
 
 
@@ -295,19 +298,24 @@ def _is_data(path: str) -> bool:
     return kind_of(path) is not None
 
 
-def _below(filesystem: Any, home: str) -> list[Any]:
-    """All files below a folder; links are followed, and each folder is entered once."""
+def _below(filesystem: Any, home: str, passed_over: tuple[str, ...] = HIDDEN) -> list[Any]:
+    """All files below a folder, but for names that begin with a sign of ``passed_over``; links are
+    followed, and each folder is entered once.
+    """
     if not isinstance(filesystem, pafs.LocalFileSystem):
         return [
             f
             for f in filesystem.get_file_info(pafs.FileSelector(home, recursive=True))
             if f.is_file
         ]
-    return list(filesystem.get_file_info(list(_walk(home, {}, ()))))
+    return list(filesystem.get_file_info(list(_walk(home, {}, (), passed_over))))
 
 
 def _walk(
-    folder: str, visited: dict[tuple[int, int], str], above: tuple[tuple[int, int], ...]
+    folder: str,
+    visited: dict[tuple[int, int], str],
+    above: tuple[tuple[int, int], ...],
+    passed_over: tuple[str, ...],
 ) -> Iterator[str]:
     """The files below a folder of the local disk."""
     status = os.stat(folder)
@@ -323,10 +331,10 @@ def _walk(
     with os.scandir(folder) as inside:
         entries = sorted(inside, key=lambda entry: entry.name)
     for entry in entries:
-        if _hidden(entry.name):
+        if entry.name.startswith(passed_over):
             continue
         if entry.is_dir():
-            yield from _walk(entry.path, visited, (*above, mark))
+            yield from _walk(entry.path, visited, (*above, mark), passed_over)
         elif entry.is_file():
             yield entry.path
 
@@ -340,7 +348,9 @@ def _matching(filesystem: Any, source: str, path: str) -> tuple[str, list[Any]]:
     if filesystem.get_file_info(home).type != pafs.FileType.Directory:
         inside: list[Any] = []
     elif deep:
-        inside = _below(filesystem, home)
+        # what a pattern matches is read; only a dot in it matches names that begin with one
+        dots = any(part.startswith(".") for part in pattern)
+        inside = _below(filesystem, home, () if dots else (".",))
     else:
         inside = [f for f in filesystem.get_file_info(pafs.FileSelector(home)) if f.is_file]
     infos = [
@@ -387,7 +397,7 @@ def _file_system(source: str) -> tuple[Any, str]:
 
 
 def _hidden(path: str) -> bool:
-    return any(part.startswith((".", "_")) for part in PurePosixPath(path).parts)
+    return any(part.startswith(HIDDEN) for part in PurePosixPath(path).parts)
 
 
 def _folders(path: str) -> tuple[tuple[str, str], ...]:

@@ -7,7 +7,7 @@ Categories and means are the :class:`~karat.io.encoding.Encoding` of a layout.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -34,6 +34,7 @@ from karat.io.source import (
     is_number,
     sort_of,
 )
+from karat.io.written_labels import Reading, without_bytes
 from karat.problems import Problem
 from karat.problems.latent import HiddenMarkov, MultiView
 
@@ -61,12 +62,15 @@ class Layout:
         Leave rows with missing values out, instead of refusing them.
     encoding : Encoding or None
         Features that are one-hot encoded, or whose missing values become the mean.
+    reading : str or mapping of column to str
+        How columns of labels are read (:mod:`karat.io.written_labels`).
     """
 
     roles: ColumnRoles
     pipeline: Any = None
     drop: bool = False
     encoding: Encoding | None = field(default=None, kw_only=True)
+    reading: Reading | Mapping[str, Reading] = field(default="checked", kw_only=True)
 
     @staticmethod
     def encoded(
@@ -138,6 +142,7 @@ class Layout:
         dropped: dict[str, int],
         content: Any,
         digest: Any = None,
+        text_labels: list[str] | None = None,
     ) -> dict[str, Any]:
         """The provenance, as JSON, of a coreset that is made from these columns now."""
         roles, targets = self.roles, list(self.roles.targets)
@@ -158,6 +163,7 @@ class Layout:
             seed=seed,
             content=content,
             digest=digest,
+            text_labels=text_labels,
         ).to_dict()
 
     @property
@@ -171,6 +177,13 @@ class Layout:
         features = () if self.pipeline is not None else self.roles.features
         names = [*(name for name in features if name not in self._categories), *self.roles.targets]
         return names if self.roles.weight is None else [*names, self.roles.weight]
+
+    @property
+    def label_readings(self) -> dict[str, Reading]:
+        """The columns of labels, and how each is read; the features of a pipeline are no labels."""
+        others = {*self.numeric, *(() if self.pipeline is None else self.roles.features)}
+        names, reading = [c for c in self.columns if c not in others], self.reading
+        return {n: reading if isinstance(reading, str) else reading[n] for n in names}
 
     @property
     def gaps(self) -> bool:
@@ -408,21 +421,7 @@ class Layout:
     def labels(self, table: Any, name: str, where: Callable[[int], str]) -> np.ndarray:
         column = decoded(table.column(name))
         require_values(column, name, where)
-        if (
-            pa.types.is_binary(column.type)
-            or pa.types.is_large_binary(column.type)
-            or pa.types.is_fixed_size_binary(column.type)
-        ):
-            try:
-                column = column.cast(pa.binary()).cast(pa.string())
-            except pa.ArrowInvalid as error:
-                raise InputError(
-                    f"Column {name!r} holds bytes that are not text in UTF-8 ({where(0)} or a later"
-                    " row of its batch); write the file in UTF-8, or the column as text or"
-                    " numbers.",
-                    column=name,
-                ) from error
-        return as_keys(column.to_numpy(zero_copy_only=False))
+        return as_keys(without_bytes(column, name, where).to_numpy(zero_copy_only=False))
 
 
 def require_values(column: Any, name: str, where: Callable[[int], str]) -> None:

@@ -19,7 +19,9 @@ from karat.engine.rows import Progress
 from karat.errors import InputError
 from karat.io.encoding import Encoding, level_text
 from karat.io.layout import Layout
-from karat.io.scan import LearnLevels, require_rows, scan
+from karat.io.passes import Seen, seen_rows
+from karat.io.row_hashes import RowHashes
+from karat.io.scan import Hashes, LearnLevels, require_rows, scan
 from karat.io.source import Chunk, ResumePoint, Source
 from karat.storage.archive import read_archive
 from karat.stream.state import validate_schema
@@ -32,8 +34,10 @@ def learned(
     rows: int,
     checkpoint: str | Path | None,
     progress: Progress | None,
-) -> tuple[Layout, Progress | None]:
-    """The layout with the encoding of all rows, and the progress of the passes that follow."""
+) -> tuple[Layout, Progress | None, Seen]:
+    """The layout with the encoding of all rows, the progress of the passes that follow, and which
+    rows they must read again.
+    """
     if source.once:
         raise InputError(
             "one_hot and on_missing='mean' read the data twice, and a stream can be read only once."
@@ -41,19 +45,20 @@ def learned(
         )
     stored = _stored(checkpoint, encoding)
     if stored is not None:
-        return replace(layout, encoding=stored), progress
+        return replace(layout, encoding=stored[0]), progress, stored[1]
     learn = LearnEncoding(encoding, layout.roles.features)
     first = None if progress is None else lambda done, total: progress(done, 2 * total)
-    require_rows(source, layout, scan(source, layout, [learn], rows, progress=first))
+    hashes = Hashes(RowHashes(layout.columns, layout.gaps))
+    require_rows(source, layout, scan(source, layout, [hashes, learn], rows, progress=first))
     encoding = learn.learned()
     encoding.names(layout.roles.features)  # raises if two columns have the same name
     whole = source.bytes_done(ResumePoint(len(source.names)))[1] if progress is not None else 0
     later = None if progress is None else lambda done, total: progress(whole + done, whole + total)
-    return replace(layout, encoding=encoding), later
+    return replace(layout, encoding=encoding), later, seen_rows(hashes.rows)
 
 
-def _stored(checkpoint: str | Path | None, asked: Encoding) -> Encoding | None:
-    """The encoding that the checkpoint of the same call has learned.
+def _stored(checkpoint: str | Path | None, asked: Encoding) -> tuple[Encoding, Seen] | None:
+    """The encoding that the checkpoint of the same call has learned, and from which rows.
 
     A checkpoint of another call is not an error here: the checkpoint itself says what differs.
     """
@@ -61,10 +66,12 @@ def _stored(checkpoint: str | Path | None, asked: Encoding) -> Encoding | None:
         return None
     header, _ = read_archive(Path(checkpoint), "a checkpoint", validate_schema)
     call = header.get("extra", {}).get("call", {})
-    stored = Encoding.read(call.get("encoding")) if isinstance(call, dict) else None
+    if not isinstance(call, dict) or "learned_rows" not in call:
+        return None
+    stored, (count, first, second) = Encoding.read(call.get("encoding")), call["learned_rows"]
     if stored is None or (stored.columns, stored.fill) != (asked.columns, asked.fill):
         return None
-    return replace(stored, lenient=False)
+    return replace(stored, lenient=False), (count, first, second)
 
 
 class LearnEncoding(LearnLevels):

@@ -22,6 +22,7 @@ from karat.io.find import open_source
 from karat.io.layout import Layout
 from karat.io.scan import Consumer, scan
 from karat.io.source import Chunk
+from karat.io.written_labels import Reading
 
 
 class AllRows(NamedTuple):
@@ -123,7 +124,23 @@ def file_layout(
         pipeline,
         (on_missing or provenance.on_missing) == "drop",
         encoding=stored_encoding(provenance),
+        reading=_readings(core, provenance, roles),
     )
+
+
+def _readings(core: Coreset, provenance: Provenance, roles: ColumnRoles) -> dict[str, Reading]:
+    """How the labels of the data are read: as text where they are stored as text."""
+    if (provenance.karat or "").startswith("0.2."):
+        return dict.fromkeys(roles.columns, "inferred")
+    text = provenance.text_labels
+    if text is None:  # rows that did not come from files
+        stored = {roles.label: core.groups, roles.key: core.keys}
+        text = [str(c) for c, labels in stored.items() if labels is not None and _is_text(labels)]
+    return {name: "text" if name in text else "checked" for name in roles.columns}
+
+
+def _is_text(labels: np.ndarray) -> bool:
+    return labels.dtype.kind in "US"
 
 
 def _own_names(core: Coreset) -> list[str]:
@@ -151,6 +168,7 @@ def layout_of(core: Coreset) -> Layout:
         None,
         provenance.on_missing == "drop",
         encoding=stored_encoding(provenance),
+        reading=_readings(core, provenance, roles),
     )
 
 

@@ -16,7 +16,8 @@ rows hashes them as well:
                  it (:func:`changed_row`)
 
 all modulo 2^64.  Words are values, not bytes of a file, so the same numbers in CSV, Parquet or
-Arrow, as float32 or as integers, agree (7 and the text "7" do not), and neither batches nor the
+Arrow, as float32 or as integers, agree (7 and the text "7" do not, but for labels of a CSV file:
+7 is the number there, and 007 a text), and neither batches nor the
 borders of files matter.  Each step is a bijection of h, and keys are odd: one changed number always
 changes its row, its block and the sum; several go unnoticed by a chance of about 2^-64.  The fold h
 ^ (h >> 32) comes after every column: without it the high bits, where signs and small numbers
@@ -35,8 +36,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import compute as pc
 
-from karat.io.source import decimals_as_doubles
+from karat.io.source import DIGITS, decimals_as_doubles
 
 BLOCK = 2**15
 TEXT = 2**20  # bytes of text at a time
@@ -45,6 +47,8 @@ MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 FINISH = np.uint64(0xBF58476D1CE4E5B9)
 MISSING = np.uint64(0x94D049BB133111EB)  # the word of a missing text
 MODULUS = 2**64
+WHOLE = "^(0|-?[1-9][0-9]{0,18})$"  # how integers are written
+WRITTEN = "^-?[0-9]+([.][0-9]+)?(e[+-]?[0-9]+)?$"  # how numbers may be written
 
 
 class RowHashes:
@@ -77,7 +81,12 @@ class RowHashes:
 
     def add(self, table: Any) -> None:
         """Add the rows of a table or record batch."""
-        values = [_values(table.column(name)) for name in self.columns]
+        values = [
+            (_label_words if DIGITS in (table.schema.field(name).metadata or {}) else _values)(
+                table.column(name)
+            )
+            for name in self.columns
+        ]
         start = 0
         while start < table.num_rows:
             if self.rows == self._next:
@@ -262,6 +271,28 @@ def _values(column: Any) -> np.ndarray:
         if len(chunk)
     ]
     return np.concatenate([np.empty(0, dtype=np.uint64), *(_text_words(chunk) for chunk in chunks)])
+
+
+def _label_words(column: Any) -> np.ndarray:
+    """Words of labels in a CSV file that look like numbers: those of the number, if the text is
+    how it is written, so that files of other kinds agree; else those of the text.
+    """
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    numeric = pc.match_substring_regex(column, WRITTEN)
+    numbers = pc.if_else(numeric, column, None).cast(pa.float64())
+    whole = pc.if_else(pc.match_substring_regex(column, WHOLE), column, None)
+    try:
+        integers = whole.cast(pa.int64())
+    except pa.ArrowInvalid:  # beyond 64 bits: text
+        return _text_words(column)
+    words = _text_words(column)
+    same = np.asarray(pc.equal(numbers.cast(pa.string()), column).fill_null(False))
+    words[same] = np.asarray(numbers.fill_null(0.0)).view(np.uint64)[same]
+    there = np.asarray(integers.is_valid())
+    exact = np.asarray(integers.fill_null(0))[there]
+    words[there] = _whole_words(exact).view(np.uint64)
+    words[np.asarray(column.is_null())] = np.float64(np.nan).view(np.uint64)
+    return words
 
 
 def _whole_words(values: np.ndarray) -> np.ndarray:

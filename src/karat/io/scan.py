@@ -20,7 +20,7 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -36,6 +36,7 @@ from karat.errors import InputError
 from karat.io.layout import Layout
 from karat.io.row_hashes import RowHashes
 from karat.io.source import Chunk, ResumePoint, Source
+from karat.io.written_labels import as_stored_text
 from karat.problems.latent import Latent
 from karat.problems.latent.sums import Sums, add
 from karat.storage.archive import Stored, flat, prefixed, unflat, without_prefix
@@ -115,11 +116,15 @@ def scan(
     identity, reached = source.identity(), position.point
     # rows since the last pause, and since the last place where one could have been
     since = step = 0
+    readings = layout.label_readings
+    source.read_labels(readings)
+    stored_text = [name for name, reading in readings.items() if reading == "text"]
     if position.point.file < len(source.names):
         with background_calls() as beside:
-            for chunk in source.chunks(
+            for read in source.chunks(
                 layout.columns, layout.numeric, rows, position.point, strict=not layout.drop
             ):
+                chunk = replace(read, table=as_stored_text(read.table, stored_text))
                 count = chunk.table.num_rows
                 batch, dropped = layout.batch(chunk.table, position.rows, chunk.where)
                 if samples is not None:

@@ -34,6 +34,8 @@ MISSING = "__HIVE_DEFAULT_PARTITION__"
 DROP_ROWS = "Correct it, leave the column out, or leave such rows out with on_missing='drop'."
 # Metadata of a column of numbers with a value that is text: a sentence that says where it is.
 NOT_A_NUMBER = b"karat: not a number"
+# Metadata of a column of text that looks like numbers, and would be numbers in other files.
+DIGITS = b"karat: digits"
 
 
 def decoded(column: Any) -> Any:
@@ -105,6 +107,8 @@ class Source(ABC):
         What the certificate should say about how the source was read.
     once : bool
         Whether its rows can be read only once.
+    in_memory : bool
+        Whether its rows are the same in every pass.
     all_doubles : bool
         Whether integers are read as doubles; the schema has the original types.
     query : dict or None
@@ -115,6 +119,7 @@ class Source(ABC):
     given: Sequence[str] = ()
     notes: Sequence[str] = ()
     once = False
+    in_memory = False
     all_doubles = False
     query: dict[str, str | None] | None = None
     _schema: pa.Schema | None = None
@@ -148,6 +153,15 @@ class Source(ABC):
         ``bad`` of a chunk, which may be empty.  ``end`` is None unless a run can resume after the
         chunk.
         """
+
+    def read_labels(self, readings: Mapping[str, Any]) -> None:  # noqa: B027
+        """How columns of labels are read from now on (:mod:`karat.io.written_labels`); only text
+        files leave a choice.
+        """
+
+    def label_kinds(self, columns: Sequence[str]) -> dict[str, pa.DataType]:
+        """The types of columns of labels, as they are read."""
+        return {name: self.schema().field(name).type for name in columns}
 
     def identity(self) -> list[list[Any]]:
         """Names, sizes and times of the files, to detect changes."""
@@ -252,9 +266,10 @@ class Stream(Batches):
     """
 
     def __init__(
-        self, open: Callable[[], Any], name: str = "The stream", once: bool = False
-    ) -> None:
-        self.open, self.names, self.once = open, [name], once
+        self, open: Callable[[], Any], name: str = "The stream", once: bool = False,
+        in_memory: bool = False,
+    ) -> None:  # fmt: skip
+        self.open, self.names, self.once, self.in_memory = open, [name], once, in_memory
         self.reader = open()
 
     def read_schema(self) -> pa.Schema:

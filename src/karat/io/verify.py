@@ -36,6 +36,7 @@ from karat.io.content_digest import Digest
 from karat.io.find import open_source
 from karat.io.layout import Layout
 from karat.io.measure import CheckKeptRows, FindAnywhere, SumMoments, SumSecondMoments
+from karat.io.passes import Seen, require_same, seen_rows
 from karat.io.read_all import file_layout
 from karat.io.row_hashes import RowHashes, joined_hashes
 from karat.io.scan import (
@@ -148,6 +149,7 @@ class FileCheck:
     sums: SumMoments | Reduce | SumSecondMoments = field(init=False)
     rows: int = field(init=False)
     first_hashes: RowHashes | None = field(default=None, init=False)
+    seen: list[Seen] = field(default_factory=list, init=False)  # of the first of these passes
 
     def run(self) -> FileVerification:
         """Read the data, and compare."""
@@ -304,14 +306,18 @@ class FileCheck:
             samples = (
                 Samples(problem, self.layout.roles.widths) if isinstance(problem, Latent) else None
             )
+            hashes = Hashes(RowHashes(self.layout.columns, self.layout.gaps))
             reached = scan(
                 self.source,
                 self.layout,
-                consumers,
+                [hashes, *consumers] if self.seen else consumers,
                 self.rows,
                 samples=samples,
                 progress=self.progress,
             )
+            for first in self.seen:
+                require_same(first, seen_rows(hashes.rows))
+            self.seen = self.seen or [seen_rows(c.rows) for c in consumers if type(c) is Hashes]
             require_rows(self.source, self.layout, reached)
             passes, position = passes + 1, reached if not passes else position
             consumers = [consumer for consumer in consumers if consumer.another_pass()]

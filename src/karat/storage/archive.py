@@ -56,11 +56,19 @@ Stored = tuple[dict[str, Any], dict[str, Any]]  # header, arrays
 Admit = Callable[[dict[str, Any], Mapping[str, Spec]], object]
 
 
-def write_archive(path: Path, header: dict[str, Any], arrays: dict[str, Any]) -> None:
-    """An archive in a file, atomically."""
+def write_archive(
+    path: Path, header: dict[str, Any], arrays: dict[str, Any], what: str, validate_schema: Admit
+) -> None:
+    """An archive in a file, atomically; ``what`` it is and how it is validated are those of
+    :func:`read_archive`.
+    """
     if path.suffix != ".npz":
         raise InputError(f"Save it as .npz, not {path.suffix or 'without a suffix'!r}: {path}.")
-    write_atomically(path, lambda file: file.write(pack(header, arrays)))
+    write_atomically(
+        path,
+        lambda file: file.write(pack(header, arrays)),
+        lambda data: check_packed(data, str(path), what, validate_schema),
+    )
 
 
 def read_archive(path: Path, what: str, validate_schema: Admit | None = None) -> Stored:
@@ -150,16 +158,32 @@ def unpack(data: bytes, name: str, what: str, validate_schema: Admit | None = No
         Called with the header and with what the arrays claim to be, before they are read.
     """
     with reading(name, what):
-        require(data.startswith(ZIP), "it does not begin like one")
-        members = NpzReader(data)
-        text = members.read(HEADER).tobytes()
-        header = from_json(text, name)
-        specs = {key: members.spec(key) for key in members.infos if key not in (HEADER, DIGEST)}
-        if validate_schema is not None:
-            validate_schema(header, specs)
+        members, text, header, specs = _described(data, name, validate_schema)
         arrays = {key: members.read(key) for key in specs}
         check_digest(members.read(DIGEST).tobytes().hex(), text, arrays)
     return header, arrays
+
+
+def check_packed(data: bytes, name: str, what: str, validate_schema: Admit) -> None:
+    """Raise if :func:`unpack` would refuse these bytes for their header, or for types and sizes."""
+    with reading(name, what):
+        _described(data, name, validate_schema)
+
+
+def _described(
+    data: bytes, name: str, validate_schema: Admit | None
+) -> tuple[NpzReader, bytes, dict[str, Any], dict[str, Spec]]:
+    """An archive before its arrays are read: as text and as an object the header, and what the
+    arrays claim to be.
+    """
+    require(data.startswith(ZIP), "it does not begin like one")
+    members = NpzReader(data)
+    text = members.read(HEADER).tobytes()
+    header = from_json(text, name)
+    specs = {key: members.spec(key) for key in members.infos if key not in (HEADER, DIGEST)}
+    if validate_schema is not None:
+        validate_schema(header, specs)
+    return members, text, header, specs
 
 
 def flat(values: dict[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,10 @@
 """Atomic writes: a file is complete or unchanged, whatever happens while it is written.
 
 A file is written in the same folder under another name, ``.name.<16 digits>.part``, and then
-renamed.  A process that is killed while it writes leaves that part, but its lock on the part ends.
-The next process that writes the same path removes all parts that nobody has locked.
+renamed.  What karat stores is read back before (header and sizes), so that a file which it could
+not read never replaces one that it can.  A process that is killed while it writes leaves that
+part, but its lock on the part ends.  The next process that writes the same path removes all parts
+that nobody has locked.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from karat.errors import StorageError
+from karat.errors import InputError, StorageError
 
 try:
     import fcntl
@@ -26,8 +28,14 @@ else:
     LOCKS = True
 
 
-def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
+def write_atomically(
+    path: Path,
+    write: Callable[[BinaryIO], object],
+    read_back: Callable[[bytes], object] | None = None,
+) -> None:
     """Let ``write`` fill a new file beside ``path``, then put it in its place in one step.
+
+    ``read_back`` is called with the bytes of the new file first; if it raises, nothing is replaced.
 
     If two processes write the same path, the last one wins; no reader sees a half-written file.
     The file has the permissions of the file that it replaces, or those of the umask.
@@ -42,6 +50,8 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
                 write(file)
                 file.flush()
                 os.fsync(file.fileno())
+                if read_back is not None:
+                    _read_back(part, path, read_back)
                 if LOCKS:  # while it is locked; without locks a file is closed before it is renamed
                     part.replace(path)
             if not LOCKS:
@@ -49,6 +59,8 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
         except BaseException:
             part.unlink(missing_ok=True)
             raise
+    except StorageError:  # it says what is wrong already
+        raise
     except OSError as error:
         reason = error.strerror or str(error)
         raise StorageError(
@@ -65,6 +77,16 @@ def remove_leftovers(path: Path) -> None:
         with suppress(OSError), part.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             part.unlink()
+
+
+def _read_back(part: Path, path: Path, read_back: Callable[[bytes], object]) -> None:
+    try:
+        read_back(part.read_bytes())
+    except InputError as error:
+        raise StorageError(
+            f"{path} was not written, because it could not be read afterwards"
+            f" ({error.__cause__ or error}); an older file there is unchanged."
+        ) from error
 
 
 def _new_part(path: Path) -> tuple[Path, int]:

@@ -18,7 +18,7 @@ import base64
 import io
 from collections.abc import Iterable
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +39,7 @@ from karat.storage.archive import (
 
 KEY, DIGEST = b"karat", b"karat.digest"
 EXPANSION = 32  # decoded bytes per byte of the file: Snappy makes at most 22 of one
+PADDED = 2**26  # bytes of an array of text in any case: each entry has the width of the longest
 BITS = {"BOOLEAN": 1, "INT32": 32, "FLOAT": 32}  # of a plain value; 64 of all others
 CHANGED = "a coreset file, or its rows or columns were changed by another tool"
 SPARSE = ("indices", "data", "indptr")
@@ -99,6 +100,40 @@ def unpack_table(
     """The header and arrays of :func:`pack_table`; the arguments are those of
     :func:`karat.storage.archive.unpack`.
     """
+    table = _described(data, name, what, validate_schema)
+    with reading(name, CHANGED):
+        arrays = table.arrays
+        columns = [label for place in table.places.values() for label in place["columns"]]
+        rows = table.file.read(columns)
+        for key, place in table.places.items():
+            arrays |= (
+                _sparse_arrays(rows, key, place)
+                if "dtypes" in place
+                else {key: _array(rows, place)}
+            )
+        check_digest(table.digest, table.text, arrays)
+    return table.header, arrays
+
+
+def check_table(data: bytes, name: str, what: str, validate_schema: Admit) -> None:
+    """Raise if :func:`unpack_table` would refuse these bytes for their header, or for types and
+    sizes.
+    """
+    _described(data, name, what, validate_schema)
+
+
+class Described(NamedTuple):
+    """A file before its columns are read."""
+
+    file: pq.ParquetFile
+    header: dict[str, Any]
+    text: bytes  # of the header
+    digest: str
+    places: dict[str, Any]  # of arrays in columns
+    arrays: dict[str, Any]  # the others
+
+
+def _described(data: bytes, name: str, what: str, validate_schema: Admit | None) -> Described:
     with reading(name, what):
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
         metadata = file.metadata.metadata or {}
@@ -119,15 +154,8 @@ def unpack_table(
         specs |= _claimed(file, places, len(data))
         if validate_schema is not None:
             validate_schema(header, specs)
-        table = file.read([label for place in places.values() for label in place["columns"]])
-        for key, place in places.items():
-            arrays |= (
-                _sparse_arrays(table, key, place)
-                if "dtypes" in place
-                else {key: _array(table, place)}
-            )
-        check_digest(metadata[DIGEST].decode(), metadata[KEY], arrays)
-    return header, arrays
+        digest = metadata[DIGEST].decode()
+    return Described(file, header, metadata[KEY], digest, places, arrays)
 
 
 def _claimed(file: Any, places: dict[str, Any], size: int) -> dict[str, Spec]:
@@ -160,8 +188,14 @@ def _claimed(file: Any, places: dict[str, Any], size: int) -> dict[str, Spec]:
             spec.shape[0] == rows and all(type(side) is int and side >= 0 for side in spec.shape),
             f"no shape {spec.shape}",
         )
+        remedy = (
+            f": text of {kinds[0].itemsize // 4:,} characters in {rows:,} rows; shorten it"
+            if kinds[0].kind == "U"
+            else ""
+        )
         require(
-            spec.nbytes <= most + 4096 * rows, f"{name!r} claims more bytes than the file can hold"
+            spec.nbytes <= most + max(4096 * rows, PADDED),
+            f"{name!r} claims more bytes than the file can hold{remedy}",
         )
         specs[name] = spec
     return specs

@@ -338,7 +338,7 @@ class Sketch:
 
     def save(self, path: str | Path) -> None:
         """Write a checkpoint to an ``.npz`` file (arrays and JSON, no pickle), atomically."""
-        write_archive(Path(path), *self.state())
+        write_archive(Path(path), *self.state(), "a checkpoint", validate_schema)
 
     @staticmethod
     def load(path: str | Path, problem: Problem | None = None) -> Sketch:
