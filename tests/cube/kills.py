@@ -51,7 +51,8 @@ def prepare(home: Path) -> tuple[Path, Path]:
     table = pa.table(columns | {"y": rng.standard_normal(n), "day": day, "region": region})
     karat.cube(table, target="y", by=["region", "day"], path=home / "old.parquet")
     late = table.filter(pa.compute.equal(table["day"], np.datetime64("2026-01-03").item()))
-    pq.write_table(late.slice(0, late.num_rows // 2), home / "rows.parquet")
+    other = late.set_column(0, "x0", pa.compute.add(late["x0"], 1.0))
+    pq.write_table(other.slice(0, late.num_rows // 2), home / "rows.parquet")
     return home / "old.parquet", home / "rows.parquet"
 
 

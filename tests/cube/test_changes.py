@@ -63,7 +63,9 @@ def test_update_adds_rows_and_cells(cube, frame):
         cube.update(pd.concat([late, new]))
     with pytest.raises(InputError, match="count twice"):
         cube.update(frame)
-    cube.update(late.assign(region="NZ"))  # the same values with other labels are other rows
+    with pytest.raises(InputError, match=r"600 of the keys in column 'id' .* count twice"):
+        cube.update(late.assign(region="NZ"))
+    cube.update(late.assign(region="NZ", id=late.id + 10**7))
     assert cube.select(region="NZ").n_rows == len(late)
 
 
@@ -124,7 +126,7 @@ def test_copies(cube, frame):
     other.drop(region="EU")
     assert (len(cube), len(other)) == (60, 40)
     dask = pytest.importorskip("dask.dataframe")
-    more = sales(900, 2, seed=12, start="2026-04-01")
+    more = sales(900, 2, seed=12, start="2026-04-01").assign(id=lambda f: f.id + 10**6)
     cube.update(dask.from_pandas(more, npartitions=3, sort=False))
     proves(cube.select(day="2026-04"), slice_of(more, np.ones(len(more), dtype=bool)))
     assert cube.cells.origins[-1] == (1,)
@@ -134,7 +136,9 @@ def test_a_file_that_any_tool_opens(cube, frame, tmp_path):
     path = tmp_path / "cube.parquet"
     cube.save(path)
     table = pd.read_parquet(path, filters=[("region", "==", "EU")])
-    assert list(table.columns) == ["region", "day", *FEATURES, "y", "weight", "row", "key"]
+    shown = ["region", "day", *FEATURES, "y", "weight", "row", "key"]
+    assert list(table.columns) == [*shown, "key_hash", "key_hash_low"]
+    assert table.key_hash.map(len).sum() == (frame.region == "EU").sum()
     assert np.isclose(table.weight.sum(), (frame.region == "EU").sum())
     by_key = frame.set_index("id").loc[table.key]
     np.testing.assert_array_equal(table.price, by_key.price)

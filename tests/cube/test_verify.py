@@ -129,7 +129,7 @@ def test_an_old_cube_becomes_current(cube, rows, tmp_path):
     found.cube.save(tmp_path / "new.parquet")
     new = karat.Cube.load(tmp_path / "new.parquet")
     assert new.to_frame().ok.all()
-    more = sales(500, 8, seed=1)
+    more = sales(500, 8, seed=1).assign(id=lambda f: f.id + 10**6)
     assert new.update(more).to_frame().ok.all()
     proven(new, pd.concat([more, rows]), 6500)
     assert not loaded.update(more).to_frame().ok.all()  # nothing is proven by adding to it

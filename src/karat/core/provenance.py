@@ -17,6 +17,7 @@ SHARED = (
     "text_labels",
 )  # fmt: skip
 
+PART, COLUMNS = 16, 4  # characters of the name of a part of a cell; older versions had others
 LEFT_OUT = {"missing": "rows with missing values", "broken": "broken rows"}
 
 
@@ -48,7 +49,10 @@ class Provenance:
     digest: dict[str, Any] | None = None
     # columns of labels (groups, keys, categories) that are text; None in files of 0.2.0
     text_labels: Sequence[str] | None = None
-    cells: Sequence[str] | None = None  # identifiers of the cells of a cube that it is the union of
+    # the parts that the cells of a cube were put together from (:mod:`karat.cubes.hashes`), and the
+    # batches that their rows came in: hashes of all rows of a batch, then of those of each file
+    cells: Sequence[str] | None = None
+    batches: Sequence[Sequence[str]] | None = None
     # the provenance of each part that was merged, None where a part has none
     merged: tuple[Provenance | None, ...] = ()
 
@@ -69,9 +73,11 @@ class Provenance:
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "merged"}
-        if self.cells is None:
-            values.pop("cells")
-        return values
+        return {
+            name: value
+            for name, value in values.items()
+            if value is not None or name not in ("cells", "batches")
+        }
 
     @property
     def parts(self) -> tuple[Provenance, ...]:
@@ -136,14 +142,30 @@ class Provenance:
 
 def same_source(first: Mapping[str, Any] | None, second: Mapping[str, Any] | None) -> bool:
     """Whether two coresets share a source (by the hashes of its rows) or a cell of a cube."""
-    parts = [Provenance.read(stored).parts for stored in (first, second)]
-    first_sums, second_sums = (
-        {tuple(part.content["sums"]) for part in sources if part.content} for sources in parts
+    mine, theirs = (Provenance.read(stored).parts for stored in (first, second))
+    return any(_same_rows(one, other) for one in mine for other in theirs)
+
+
+def _same_rows(one: Provenance, other: Provenance) -> bool:
+    """Whether two sources have rows in common, by cells of cubes, batches and files."""
+    mine, theirs = one.cells or (), other.cells or ()
+    if not set(mine).isdisjoint(theirs):
+        return True
+    # The first characters of the name of a part say by which columns the cells are.  Cells by the
+    # same columns have all rows of a batch with their labels, or none.
+    columns = {name[:COLUMNS] if len(name) == PART else name for name in (*mine, *theirs)}
+    comparable = bool(mine) and bool(theirs) and len(columns) == 1
+    return any(
+        not comparable if first[0] == second[0] else not set(first).isdisjoint(second)
+        for first in _batches(one)
+        for second in _batches(other)
     )
-    first_cells, second_cells = (
-        {cell for part in sources for cell in part.cells or ()} for sources in parts
-    )
-    return bool(first_sums & second_sums or first_cells & second_cells)
+
+
+def _batches(source: Provenance) -> list[Sequence[str]]:
+    """The batches that a source is, or that it was taken from, as :attr:`Provenance.batches`."""
+    own = [[" ".join(source.content["sums"])]] if source.content else []
+    return [*own, *(source.batches or ())]
 
 
 def merged_provenance(

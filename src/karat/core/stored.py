@@ -193,6 +193,13 @@ def check_provenance(stored: Any) -> None:
             all(isinstance(cell, str) for cell in part.cells or ()), "its provenance names no cells"
         )
         require(
+            all(
+                isinstance(batch, list) and batch and all(isinstance(word, str) for word in batch)
+                for batch in part.batches or ()
+            ),
+            "its provenance has no hashes",
+        )
+        require(
             part.query is None or isinstance(part.query["sql"], str),
             "its provenance names no query",
         )

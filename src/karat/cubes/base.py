@@ -27,7 +27,7 @@ from karat.cubes.changes import (
     with_rows,
     without_cells,
 )
-from karat.cubes.compare import Comparison, chow
+from karat.cubes.compare import Comparison, compare_slices
 from karat.cubes.file import (
     cube_path,
     identity,
@@ -38,6 +38,7 @@ from karat.cubes.file import (
     write_cube,
 )
 from karat.cubes.fits import Fits, cells_coreset, check_estimator, fit_cells
+from karat.cubes.hash_file import check_place
 from karat.cubes.merge import merge_cells
 from karat.cubes.rolling import Rolling
 from karat.cubes.select import check_name, label_names, matching, merge_selections
@@ -77,10 +78,10 @@ class Cube:
 
     def __init__(
         self, cells: Cells, problem: Problem, layout: CellLayout, history: Sequence[dict[str, Any]],
-        path: Path | None = None, seed: int = 0,
+        hashes: str = "inside", path: Path | None = None, seed: int = 0,
     ) -> None:  # fmt: skip
         self.cells, self.problem, self.layout, self.seed = cells, problem, layout, seed
-        self.history, self.path = tuple(history), path
+        self.history, self.path, self._hashes = tuple(history), path, hashes
         self.by, self.columns, self.targets = layout.by, layout.roles.features, layout.roles.targets
         self._identity = None if path is None else identity(path)
         self._lock = threading.RLock()
@@ -162,14 +163,9 @@ class Cube:
             text, and "2026-03" means every day of that month).
         """
         selected = matching(self.cells, self.by, merge_selections(selection, labels))
-        core = (
-            self.coreset_of(self._coarser(selected, ()), np.arange(1))
-            if reduce
-            else self.coreset_of(self.cells, selected)
-        )
-        return replace(
-            core, provenance=(core.provenance or {}) | {"cells": self.cells.identifiers(selected)}
-        )
+        if reduce:
+            return self.coreset_of(self._coarser(self.cells.unhashed(), selected, ()), np.arange(1))
+        return self.coreset_of(self.cells, selected)
 
     def coreset_of(self, cells: Cells, which: Indices) -> Coreset:
         """The rows of some cells as a coreset, numbered one cell after the other."""
@@ -178,15 +174,15 @@ class Cube:
     def rollup(self, by: str | Sequence[str] = ()) -> Cube:
         """A cube of fewer labels: cells that agree in ``by`` become one."""
         names = label_names(by, self.by)
-        cells = self._coarser(np.arange(len(self.cells)), names)
+        cells = self._coarser(self.cells, np.arange(len(self.cells)), names)
         history = (
             self.history if names == self.by else [unlabelled(change) for change in self.history]
         )
         return Cube(cells, self.problem, replace(self.layout, by=names), history, seed=self.seed)
 
-    def _coarser(self, selected: Indices, by: tuple[str, ...]) -> Cells:
+    def _coarser(self, cells: Cells, selected: Indices, by: tuple[str, ...]) -> Cells:
         """Some cells, made one where they agree in ``by``."""
-        cells = self.cells if len(selected) == len(self.cells) else self.cells.chosen(selected)
+        cells = cells if len(selected) == len(cells) else cells.chosen(selected)
         labels = tuple(cells.labels[self.by.index(name)] for name in by)
         return merge_cells(self.reducer, replace(cells, labels=labels))
 
@@ -217,7 +213,8 @@ class Cube:
         check_estimator(estimator)
         selected = matching(self.cells, self.by, merge_selections(selection, labels))
         names = label_names(by, self.by)
-        return fit_cells(self, self._coarser(selected, names), names, estimator)
+        cells = self._coarser(self.cells.unhashed(), selected, names)
+        return fit_cells(self, cells, names, estimator)
 
     def rolling(self, name: str, window: int, by: str | Sequence[str] = ()) -> Rolling:
         """Windows of ``window`` consecutive labels of a column, for each label of ``by``."""
@@ -225,19 +222,7 @@ class Cube:
 
     def compare(self, first: Selection, second: Selection) -> Comparison:
         """Test whether two slices follow the same linear model (Chow test)."""
-        first_cells, second_cells = (
-            matching(self.cells, self.by, merge_selections(selection, {}))
-            for selection in (first, second)
-        )
-        shared = np.intersect1d(first_cells, second_cells)
-        if len(shared):
-            raise InputError(
-                f"The slices share {len(shared):,} cells; compare slices that have no rows in"
-                " common, such as one region against the others."
-            )
-        return chow(
-            self.coreset_of(self.cells, first_cells), self.coreset_of(self.cells, second_cells)
-        )
+        return compare_slices(self, first, second)
 
     def verify(
         self, data: Any, *, memory: int = MEMORY, progress: Progress | None = None
@@ -274,7 +259,7 @@ class Cube:
         memory : int
             Bytes that may be used.
         content : bool
-            Hash the rows, so that the same rows are not added twice.
+            Hash the rows, or the keys, and refuse those that the cube has already.
         """
         return self._with_rows("update", rows, memory, content)
 
@@ -306,7 +291,8 @@ class Cube:
             raise InputError(
                 "The cubes have different problems or columns; build both with the same arguments."
             )
-        return self._change(partial(with_cells, self.reducer, other.cells, other.history))
+        merged = partial(with_cells, self.reducer, self.layout, other.cells, other.history)
+        return self._change(merged)
 
     def _change(self, change: Callable[[Cells, History], tuple[Cells, Change]]) -> Cube:
         """Make a change: first in the file, in one step, then in this object."""
@@ -319,22 +305,32 @@ class Cube:
             cells, record = change(self.cells, self.history)
             history = (*self.history, stamped(record))
             if self.path is not None:
-                write_cube(self.path, cells, self.problem, self.layout, history)
+                write_cube(self.path, cells, self.problem, self.layout, history, self._hashes)
                 self._identity = identity(self.path)
             self.cells, self.history = cells, history
         return self
 
     # Files
 
-    def save(self, path: str | Path) -> None:
-        """Write to a Parquet file, atomically; later changes are written to it, too."""
+    def save(self, path: str | Path, *, hashes: Literal["inside", "beside"] | None = None) -> None:
+        """Write to a Parquet file, atomically; later changes are written to it, too.
+
+        Parameters
+        ----------
+        path : path
+        hashes : {"inside", "beside"}, optional
+            Whether the hashes of rows or keys are in this file, or in a file of their own beside
+            it; by default as before, at first inside.
+        """
         path = output_path(path)
+        place = self._hashes if hashes is None else hashes
+        check_place(place)
         with self._lock, locked(path):
-            write_cube(path, self.cells, self.problem, self.layout, self.history)
-            self.path, self._identity = path, identity(path)
+            write_cube(path, self.cells, self.problem, self.layout, self.history, place)
+            self.path, self._identity, self._hashes = path, identity(path), place
 
     @staticmethod
-    def load(path: str | Path, problem: Problem | None = None) -> Cube:
+    def load(path: str | Path, problem: Problem | None = None, *, hashes: bool = True) -> Cube:
         """Read a file that :meth:`save` wrote.
 
         Parameters
@@ -342,10 +338,13 @@ class Cube:
         path : path
         problem : Problem, optional
             Needed if the problem holds a function of the user, which is not saved.
+        hashes : bool
+            Without its hashes, a cube does not know the rows that it has already.
         """
         path = cube_path(path)
         file_identity = identity(path)
-        cube = Cube(*unpack_cube(read_bytes(path), str(path), problem), path=path)
+        read = unpack_cube(read_bytes(path), str(path), problem, path.parent, hashes)
+        cube = Cube(*read, path=path)
         cube._identity = file_identity
         return cube
 
@@ -356,7 +355,7 @@ class Cube:
     @staticmethod
     def from_bytes(data: bytes, problem: Problem | None = None) -> Cube:
         """Read the result of :meth:`to_bytes`."""
-        return Cube(*unpack_cube(data, "The message", problem))
+        return Cube(*unpack_cube(data, "The message", problem, None, True))
 
 
 def cube(
@@ -370,6 +369,7 @@ def cube(
     key: str | None = None,
     on_missing: Literal["error", "drop"] = "error",
     path: str | Path | None = None,
+    hashes: Literal["inside", "beside"] = "inside",
     memory: int = MEMORY,
     random_state: int = 0,
     content: bool = True,
@@ -396,12 +396,14 @@ def cube(
         What to do with rows that have missing values.
     path : path, optional
         A Parquet file to write the cube, and later changes of it, to.
+    hashes : {"inside", "beside"}
+        Whether hashes are in that file, or in a file of their own beside it.
     memory : int
         Bytes that the run may use, in addition to the interpreter (on a cluster, per partition).
     random_state : int
         Seed for the choice of rows; the coresets are exact for any seed.
     content : bool
-        Hash the rows, so that the same rows are not added twice later.
+        Hash the rows, or the keys, so that they are not added again later.
     progress : callable, optional
         Called with (bytes done, bytes in all) after every batch.
 
@@ -429,6 +431,7 @@ def cube(
             "A cube does not support absorb: an absorbed coreset is exact for one fit of one alpha."
         )
     check_memory(memory)
+    check_place(hashes)
     if progress is not None and not callable(progress):
         raise InputError(
             f"progress must be a function of two numbers, not {progress!r}.", argument="progress"
@@ -438,7 +441,8 @@ def cube(
     layout = CellLayout.for_cells(problem, target, by, columns, sample_weight, key, on_missing)
     seed = int(random_state)
     cells, record, layout = gather_cells(data, layout, problem, seed, 0, memory, content, progress)
-    made = Cube(cells, problem, layout, [stamped({"change": "build"} | record)], seed=seed)
+    history = [stamped({"change": "build"} | record)]
+    made = Cube(cells, problem, layout, history, hashes, seed=seed)
     if path is not None:
         made.save(path)
     return made

@@ -23,7 +23,6 @@ from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,12 +37,14 @@ from karat.cubes.cells import (
     Cells,
     Reducer,
     as_integers,
+    cell_name,
     check_type,
     in_order,
     label_keys,
     label_list,
     starts_of,
 )
+from karat.cubes.hashes import CellHashes, HashRows, kept_digest, label_digest, part_names
 from karat.cubes.merge import joined_cells, merge_cells
 from karat.data.batch import Batch, joined
 from karat.data.containers import collected
@@ -53,8 +54,7 @@ from karat.engine.rows import Progress
 from karat.errors import InputError
 from karat.io.find import open_source
 from karat.io.layout import require_values
-from karat.io.row_hashes import RowHashes
-from karat.io.scan import Consumer, Hashes, require_rows, scan
+from karat.io.scan import Consumer, require_rows, scan
 from karat.io.source import Chunk
 from karat.problems import Problem
 
@@ -80,57 +80,54 @@ def gather_cells(
     cluster = cluster_of(data)
     if cluster is not None:
         cell_layout = layout.named(cluster.frame_schema(data).names)
-        make = partial(CollectCells, problem, cell_layout, seed, memory, present)
-        collector, facts = scan_partitions(
-            data, cell_layout, make, cell_layout.roles.columns if content else ()
-        )
+        make = partial(CollectCells, problem, cell_layout, seed, memory, present, content)
+        collector, facts = scan_partitions(data, cell_layout, make)
         source: dict[str, Any] = {"given": [], "files": []}
-        rows, dropped, hashes = facts.rows, {"missing": facts.missing, "broken": 0}, facts.content
+        rows, dropped = facts.rows, {"missing": facts.missing, "broken": 0}
     else:
         opened = open_source(collected(data))
         cell_layout = layout.among(opened.schema())
-        collector = CollectCells(problem, cell_layout, seed, memory, present)
-        hashing = (
-            [Hashes(RowHashes(cell_layout.roles.columns, cell_layout.gaps))] if content else []
-        )
+        collector = CollectCells(problem, cell_layout, seed, memory, present, content)
         files = opened.identity()
-        position = scan(opened, cell_layout, [*hashing, collector], BATCH, progress=progress)
+        position = scan(opened, cell_layout, [collector], BATCH, progress=progress)
         require_rows(opened, cell_layout, position)
         source = opened.described(files, position.counts)
         rows, dropped = position.rows, {"missing": position.dropped, "broken": position.bad}
-        hashes = hashing[0].rows.to_dict() if hashing else None
     if present is not None:
         present.found |= collector.present.found
     cells = collector.cells()
     if not len(cells):
         raise InputError("The data has no rows that can be used; a cube needs at least one.")
     if not cells.sizes.all():
-        labels = zip(
-            layout.by, (values[int(np.argmin(cells.sizes))] for values in cells.labels), strict=True
-        )
-        name = ", ".join(f"{column}={value}" for column, value in labels)
+        name = cell_name(cells, layout.by, int(np.argmin(cells.sizes)))
         raise InputError(
             f"Cell {name} has no row of positive weight; leave its rows out or correct their"
             " weights."
         )
+    repeated = cells.hashes.repeated() if layout.roles.key is not None else None
+    if repeated is not None:
+        raise InputError(
+            f"A key of column {layout.roles.key!r} comes twice; one of its rows is in cell"
+            f" {cell_name(cells, layout.by, repeated)}. Pass every source once, and a key column"
+            " without repeated values.",
+            column=layout.roles.key,
+        )
+    hashing = collector.hashing
     # Labels have a digest of their own, which a rollup can drop when it changes the labels.
-    sums = None if hashes is None else [*hashes["sums"], _label_digest(cells)]
+    labels = label_list(cells)
+    sums = None if hashing is None else [*hashing.total(), label_digest(labels, cells.counts)]
     record = {"source": source, "rows": rows, "dropped": dropped, "content": sums}
-    return replace(cells, origins=((origin,),) * len(cells)), record, cell_layout
+    if hashing is not None:
+        record["file_content"] = hashing.of_files()
+    batch = kept_digest(cells.weights, cells.columns) if sums is None else " ".join(sums)
+    parts = part_names(layout.by, labels, batch)
+    origins = ((origin,),) * len(cells)
+    return replace(cells, origins=origins, parts=parts), record, cell_layout
 
 
 def stamped(record: dict[str, Any]) -> dict[str, Any]:
     """A record of a change, with the time and the version."""
     return {"karat": __version__, "time": datetime.now(UTC).isoformat(timespec="seconds")} | record
-
-
-def _label_digest(cells: Cells) -> str:
-    """A digest of the labels and their numbers of rows, to tell relabelled rows apart."""
-    counted = sorted(
-        (repr(label), count)
-        for label, count in zip(label_list(cells), cells.counts.tolist(), strict=True)
-    )
-    return sha256(repr(counted).encode()).hexdigest()[:16]
 
 
 class Labels:
@@ -245,6 +242,8 @@ class CollectCells(Consumer):
         Bytes that may be used.
     present : Present, optional
         Looks for kept rows among the new rows; the argument itself is not changed.
+    content : bool
+        Hash the rows.
     """
 
     def __init__(
@@ -254,7 +253,9 @@ class CollectCells(Consumer):
         seed: int,
         memory: int,
         present: Present | None = None,
+        content: bool = False,
     ) -> None:
+        self.hashing = HashRows(layout.roles.columns, layout.gaps) if content else None
         self.reducer, self.layout = Reducer.of(problem, layout, seed), layout
         # rows that may wait
         self.most = max(10**5, memory // (SHARE * 8 * (len(layout.columns) + 3)))
@@ -269,8 +270,10 @@ class CollectCells(Consumer):
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
         codes = self.labels.codes(chunk.table, chunk.where)
-        if len(batch) < chunk.table.num_rows:
-            codes = codes[batch.numbers - self.seen]
+        used = batch.numbers - self.seen if len(batch) < chunk.table.num_rows else slice(None)
+        if self.hashing is not None:
+            self.hashing.add(chunk, batch, codes, used, self.labels.numbers)
+        codes = codes[used]
         self.seen += chunk.table.num_rows
         if len(batch):
             columns = [np.asarray(part)[:, 0] for part in batch.parts]
@@ -367,7 +370,10 @@ class CollectCells(Consumer):
         ]
         unordered = Cells(
             labels, starts_of(sizes), tuple(rows.parts), np.asarray(rows.weights), rows.numbers,
-            rows.keys, tuple(claims), ((0,),) * len(there),
+            rows.keys, tuple(claims), ((0,),) * len(there), ((),) * len(there),
+            CellHashes.none(len(there))
+            if self.hashing is None
+            else self.hashing.by_cell().chosen(there),
         )  # fmt: skip
         return unordered.chosen(in_order(labels, len(there))[0])
 
@@ -377,14 +383,19 @@ class CollectCells(Consumer):
         return rows, np.asarray(rows.groups)
 
     def pack(self) -> bytes:
-        return pickle.dumps((self.cells(), None if self.present is None else self.present.found))
+        found = None if self.present is None else self.present.found
+        sums = None if self.hashing is None else self.hashing.files
+        return pickle.dumps((self.cells(), found, sums))
 
     def unpack(self, message: bytes) -> CollectCells:
         other = copy(self)
-        other.merged, present_rows = pickle.loads(message)
+        other.merged, present_rows, sums = pickle.loads(message)
         if self.present is not None:
             other.present = self.present.emptied()
             other.present.found = present_rows
+        if self.hashing is not None:
+            other.hashing = HashRows(self.layout.roles.columns, self.layout.gaps)
+            other.hashing.add_sums(sums)
         return other
 
     def merge_all(self, others: Sequence[Any]) -> None:
@@ -394,6 +405,8 @@ class CollectCells(Consumer):
         for other in others:
             if self.present is not None:
                 self.present.found |= other.present.found
+            if self.hashing is not None:
+                self.hashing.add_sums(other.hashing.files)
 
 
 def _sorted(codes: Indices, most: int) -> Indices:
@@ -404,7 +417,10 @@ def _sorted(codes: Indices, most: int) -> Indices:
 def _no_cells(labels: int, columns: int) -> Cells:
     """Zero cells, with the given numbers of label columns and of data columns."""
     none, whole = np.zeros(0), np.zeros(0, dtype=np.int64)
-    return Cells((none,) * labels, starts_of(whole), (none,) * columns, none, whole, None, (), ())
+    return Cells(
+        (none,) * labels, starts_of(whole), (none,) * columns, none, whole, None, (), (), (),
+        CellHashes.none(0),
+    )  # fmt: skip
 
 
 def _no_weight(problem: Problem, count: int) -> Certificate:

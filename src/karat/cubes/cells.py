@@ -16,14 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from karat.core.certify import Certificate, certify, require_proven
+from karat.cubes.hashes import CellHashes
 from karat.data.arguments import column_roles
 from karat.data.batch import RESCALE, find_offsets
 from karat.data.non_finite import explain_non_finite
@@ -190,6 +189,11 @@ class Cells:
         One for each cell; ``n_rows`` says how many rows the cell has.
     origins : tuple of tuple of int
         For each cell, the changes of the cube that added its rows.
+    parts : tuple of tuple of str
+        For each cell, names of what it was put together from
+        (:func:`karat.cubes.hashes.part_names`).
+    hashes : CellHashes
+        Of all rows of the data.
     """
 
     labels: tuple[np.ndarray, ...]
@@ -200,6 +204,8 @@ class Cells:
     keys: np.ndarray | None
     certificates: tuple[Certificate, ...]
     origins: tuple[tuple[int, ...], ...]
+    parts: tuple[tuple[str, ...], ...]
+    hashes: CellHashes
 
     def __len__(self) -> int:
         return len(self.certificates)
@@ -223,13 +229,13 @@ class Cells:
         """The places of the kept rows of some cells, one cell after the other."""
         return ranges(self.starts[:-1][chosen], self.sizes[chosen])
 
-    def identifiers(self, places: Indices) -> list[str]:
-        """Identifiers of cells, from kept rows and weights, so that no cell is merged twice."""
-        rows, ends = self.rows_of(places), np.cumsum([0, *self.sizes[places]]).tolist()
-        data = np.column_stack(
-            [self.weights[rows], self.numbers[rows], self.columns[0][rows]]
-        ).astype(float)
-        return [sha256(data[a:b].tobytes()).hexdigest()[:32] for a, b in pairwise(ends)]
+    def parts_of(self, places: Iterable[int]) -> list[str]:
+        """What some cells were put together from."""
+        return list(dict.fromkeys(part for i in places for part in self.parts[i]))
+
+    def unhashed(self) -> Cells:
+        """The same without hashes, for what is no cube of its own."""
+        return replace(self, hashes=CellHashes.none(len(self)))
 
     def chosen(self, places: Indices) -> Cells:
         """Some of the cells, in a given order."""
@@ -243,6 +249,8 @@ class Cells:
             None if self.keys is None else self.keys[rows],
             tuple(self.certificates[i] for i in places),
             tuple(self.origins[i] for i in places),
+            tuple(self.parts[i] for i in places),
+            self.hashes.chosen(places),
         )
 
 
@@ -279,6 +287,12 @@ def label_list(cells: Cells) -> list[tuple[Any, ...]]:
         return [()] * len(cells)
     values = (v.astype("datetime64[us]") if v.dtype.kind == "M" else v for v in cells.labels)
     return list(zip(*map(label_keys, values), strict=True))
+
+
+def cell_name(cells: Cells, by: Sequence[str], cell: int) -> str:
+    """The label of a cell, for error messages."""
+    labels = zip(by, cells.labels, strict=True)
+    return ", ".join(f"{name}={values[cell]}" for name, values in labels)
 
 
 class ReducedCell(NamedTuple):

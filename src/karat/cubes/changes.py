@@ -1,27 +1,32 @@
 """How a cube changes: rows added or replaced, cells removed, cubes merged, and the record of each
 change.
 
-A record holds hashes of its rows, so that the same rows are not counted twice.  The record of a
-merge holds the history of the other cube, and which of its changes still had rows there; those may
-be merges, too.
+No rows count twice.  A record holds hashes of its rows, of all together and of every file.  The
+record of a merge holds the history of the other cube, and which of its changes still had rows
+there; those may be merges, too.  So the same batch, and the same file, is known again.  The cells
+hold hashes of all rows (:mod:`karat.cubes.hashes`), by which parts of a batch are known again, and
+names of what they were put together from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from karat.cubes.build import gather_cells
-from karat.cubes.cells import CellLayout, Cells, Reducer
+from karat.cubes.cells import CellLayout, Cells, Reducer, cell_name, label_list
+from karat.cubes.hashes import mostly_there
 from karat.cubes.merge import add_cells, joined_cells, merge_cells, replace_cells
 from karat.cubes.select import matching
 from karat.errors import InputError
 
 # Content is two sums of row hashes, then a digest of the labels, unless a rollup changed these.
 SUMS = 2
+REPLACE = "To rebuild their cells, use replace."
+EQUAL = "Rows that happen to be equal to others are added with content=False."
 
 Change = dict[str, Any]
 Content = Sequence[str]
@@ -36,8 +41,13 @@ def with_rows(
     new, record, _ = gather_cells(
         rows, layout, reducer.problem, reducer.seed, len(history), memory, content
     )
-    if kind == "update" and record["content"]:
-        refuse_again(cells, history, [record["content"]])
+    here, _ = meeting(cells, new)
+    if kind == "update":
+        refuse_again(cells, here, history, contents_of(record))
+        refuse_rows(cells, new, layout, REPLACE if layout.roles.key else f"{REPLACE} {EQUAL}")
+    elif layout.roles.key is not None:
+        others = cells.chosen(np.setdiff1d(np.arange(len(cells)), here))
+        refuse_rows(others, new, layout, "Replace the cells that had these keys before, too.")
     put = add_cells if kind == "update" else replace_cells
     return put(reducer, cells, new), {"change": kind} | record
 
@@ -55,25 +65,45 @@ def without_cells(
 
 
 def with_cells(
-    reducer: Reducer, new: Cells, new_history: History, cells: Cells, history: History
-) -> tuple[Cells, Change]:
+    reducer: Reducer, layout: CellLayout, new: Cells, new_history: History, cells: Cells,
+    history: History,
+) -> tuple[Cells, Change]:  # fmt: skip
     """Cells with those of another cube, and the record."""
-    alive = live_changes(new)
-    contents = [content for i in alive for content in contents_of(new_history[i])]
-    refuse_again(cells, history, contents)
+    here, there = meeting(cells, new)
+    if not set(cells.parts_of(here)).isdisjoint(new.parts_of(there)):
+        raise InputError(
+            "The cubes share cells, whose rows would count twice. Drop these from one of them."
+        )
+    meant = live_changes(new, there)
+    refuse_again(cells, here, history, [c for i in meant for c in contents_of(new_history[i])])
+    refuse_rows(cells, new, layout, "Merge each source once.")
+    record: Change = {"change": "merge", "rows": int(new.counts.sum())}
+    record |= {"history": list(new_history), "alive": live_changes(new, range(len(new)))}
     new = replace(new, origins=((len(history),),) * len(new))
-    record = {"change": "merge", "rows": int(new.counts.sum()), "history": list(new_history)}
-    return merge_cells(reducer, joined_cells([cells, new])), record | {"alive": alive}
+    return merge_cells(reducer, joined_cells([cells, new])), record
 
 
-def live_changes(cells: Cells) -> list[int]:
-    """The changes that added rows of the cells."""
-    return sorted({origin for origins in cells.origins for origin in origins})
+def meeting(cells: Cells, new: Cells) -> tuple[list[int], list[int]]:
+    """The places of the cells of both whose labels are in both; rows of others cannot be the same,
+    except by their keys.
+    """
+    labels, new_labels = label_list(cells), label_list(new)
+    both = set(labels).intersection(new_labels)
+    here, there = (
+        [i for i, label in enumerate(side) if label in both] for side in (labels, new_labels)
+    )
+    return here, there
+
+
+def live_changes(cells: Cells, places: Iterable[int]) -> list[int]:
+    """The changes that added rows of some cells."""
+    return sorted({origin for i in places for origin in cells.origins[i]})
 
 
 def contents_of(change: Change) -> list[Content]:
     """The hashes of all rows that a change added, through any number of merges."""
     contents: list[Content] = [change["content"]] if change.get("content") else []
+    contents += change.get("file_content", [])
     history = change.get("history", ())
     for i in change.get("alive", range(len(history))):
         contents += contents_of(history[i])
@@ -86,14 +116,52 @@ def same_rows(first: Content, second: Content) -> bool:
     return list(first[:common]) == list(second[:common])
 
 
-def refuse_again(cells: Cells, history: Sequence[Change], contents: Sequence[Content]) -> None:
-    """Raise if rows are already in the cells, by their hashes."""
-    for i in live_changes(cells):
+def refuse_again(
+    cells: Cells, places: Iterable[int], history: Sequence[Change], contents: Sequence[Content]
+) -> None:
+    """Raise if the same rows have come into some cells, by the hashes of batches and files."""
+    for i in live_changes(cells, places):
         if any(same_rows(held, new) for held in contents_of(history[i]) for new in contents):
             raise InputError(
                 f"These rows are already in the cube, added at {history[i]['time']}, and would"
-                " count twice. To rebuild their cells, use replace."
+                f" count twice. {REPLACE}"
             )
+
+
+def refuse_rows(cells: Cells, new: Cells, layout: CellLayout, advice: str) -> None:
+    """Raise if new rows are already in the cells: with keys, if one is; else, if most are."""
+    if layout.roles.key is not None:
+        again = new.hashes.shared(cells.hashes)
+        if len(again):
+            name = cell_name(new, layout.by, new.hashes.cell_of(int(again[0])))
+            raise InputError(
+                f"{len(again):,} of the keys in column {layout.roles.key!r} are already in the cube"
+                f" (one comes again in cell {name}), and their rows would count twice. {advice}",
+                column=layout.roles.key,
+            )
+        return
+    places, held = {label: i for i, label in enumerate(label_list(cells))}, list(cells.hashes)
+    before = [held[places[label]] if label in places else None for label in label_list(new)]
+    found = mostly_there(before, new.hashes)
+    if found is not None:
+        raise InputError(
+            f"{found[0]:,} of these {found[1]:,} rows are already in the cube, and would count"
+            f" twice. {advice}"
+        )
+
+
+def batches_of(history: Sequence[Change], changes: Iterable[int]) -> list[list[str]]:
+    """The batches of some changes, through any number of merges: the hashes of all rows of each,
+    then those of its files, without labels.
+    """
+    batches = []
+    for change in (history[i] for i in changes):
+        if change.get("content"):
+            several = (change["content"], *change.get("file_content", ()))
+            batches.append([" ".join(sums[:SUMS]) for sums in several])
+        earlier = change.get("history", ())
+        batches += batches_of(earlier, change.get("alive", range(len(earlier))))
+    return batches
 
 
 def unlabelled(change: Change) -> Change:
@@ -101,6 +169,7 @@ def unlabelled(change: Change) -> Change:
     record = dict(change)
     if record.get("content"):
         record["content"] = list(record["content"][:SUMS])
+        record["file_content"] = [sums[:SUMS] for sums in record.get("file_content", [])]
     if record.get("history"):
         record["history"] = [unlabelled(earlier) for earlier in record["history"]]
     return record

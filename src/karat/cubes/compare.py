@@ -13,18 +13,23 @@ exactly.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import linalg, stats
 
 from karat.core.coreset import Coreset
+from karat.cubes.select import matching, merge_selections
 from karat.data import containers
 from karat.data.containers import native_frame
 from karat.engine.least_squares import DependentColumnError, LeastSquaresSolution, solve
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
+
+if TYPE_CHECKING:
+    from karat.cubes.base import Cube
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,21 @@ class Comparison:
             f"Chow test of {self.n_rows[0]:,} and {self.n_rows[1]:,} rows: F({self.df[0]},"
             f" {self.df[1]:,}) = {self.statistic:.6g}, p = {self.pvalue:.3g}"
         )
+
+
+def compare_slices(cube: Cube, first: Mapping[str, Any], second: Mapping[str, Any]) -> Comparison:
+    """See :meth:`karat.Cube.compare`."""
+    first_cells, second_cells = (
+        matching(cube.cells, cube.by, merge_selections(selection, {}))
+        for selection in (first, second)
+    )
+    shared = np.intersect1d(first_cells, second_cells)
+    if len(shared):
+        raise InputError(
+            f"The slices share {len(shared):,} cells; compare slices that have no rows in common,"
+            " such as one region against the others."
+        )
+    return chow(cube.coreset_of(cube.cells, first_cells), cube.coreset_of(cube.cells, second_cells))
 
 
 def chow(first: Coreset, second: Coreset) -> Comparison:

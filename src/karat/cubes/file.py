@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,10 @@ from karat.core.certify import Certificate
 from karat.core.files import problem_header, saved_problem
 from karat.core.stored import check_certificate
 from karat.cubes.cells import CellLayout, Cells, starts_of
+from karat.cubes.hash_file import from_inside, inside, read_beside, remove_others, write_beside
+from karat.cubes.hashes import CellHashes, old_part_names
 from karat.data.arguments import ColumnRoles
+from karat.engine.linalg import Indices
 from karat.errors import InputError, StorageError, reading, require
 from karat.problems import Problem
 from karat.storage.archive import Spec
@@ -43,20 +46,24 @@ def write_cube(
     problem: Problem,
     layout: CellLayout,
     history: Sequence[dict[str, Any]],
+    hashes: str,
 ) -> None:
-    """Write a cube, atomically."""
-    data = pack_cube(cells, problem, layout, history)
+    """Write a cube, atomically, with its hashes "inside" or "beside"."""
+    name = write_beside(path, cells.hashes) if hashes == "beside" else None
+    data = pack_cube(cells if name is None else cells.unhashed(), problem, layout, history, name)
     write_atomically(
         path,
         lambda file: file.write(data),
         lambda written: check_table(written, str(path), WHAT, _admit),
     )
+    remove_others(path, name)
 
 
 def pack_cube(
-    cells: Cells, problem: Problem, layout: CellLayout, history: Sequence[dict[str, Any]]
-) -> bytes:
-    """The bytes of the file."""
+    cells: Cells, problem: Problem, layout: CellLayout, history: Sequence[dict[str, Any]],
+    hash_file: str | None = None,
+) -> bytes:  # fmt: skip
+    """The bytes of the file; ``hash_file`` is the name of the one that has the hashes."""
     roles = layout.roles
     arrays: dict[str, Any] = {
         f"label:{i}": np.repeat(values, cells.sizes) for i, values in enumerate(cells.labels)
@@ -70,9 +77,14 @@ def pack_cube(
     shown += [(f"column:{i}", "array", [name]) for i, name in enumerate(names)]
     shown += [("weights", "array", ["weight"]), ("numbers", "array", ["row"])]
     shown += [("keys", "array", ["key"])] if cells.keys is not None else []
+    hash_arrays, hash_columns = inside(cells)
+    arrays, shown = arrays | hash_arrays, shown + hash_columns
     certificates, notes = _certificate_arrays(cells.certificates)
     arrays |= (
-        certificates | {f"{CELL}sizes": cells.sizes} | _ragged("origins", cells.origins, np.int64)
+        certificates
+        | {f"{CELL}sizes": cells.sizes}
+        | _ragged("origins", cells.origins, np.int64)
+        | _ragged("parts", cells.parts, "S")
     )
     header = problem_header(problem) | {
         "kind": "cube",
@@ -83,6 +95,7 @@ def pack_cube(
         "key": roles.key,
         "on_missing": "drop" if layout.drop else "error",
         "history": list(history),
+        "hash_file": hash_file,
         "notes": notes,
         "keeps": {
             str(i): certificate.keeps
@@ -94,9 +107,13 @@ def pack_cube(
 
 
 def unpack_cube(
-    data: bytes, name: str, problem: Problem | None
-) -> tuple[Cells, Problem, CellLayout, list[dict[str, Any]]]:
-    """Read the bytes of :func:`pack_cube`; ``name`` is for error messages."""
+    data: bytes, name: str, problem: Problem | None, folder: Path | None, hashes: bool
+) -> tuple[Cells, Problem, CellLayout, list[dict[str, Any]], str]:
+    """Read the bytes of :func:`pack_cube`, and say where its hashes were.
+
+    ``name`` is for error messages, ``folder`` is that of the file, and ``hashes`` says whether to
+    read those.
+    """
     header, arrays = unpack_table(data, name, WHAT, _admit)
     stored_problem = saved_problem(header, name, problem)
     with reading(name, WHAT):
@@ -128,14 +145,20 @@ def unpack_cube(
             arrays.get("keys"),
             _read_certificates(arrays, header["notes"], header.get("keeps", {}), stored_problem),
             _from_ragged("origins", arrays),
+            _read_parts(arrays, starts),
+            from_inside(arrays, starts) if hashes else CellHashes.none(len(sizes)),
         )
         for certificate in cells.certificates:
             check_certificate(certificate)
         require(
-            len(cells.origins) == len(cells) == len(sizes),
+            len(cells.origins) == len(cells.parts) == len(cells) == len(sizes),
             "cells without a certificate or a history",
         )
-    return cells, stored_problem, layout, header["history"]
+    hash_file = header.get("hash_file")
+    if hash_file is not None and hashes:
+        cells = replace(cells, hashes=read_beside(folder, hash_file, len(cells)))
+    place = "inside" if hash_file is None else "beside"
+    return cells, stored_problem, layout, header["history"], place
 
 
 def _admit(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
@@ -223,6 +246,15 @@ def _from_ragged(name: str, arrays: Mapping[str, np.ndarray]) -> tuple[tuple[Any
     values, ends = arrays[f"{CELL}{name}"].tolist(), arrays[f"{CELL}{name}_ends"].tolist()
     require(ends[0] == 0 and ends[-1] == len(values), f"its {name} are cut off")
     return tuple(tuple(values[a:b]) for a, b in pairwise(ends))
+
+
+def _read_parts(arrays: Mapping[str, np.ndarray], starts: Indices) -> tuple[tuple[str, ...], ...]:
+    """The names of the parts of cells; older files have none."""
+    if f"{CELL}parts" in arrays:
+        return tuple(
+            tuple(name.decode() for name in names) for names in _from_ragged("parts", arrays)
+        )
+    return old_part_names(arrays["weights"], arrays["numbers"], arrays["column:0"], starts)
 
 
 def cube_path(path: Any) -> Path:

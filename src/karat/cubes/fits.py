@@ -13,6 +13,7 @@ from karat.core.certify import Certificate
 from karat.core.coreset import Coreset
 from karat.core.export import distinct
 from karat.cubes.cells import Cells, label_keys
+from karat.cubes.changes import batches_of
 from karat.cubes.select import label_key
 from karat.data.containers import frame_of, native_frame
 from karat.engine.linalg import Indices
@@ -137,6 +138,7 @@ def cells_coreset(cube: Cube, cells: Cells, places: Indices) -> Coreset:
     changes = sorted({origin for i in places for origin in cells.origins[i]})
     source: dict[str, Any] = {"given": [], "files": []}
     provenance = cube.layout.provenance(cube.problem, cube.seed, source, {}, None)
+    provenance |= {"cells": cells.parts_of(places), "batches": batches_of(cube.history, changes)}
     return Coreset(
         indices=numbers,
         weights=cells.weights[rows],

@@ -15,6 +15,7 @@ import numpy as np
 
 from karat.core.certify import Certificate
 from karat.cubes.cells import KINDS, Cells, Reducer, as_integers, in_order, label_list, starts_of
+from karat.cubes.hashes import CellHashes
 from karat.cubes.select import shown
 from karat.data.containers import stack_rows
 from karat.engine.linalg import Indices
@@ -85,6 +86,8 @@ def joined_cells(parts: Sequence[Cells]) -> Cells:
         None if first.keys is None else np.concatenate([np.asarray(part.keys) for part in parts]),
         tuple(certificate for part in parts for certificate in part.certificates),
         tuple(origin for part in parts for origin in part.origins),
+        tuple(names for part in parts for names in part.parts),
+        CellHashes.joined([part.hashes for part in parts]),
     )
 
 
@@ -141,6 +144,7 @@ def _merged_groups(
         cells.weights[rows], numbers, None if cells.keys is None else cells.keys[rows],
         tuple(_united(cells, group) for group in members),
         tuple(tuple(sorted({o for i in group for o in cells.origins[i]})) for group in members),
+        tuple(tuple(cells.parts_of(group)) for group in members), cells.hashes.united(members),
     )  # fmt: skip
     much = np.flatnonzero(lengths > (LOOSE if loose else 1) * reducer.kernel.width)
     if not len(much):
@@ -176,5 +180,5 @@ def _reduced(reducer: Reducer, cells: Cells, claims: Sequence[Sequence[Certifica
         cells.labels, starts_of(sizes), tuple(column[rows] for column in cells.columns),
         np.concatenate([result.weights for result in kept]), cells.numbers[rows],
         None if cells.keys is None else cells.keys[rows],
-        tuple(result.certificate for result in kept), cells.origins,
+        tuple(result.certificate for result in kept), cells.origins, cells.parts, cells.hashes,
     )  # fmt: skip

@@ -13,6 +13,7 @@ more than w of them.  Many blocks are merged in one call (:func:`karat.engine.gr
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,9 @@ class Rolling:
         if name in by:
             raise InputError(f"Windows run over {name!r}; remove it from by.", argument="by")
         self.cube, self.name, self.window, self.by = cube, name, int(window), by
-        self.steps = cube.rollup((*by, name))
+        unhashed = copy(cube)
+        unhashed.cells = cube.cells.unhashed()
+        self.steps = unhashed.rollup((*by, name))
         lengths = [len(run) for run in self._runs()]
         if max(lengths) < self.window:
             raise InputError(

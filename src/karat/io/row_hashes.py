@@ -97,6 +97,16 @@ class RowHashes:
             self._sum(hashes)
             self.rows, start = self.rows + stop - start, stop
 
+    def each(self, table: Any) -> np.ndarray:
+        """The hash of every row of a table or record batch, which is not added to the sums."""
+        values = [_values(table.column(name)) for name in self.columns]
+        hashes = np.empty(table.num_rows, dtype=np.uint64)
+        with np.errstate(invalid="ignore"):  # a signalling NaN
+            for start in range(0, table.num_rows, BLOCK):
+                block = hashes[start : start + BLOCK]
+                block[...] = self._hashes([v[start : start + BLOCK] for v in values], len(block))
+        return hashes
+
     def _open(self) -> None:
         """Begin a block: it ends after BLOCK rows, or where its part of the source does."""
         ends = np.cumsum(self.parts)
