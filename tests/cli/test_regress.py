@@ -56,6 +56,19 @@ def test_the_installed_command(data):
     assert "Observations: 4,000" in found.out
 
 
+def test_the_formula_may_come_first(inside, data):
+    last = inside("regress", data / "all.parquet", "y ~ a + C(hue)", "--json").json
+    first = inside("regress", "y ~ a + C(hue)", data / "all.parquet", "--json").json
+    assert first == last
+
+
+def test_means_for_missing_values_are_not_offered(inside, data):
+    refused(
+        inside("regress", data / "all.parquet", "y ~ a", "--on-missing", "mean"), "'error', 'drop'"
+    )
+    assert "mean" not in inside("regress", "--help").out.split("on-missing")[1].splitlines()[0]
+
+
 def test_messages(inside, data):
     rows = data / "all.parquet"
     refused(inside("regress", rows), "formula is missing")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,9 +10,10 @@ import typer
 
 import karat
 from karat.cli import printing
-from karat.cli.build import OnMissing
 from karat.cli.options import Common, check_output
 from karat.errors import InputError, StorageError
+
+OnMissing = StrEnum("OnMissing", ["ERROR", "DROP"])
 
 
 def regress(
@@ -19,7 +21,7 @@ def regress(
         list[str],
         typer.Argument(
             metavar="DATA... FORMULA",
-            help="Parquet, CSV or Arrow files, folders or globs; the formula comes last.",
+            help="Parquet, CSV or Arrow files, folders or globs, and the formula, first or last.",
         ),
     ],
     shown: Common,
@@ -92,9 +94,7 @@ def regress(
         fit = ols(stored, **options) if formula is None else ols(formula, stored, **options)
     else:
         if formula is None:
-            raise InputError(
-                'The formula is missing; it comes last: karat regress data.parquet "y ~ a + C(b)".'
-            )
+            raise InputError('The formula is missing: karat regress data.parquet "y ~ a + C(b)".')
         with printing.progress(not shown.as_json) as advance:
             fit = ols(formula, paths, on_missing=on_missing.value, progress=advance, **options)
     if output is not None:
@@ -108,13 +108,12 @@ def regress(
 
 
 def _split(words: list[str]) -> tuple[list[str], str | None]:
-    """Split the paths from the formula, which contains a tilde."""
-    if "~" in words[-1] and not Path(words[-1]).exists():
-        if len(words) == 1:
-            raise InputError(
-                "Name the data before the formula: karat regress data.parquet 'y ~ a'."
-            )
-        return words[:-1], words[-1]
+    """Split the paths from the formula, the first or last word, which contains a tilde."""
+    for place in (len(words) - 1, 0):
+        if "~" in words[place] and not Path(words[place]).exists():
+            if len(words) == 1:
+                raise InputError("Name the data, too: karat regress data.parquet 'y ~ a'.")
+            return words[:place] + words[place + 1 :], words[place]
     return words, None
 
 

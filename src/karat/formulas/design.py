@@ -122,7 +122,9 @@ class Design:
             block = (
                 values
                 if block is None
-                else (values[:, :, None] * block[:, None, :]).reshape(len(values), -1)
+                else (values[:, :, None] * block[:, None, :]).reshape(
+                    len(values), values.shape[1] * block.shape[1]
+                )
             )
         assert block is not None
         return block if term.scale == 1.0 else term.scale * block

@@ -237,7 +237,7 @@ class Scores(Consumer):
                 if self.held + len(weighted) > self.room.shape[1]:
                     self.flush()
                 np.multiply(x, weighted, out=self.room[:, self.held : self.held + len(weighted)])
-                self.labels.append(batch.keys[rows])
+                self.labels.append(batch.keys.columns[0][rows])
                 self.held += len(weighted)
         self.rows += len(batch)
 

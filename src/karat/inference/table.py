@@ -32,8 +32,9 @@ from karat.engine.rows import Progress
 from karat.errors import InputError, NotExactError
 from karat.formulas.design import make_design, restored_design
 from karat.formulas.formula import parse
-from karat.formulas.layout import formula_columns, needed_columns, open_rows
+from karat.formulas.layout import formula_columns
 from karat.formulas.learn import Learn
+from karat.formulas.passes import needed_columns, open_rows
 from karat.inference.new_rows import Encoder
 from karat.inference.residuals import residual_quantiles
 from karat.inference.results import KINDS, FrequencyWLS, FullData, check_cov_type
@@ -100,6 +101,7 @@ def ols(
     (['Intercept', 'C(g)[T.1]', 'C(g)[T.2]', 'x'], 50000)
     """
     kinds = _kinds(cov_type, cluster)
+    clusters = () if cluster is None else (cluster,)
     for name, switch in (("use_t", use_t), ("residual_quantiles", residual_quantiles)):
         if switch not in (None, True, False):
             raise InputError(f"{name} must be True or False, not {switch!r}.", argument=name)
@@ -110,7 +112,7 @@ def ols(
         if data is not None:
             with progress_bar(progress, "B") as advance:
                 core = _with_scores(
-                    formula, data, kinds, cluster, on_missing, residual_quantiles, advance
+                    formula, data, kinds, clusters, on_missing, residual_quantiles, advance
                 )
         _check_cluster(core, kinds, cluster)
         fit = _shown(core, kinds[0], use_t)
@@ -133,7 +135,7 @@ def ols(
         return _shown(data, "nonrobust", use_t).submodel(formula)
     with progress_bar(progress, "B") as advance:
         core = formula_coreset(
-            formula, data, weights, on_missing, advance, kinds, cluster, residual_quantiles
+            formula, data, weights, on_missing, advance, kinds, clusters, residual_quantiles
         )
     return _shown(core, kinds[0], use_t)
 
@@ -223,21 +225,20 @@ def _full_data(core: Coreset) -> FullData:
 
 def formula_coreset(
     text: str, data: Any, weight: str | None, on_missing: str, progress: Progress | None,
-    kinds: Sequence[str] = (), cluster: str | None = None, quantiles: bool = False,
+    kinds: Sequence[str] = (), clusters: Sequence[str] = (), quantiles: bool = False,
 ) -> Coreset:  # fmt: skip
     """The coreset of a formula, with the sums of the covariances and the quantiles of the
     residuals.
     """
     if weight is not None and not isinstance(weight, str):
         raise InputError("weights must be the name of a column of the data.", argument="weights")
-    rows = open_rows(needed_columns(data, text, (weight, cluster)), progress)
+    others = (weight, *clusters)
+    rows = open_rows(needed_columns(data, text, others), progress)
     schema = rows.schema()
-    formula = parse(text, [name for name in schema.names if name not in (weight, cluster)])
-    columns = formula_columns(formula, schema, weight, on_missing, cluster)
+    formula = parse(text, [name for name in schema.names if name not in others])
+    columns = formula_columns(formula, schema, weight, on_missing, clusters)
     rows.as_codes(columns.coded())
-    learn = Learn(
-        replace(columns, roles=replace(columns.roles, key=None)), rows.declared, rows.all_doubles
-    )
+    learn = Learn(columns, rows.declared, rows.all_doubles)
     if learn.needed:
         learn = rows.scan(learn.reading(), learn)
     design = make_design(formula, learn.learned())
@@ -256,7 +257,7 @@ def formula_coreset(
         "covariances": {},
     }
     core = replace(core, regression=Regression(facts))
-    return _scored(core, rows, layout, kinds, cluster, quantiles)
+    return _scored(core, rows, layout, kinds, clusters, quantiles)
 
 
 def _check_width(design: Any) -> None:
@@ -277,7 +278,7 @@ def _scored(
     rows: Any,
     layout: Any,
     kinds: Sequence[str],
-    cluster: str | None,
+    clusters: Sequence[str],
     quantiles: bool,
 ) -> Coreset:
     """The coreset with the results of passes at the solution: sums of robust covariances, quantiles
@@ -285,7 +286,7 @@ def _scored(
     """
     regression, wanted = core.regression, wanted_sums(kinds)
     assert regression is not None
-    if "cluster" in wanted and cluster is None:
+    if "cluster" in wanted and not clusters:
         raise InputError(
             "A clustered covariance needs the column that labels the clusters.",
             "Pass its name as cluster=.",
@@ -297,28 +298,26 @@ def _scored(
         _table(core).solution, regression.facts["intercept"], regression.facts["observations"]
     )
     if wanted:
-        scores = rows.scan(
-            replace(layout, roles=replace(layout.roles, key=cluster)), Scores(solution, wanted)
-        )
-        regression = _with_sums(regression, scores, cluster)
+        scores = rows.scan(replace(layout, labelled="cluster" in wanted), Scores(solution, wanted))
+        regression = _with_sums(regression, scores, clusters)
     if quantiles:
         quantile_facts = {"residual_quantiles": residual_quantiles(rows, layout, solution)}
         regression = replace(regression, facts=regression.facts | quantile_facts)
     return replace(core, regression=regression)
 
 
-def _with_sums(regression: Regression, scores: Any, cluster: str | None) -> Regression:
+def _with_sums(regression: Regression, scores: Any, columns: Sequence[str]) -> Regression:
     """The regression with new sums of robust covariances; sums of other kinds stay."""
     sums = scores.covariances()
     covariances: dict[str, Any] = {kind: {} for kind in sums}
     if scores.clusters is not None:
         if scores.clusters.count < 2:
             raise InputError(
-                f"The column {cluster!r} has a single cluster; a clustered covariance needs two or"
-                " more.",
-                column=cluster,
+                f"The column {columns[0]!r} has a single cluster; a clustered covariance needs two"
+                " or more.",
+                column=columns[0],
             )
-        covariances["cluster"] = {"column": cluster, "clusters": scores.clusters.count}
+        covariances["cluster"] = {"column": columns[0], "clusters": scores.clusters.count}
     other_sums = {kind: value for kind, value in regression.sums.items() if kind not in sums}
     earlier = regression.facts["covariances"]
     covariances = {kind: earlier[kind] for kind in earlier if kind in other_sums} | covariances
@@ -329,7 +328,7 @@ def _with_scores(
     core: Coreset,
     data: Any,
     kinds: Sequence[str],
-    cluster: str | None,
+    clusters: Sequence[str],
     on_missing: str,
     quantiles: bool,
     progress: Any,
@@ -340,10 +339,10 @@ def _with_scores(
             "This coreset was not made from a formula; call ols(formula, data, cov_type=...)."
         )
     design = restored_design(core.regression.facts)
-    others = (core.regression.facts["weights"], cluster)
+    others = (core.regression.facts["weights"], *clusters)
     rows = open_rows(needed_columns(data, design.formula.text, others), progress)
     columns = formula_columns(
-        design.formula, rows.schema(), core.regression.facts["weights"], on_missing, cluster
+        design.formula, rows.schema(), core.regression.facts["weights"], on_missing, clusters
     )
     rows.as_codes(columns.coded())
-    return _scored(core, rows, columns.of_design(design), kinds, cluster, quantiles)
+    return _scored(core, rows, columns.of_design(design), kinds, clusters, quantiles)

@@ -385,6 +385,11 @@ class Layout:
                 f"{where(int(row))}: column {names[column]!r} is infinite; drop or correct the row."
             )
 
+    @property
+    def _about_missing(self) -> tuple[str, str | None]:
+        """What to do about a missing value, and which argument is about that."""
+        return (FILL, None) if self._fills else (IMPUTE, "on_missing")
+
     def _missing(
         self,
         missing: np.ndarray,
@@ -395,12 +400,12 @@ class Layout:
         """Drop rows with missing values, or raise."""
         if not self.drop:
             row, column = np.argwhere(missing)[0]
-            count = int(missing[:, column].sum())
+            count, (advice, argument) = int(missing[:, column].sum()), self._about_missing
             raise InputError(
                 f"{where(int(row))}: column {names[column]!r} has no value ({count:,} missing in"
                 " this batch).",
-                FILL if self._fills else IMPUTE,
-                argument=None if self._fills else "on_missing",
+                advice,
+                argument=argument,
                 column=names[column],
             )
         keep &= ~missing.any(axis=1)
