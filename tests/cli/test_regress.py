@@ -22,6 +22,7 @@ def test_table_and_json(inside, data, table):
     assert shown.code == 0, shown.err
     assert shown.out.splitlines()[0].strip().startswith(f"Observations: {len(frame):,} (")
     assert "C(hue)[T.red]" in shown.out
+    assert "Warning: There are 3 clusters of 'fold'" in shown.out
     found = inside(
         "regress", data / "all.parquet", "y ~ a + C(hue)", "--cov", "cluster:fold", "--json"
     ).json

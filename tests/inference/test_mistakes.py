@@ -249,7 +249,7 @@ def test_arguments(fit, frame):
             call()
     with pytest.raises(TypeError, match="other"):
         fit.summary(other=1)
-    assert len(str(fit.summary(slim=True)).splitlines()) == len(str(fit.summary()).splitlines()) - 3
+    assert len(str(fit.summary(slim=True)).splitlines()) == len(str(fit.summary()).splitlines()) - 4
     assert fit.submodel(np.array(["a"])).labels == ["a"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -90,19 +91,27 @@ def regress(
         "use_t": use_t or None,
     }
     options["residual_quantiles"] = residuals
-    if stored is not None:
-        fit = ols(stored, **options) if formula is None else ols(formula, stored, **options)
-    else:
-        if formula is None:
-            raise InputError('The formula is missing: karat regress data.parquet "y ~ a + C(b)".')
-        with printing.progress(not shown.as_json) as advance:
-            fit = ols(formula, paths, on_missing=on_missing.value, progress=advance, **options)
+    if stored is None and formula is None:
+        raise InputError('The formula is missing: karat regress data.parquet "y ~ a + C(b)".')
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        if stored is not None:
+            fit = ols(stored, **options) if formula is None else ols(formula, stored, **options)
+        else:
+            assert formula is not None
+            with printing.progress(not shown.as_json) as advance:
+                fit = ols(formula, paths, on_missing=on_missing.value, progress=advance, **options)
+        document, table = _document(fit), str(fit.summary())
+    warned = list(dict.fromkeys(str(warning.message) for warning in caught))
     if output is not None:
         fit.coreset.save(output)
     if shown.as_json:
-        printing.document(_document(fit) | ({} if output is None else {"output": str(output)}))
+        document |= {"warnings": warned} | ({} if output is None else {"output": str(output)})
+        printing.document(document)
         return
-    print(fit.summary())
+    print(table)
+    for text in warned:
+        printing.say(f"Warning: {text}", "yellow")
     if output is not None:
         printing.say(f"\nSaved to {output}; karat inspect {output} shows what it can answer.")
 

@@ -58,6 +58,10 @@ class LeastSquaresSolution:
         T W: ``root @ root.T`` is the normalised covariance of ``params``.
     rss : float
         The weighted sum of squared residuals.
+    rotated : array of shape (k,)
+        The parameters of the whitened columns: ``root @ rotated`` is ``params``.
+    unwhitening : array of shape (k, k)
+        The inverse of W.
     """
 
     shift: Array
@@ -66,15 +70,29 @@ class LeastSquaresSolution:
     params: Array
     root: Array
     rss: float
+    rotated: Array
+    unwhitening: Array
+
+    @property
+    def condition(self) -> float:
+        """Of the shifted columns, each scaled to length one."""
+        sizes = np.linalg.norm(self.unwhitening, axis=0)
+        return float(np.linalg.cond(self.unwhitening / sizes))
+
+    @property
+    def from_params(self) -> Array:
+        """The inverse of T: parameters of the columns of the data to those of shifted ones."""
+        turn = np.eye(len(self.params))
+        turn[0] += self.shift  # the shift of an intercept is 0
+        return turn
+
+    def whitened(self, rows: Array) -> Array:
+        """Rows (1, x) in whitened coordinates."""
+        return np.asarray((rows - rows[:, :1] * self.shift) @ self.whitening)
 
     def means(self, rows: Array) -> Array:
         """Of rows (1, x), by way of the shifted columns."""
         return np.asarray((rows - rows[:, :1] * self.shift) @ self.shifted)
-
-    def predicted(self, rows: Array) -> tuple[Array, Array]:
-        """Means of rows, and their variances for a residual variance of 1."""
-        shifted = rows - rows[:, :1] * self.shift
-        return shifted @ self.shifted, np.square(shifted @ self.whitening).sum(axis=1)
 
 
 def solve(X: Array, y: Array, weights: Array, intercept: bool) -> LeastSquaresSolution:
@@ -106,13 +124,19 @@ def solve(X: Array, y: Array, weights: Array, intercept: bool) -> LeastSquaresSo
     whitening[order] = inverse
     whitening /= sizes[:, None]
     centre = float(weights @ y / weights.sum()) if intercept else 0.0
-    shifted = whitening @ (q.T @ (root * (y - centre)))
+    unwhitening = np.empty((width, width))
+    unwhitening[:, order] = r
+    unwhitening *= sizes
+    rotated = q.T @ (root * (y - centre))
+    shifted = whitening @ rotated
     if intercept:
         shifted[0] += centre
+        rotated += centre * unwhitening[:, 0]
     errors = (y - shifted[0] - rows[:, 1:] @ shifted[1:]) if intercept else y - rows @ shifted
     return LeastSquaresSolution(
-        shift, shifted, whitening, turn @ shifted, turn @ whitening, float(weights @ errors**2)
-    )
+        shift, shifted, whitening, turn @ shifted, turn @ whitening, float(weights @ errors**2),
+        rotated, unwhitening,
+    )  # fmt: skip
 
 
 def _column_norms(columns: Array) -> Array:

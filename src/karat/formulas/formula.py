@@ -158,7 +158,7 @@ class Expression:
 
     def _not_allowed(self, part: str) -> InputError:
         functions = [*(f"np.{name}" for name in ROW_BY_ROW), *BARE, *STATEFUL]
-        similar = ["bs"] if part in SPLINES else get_close_matches(part, functions, 1)
+        similar = ["bs"] if part in SPLINES else get_close_matches(part, functions, 1, 0.8)
         advice = f", or use {similar[0]}(...)" if similar else ""
         return InputError(
             f"The term {self.text!r} uses {part!r}, which is not known to depend on one row at a"

@@ -285,9 +285,9 @@ class DesignLayout(FormulaLayout):
         if len(rows):
             batch, _ = Layout.batch(self, complete, 0, named)
         else:
-            widths = [len(term.columns) for term in self.design.terms if term.factors]
             nothing = None if self.roles.weight is None else np.empty(0)
-            batch = Batch([np.empty((0, width)) for width in (*widths, 1)], rows, nothing)
+            blocks = [np.empty((0, width)) for width in (*self.design.widths, 1)]
+            batch = Batch(blocks, rows, nothing)
         kept = batch.numbers
         labels = (
             ClusterLabels([self.labels(complete, name, named)[kept] for name in self.clusters])
@@ -308,7 +308,8 @@ class DesignLayout(FormulaLayout):
             {
                 text: self._factor(table, factor, keep, where)
                 for text, factor in self.design.factors.items()
-            }
+            },
+            table.num_rows,
         )
 
     def _factor(self, table: Any, factor: Factor, keep: np.ndarray, where: Where) -> np.ndarray:

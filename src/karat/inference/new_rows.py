@@ -154,7 +154,7 @@ def design_columns(rows: Any, labels: list[str]) -> Array:
         if isinstance(rows, dict)
         else getattr(rows, "column_names", None) or list(rows.columns)
     )
-    missing = [name for name in labels if name not in (*names, "const")]
+    missing = [name for name in labels if name not in (*names, INTERCEPT)]
     if missing:
         raise InputError(f"The new rows have no column {missing[0]!r}.", column=missing[0])
     columns = {name: np.atleast_1d(rows[name]) for name in labels if name in names}

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from statsmodels.iolib.summary import Summary
 
+from karat.engine.least_squares import DependentColumnError
 from karat.errors import InputError
 
 
@@ -39,6 +40,7 @@ def summary(
         ("Log-Likelihood:", [f"{results.llf:#0.5g}"]),
         ("AIC:", [f"{results.aic:#0.4g}"]),
         ("BIC:", [f"{results.bic:#0.4g}"]),
+        ("Cond. No.:", [f"{results.condition_number:#8.3g}"]),
     ]
     if slim:
         left, right = [left[i] for i in (0, 1, 3, *range(6, len(left)))], right[:4]
@@ -97,3 +99,22 @@ def glance(results: Any) -> pd.DataFrame:
         "cov_type": results.cov_type,
     }
     return pd.DataFrame([row])
+
+
+def dependent_column(error: DependentColumnError, names: list[str], intercept: bool) -> str:
+    """The message that names a column and those of which it is a combination."""
+    name = names[error.column]
+    if not error.others:
+        return f"The column {name!r} is always zero; remove its term from the formula."
+    if intercept and error.others == (0,):
+        return (
+            f"The column {name!r} is constant, like the intercept; remove its term from the"
+            " formula."
+        )
+    others = ", ".join(repr(names[other]) for other in error.others[:5]) + (
+        ", ..." if len(error.others) > 5 else ""
+    )
+    return (
+        f"The column {name!r} is a linear combination of {others}, so its coefficient is not"
+        " defined; remove one of these terms from the formula."
+    )

@@ -23,22 +23,23 @@ import pandas as pd
 
 from karat.core.coreset import Coreset
 from karat.core.provenance import Provenance
-from karat.core.regression import Regression
+from karat.core.regression import Regression, answers
 from karat.core.synthetic import SYNTHETIC
 from karat.data import containers
 from karat.data.arguments import progress_bar
 from karat.engine.linalg import MOST
 from karat.engine.rows import Progress
 from karat.errors import InputError, NotExactError
-from karat.formulas.design import make_design, restored_design
+from karat.formulas.design import INTERCEPT, make_design, restored_design
 from karat.formulas.formula import parse
 from karat.formulas.layout import formula_columns
 from karat.formulas.learn import Learn
 from karat.formulas.passes import needed_columns, open_rows
+from karat.inference.covariance import WHITENING, FullData, turned
 from karat.inference.new_rows import Encoder
 from karat.inference.residuals import residual_quantiles
-from karat.inference.results import KINDS, FrequencyWLS, FullData, check_cov_type
-from karat.inference.scores import FullDataSolution, Scores, wanted_sums
+from karat.inference.results import KINDS, FrequencyWLS, check_cov_type
+from karat.inference.scores import FullDataSolution, Scores, check_clusters, wanted_sums
 
 
 def ols(
@@ -199,10 +200,9 @@ def _table(core: Coreset, cov_type: str = "nonrobust", use_t: bool | None = None
         list(containers.columns_of(core.X)) if containers.is_frame(core.X) else []
     )
     names = names if len(names) == X.shape[1] else [f"x{i + 1}" for i in range(X.shape[1])]
-    label = "Intercept" if facts else "const"
     design = pd.DataFrame(
         np.column_stack([np.ones(len(X)), X]) if intercept else X,
-        columns=([label] if intercept else []) + names,
+        columns=([INTERCEPT] if intercept else []) + names,
     )
     targets = Provenance.read(core.provenance).targets or [getattr(core.y, "name", None) or "y"]
     response = pd.Series(y.ravel(), name=facts.get("response", str(targets[0])))
@@ -220,6 +220,7 @@ def _full_data(core: Coreset) -> FullData:
     return FullData(
         float(facts["observations"]), float(facts.get("log_weights") or 0.0), core.regression.sums,
         dict(facts.get("residual_quantiles") or {}), int(cluster.get("clusters", 0)),
+        bool(facts.get("merged")),
     )  # fmt: skip
 
 
@@ -243,7 +244,7 @@ def formula_coreset(
         learn = rows.scan(learn.reading(), learn)
     design = make_design(formula, learn.learned())
     if not design.names:
-        raise InputError(f"The formula {text!r} has no term but the intercept; add one.")
+        raise InputError(f"The formula {text!r} has no term; add one, or the intercept.")
     _check_width(design)
     layout = columns.of_design(design)
     core = rows.coreset(layout)
@@ -318,10 +319,12 @@ def _with_sums(regression: Regression, scores: Any, columns: Sequence[str]) -> R
                 column=columns[0],
             )
         covariances["cluster"] = {"column": columns[0], "clusters": scores.clusters.count}
-    other_sums = {kind: value for kind, value in regression.sums.items() if kind not in sums}
-    earlier = regression.facts["covariances"]
-    covariances = {kind: earlier[kind] for kind in earlier if kind in other_sums} | covariances
-    return Regression(regression.facts | {"covariances": covariances}, other_sums | sums)
+        names = answers(regression)["columns"]
+        check_clusters(scores.solution, names, sums["cluster"], scores.clusters.count, columns)
+    estimate = scores.solution.estimate
+    covariances = regression.facts["covariances"] | covariances
+    sums = turned(regression.sums, estimate) | sums | {WHITENING: estimate.whitening}
+    return Regression(regression.facts | {"covariances": covariances}, sums)
 
 
 def _with_scores(
