@@ -70,6 +70,12 @@ def test_means_for_missing_values_are_not_offered(inside, data):
     assert "mean" not in inside("regress", "--help").out.split("on-missing")[1].splitlines()[0]
 
 
+def test_columns_that_others_determine(inside, data):
+    arguments = ("regress", data / "all.parquet", "y ~ a + I(2 * a)")
+    refused(inside(*arguments), "linear combination")
+    assert "Dropped" in inside(*arguments, "--on-collinear", "drop").out
+
+
 def test_messages(inside, data):
     rows = data / "all.parquet"
     refused(inside("regress", rows), "formula is missing")

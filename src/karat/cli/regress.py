@@ -15,6 +15,7 @@ from karat.cli.options import Common, check_output
 from karat.errors import InputError, StorageError
 
 OnMissing = StrEnum("OnMissing", ["ERROR", "DROP"])
+OnCollinear = StrEnum("OnCollinear", ["ERROR", "DROP"])
 
 
 def regress(
@@ -49,6 +50,12 @@ def regress(
     on_missing: Annotated[
         OnMissing, typer.Option(help="Raise an error for missing values, or drop their rows.")
     ] = OnMissing.ERROR,
+    on_collinear: Annotated[
+        OnCollinear,
+        typer.Option(
+            help="Raise an error for a column that others determine, or drop and name it."
+        ),
+    ] = OnCollinear.ERROR,
     residuals: Annotated[
         bool,
         typer.Option(
@@ -89,6 +96,7 @@ def regress(
         "cluster": cluster,
         "weights": weight,
         "use_t": use_t or None,
+        "on_collinear": on_collinear.value,
     }
     options["residual_quantiles"] = residuals
     if stored is None and formula is None:

@@ -22,6 +22,7 @@ OWN = (
     "residual_quantiles",
     "row",
     "merged",
+    "dropped",
 )  # facts in which the parts may differ
 PREFIX = "regression_"  # of the arrays in a file
 FACTS: dict[str, type] = {  # that every regression has
@@ -68,7 +69,12 @@ class Regression:
             all(isinstance(value, float) for value in quantiles.values()),
             "quantiles of residuals that are no numbers",
         )
-        width = len(facts["columns"]) + facts["intercept"]
+        dropped = facts.get("dropped") or []
+        require(
+            isinstance(dropped, list) and set(dropped) <= set(facts["columns"]),
+            "dropped columns that it does not have",
+        )
+        width = len(facts["columns"]) + facts["intercept"] - len(dropped)
         require(
             all(value.shape == (width, width) for value in sums.values()),
             "sums of another number of columns",
@@ -128,12 +134,14 @@ def answers(stored: Regression | None) -> dict[str, Any]:
             if not description
             else [f"cluster:{description['column']} ({description['clusters']:,})"]
         )
+    dropped = stored.facts.get("dropped") or []
     return {
         "formula": stored.facts["formula"],
         "observations": stored.facts["observations"],
         "weights": stored.facts.get("weights"),
         "columns": (
-            (["Intercept"] if stored.facts["intercept"] else []) + list(stored.facts["columns"])
+            (["Intercept"] if stored.facts["intercept"] else [])
+            + [name for name in stored.facts["columns"] if name not in dropped]
         ),
         "tables": kinds,
         "residual_quantiles": bool(stored.facts.get("residual_quantiles")),

@@ -273,9 +273,12 @@ class DesignLayout(FormulaLayout):
     Attributes
     ----------
     design : Design
+    dropped : tuple of str
+        Columns of the design that are left out, because they are combinations of others.
     """
 
     design: Design = field(kw_only=True)
+    dropped: tuple[str, ...] = field(default=(), kw_only=True)
 
     def feature_names(self, count: int) -> list[str]:
         return self.design.names
@@ -300,7 +303,11 @@ class DesignLayout(FormulaLayout):
         response = self.numbers(
             table, self.design.formula.response, keep, where, self.design.learned.states
         )
-        return [*self.blocks(table, keep, where), response]
+        blocks = self.blocks(table, keep, where)
+        if self.dropped:
+            columns = iter([name not in self.dropped for name in self.design.names])
+            blocks = [block[:, [next(columns) for _ in range(block.shape[1])]] for block in blocks]
+        return [*blocks, response]
 
     def blocks(self, table: Any, keep: np.ndarray, where: Where) -> list[np.ndarray]:
         """The columns of the design."""

@@ -52,6 +52,7 @@ class FrequencyWLS(WLS):
         self.full, self.coreset = full, coreset
         self.nobs = float(full.observations)
         self.design = design  # encodes new rows, if there was a formula
+        self.dropped: tuple[str, ...] = ()  # columns that are combinations of others
 
     @property
     def solution(self) -> LeastSquaresSolution:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from statsmodels.iolib.summary import Summary
+from statsmodels.iolib.table import SimpleTable
+from statsmodels.iolib.tableformatting import fmt_params
 
 from karat.engine.least_squares import DependentColumnError
 from karat.errors import InputError
@@ -48,7 +50,14 @@ def summary(
     table = Summary()
     table.add_table_2cols(results, gleft=left, gright=right, yname=yname, xname=xname, title=title)
     table.add_table_params(results, yname=yname, xname=xname, alpha=alpha, use_t=results.use_t)
+    dropped = results.model.dropped
+    if dropped:
+        cells = [["dropped", *[""] * (len(table.tables[1][0]) - 2)] for _ in dropped]
+        table.tables[1].extend(SimpleTable(cells, stubs=list(dropped), txt_fmt=fmt_params))
     notes = [results.cov_kwds["description"]]
+    if dropped:
+        left_out = ", ".join(map(repr, dropped))
+        notes.append(f"Dropped, as linear combinations of columns before them: {left_out}.")
     if results.model.full.residuals:
         kind = "Weighted residuals" if results.model.full.log_weights else "Residuals"
         notes.append(
@@ -60,14 +69,14 @@ def summary(
 
 
 def tidy(results: Any, alpha: Any) -> pd.DataFrame:
-    """A frame with one row per coefficient."""
+    """A frame with one row per coefficient; that of a dropped column is missing."""
     if not isinstance(alpha, float) or not 0 < alpha < 1:
         raise InputError(
             f"alpha must be a number between 0 and 1, such as 0.05, not {alpha!r}.",
             argument="alpha",
         )
     ends = np.asarray(results.conf_int(alpha))
-    return pd.DataFrame(
+    table = pd.DataFrame(
         {
             "term": results.labels,
             "estimate": np.asarray(results.params),
@@ -78,6 +87,8 @@ def tidy(results: Any, alpha: Any) -> pd.DataFrame:
             "conf_high": ends[:, 1],
         }
     )
+    places = range(len(table) + len(results.model.dropped))
+    return table.reindex(places).assign(term=[*results.labels, *results.model.dropped])
 
 
 def glance(results: Any) -> pd.DataFrame:

@@ -27,6 +27,7 @@ from karat.core.regression import Regression, answers
 from karat.core.synthetic import SYNTHETIC
 from karat.data import containers
 from karat.data.arguments import progress_bar
+from karat.engine.least_squares import dependent_columns
 from karat.engine.linalg import MOST
 from karat.engine.rows import Progress
 from karat.errors import InputError, NotExactError
@@ -51,6 +52,7 @@ def ols(
     weights: str | None = None,
     use_t: bool | None = None,
     on_missing: str = "error",
+    on_collinear: str = "error",
     residual_quantiles: bool = False,
     progress: Progress | bool | None = None,
 ) -> Any:
@@ -77,6 +79,10 @@ def ols(
         in statsmodels.
     on_missing : {"error", "drop"}
         What to do with rows in which a value of the formula is missing.
+    on_collinear : {"error", "drop"}
+        What to do with a column that is a linear combination of columns before it, or zero, such as
+        that of an empty cell of two factors.  ``"drop"`` leaves it out and names it in the table,
+        as R, Stata and fixest do.
     residual_quantiles : bool, default False
         Also compute the exact quartiles and extremes of all residuals, in one more pass (two from
         four million rows on).
@@ -106,17 +112,23 @@ def ols(
     for name, switch in (("use_t", use_t), ("residual_quantiles", residual_quantiles)):
         if switch not in (None, True, False):
             raise InputError(f"{name} must be True or False, not {switch!r}.", argument=name)
+    if on_collinear not in ("error", "drop"):
+        raise InputError(
+            f"on_collinear must be 'error' or 'drop', not {on_collinear!r}.",
+            argument="on_collinear",
+        )
+    drop = on_collinear == "drop"
     if isinstance(formula, Coreset):
         if weights is not None:
             raise InputError("Remove weights=: a coreset has its own weights.", argument="weights")
-        core = formula
+        core = _dropping(formula) if drop else formula
         if data is not None:
             with progress_bar(progress, "B") as advance:
                 core = _with_scores(
-                    formula, data, kinds, clusters, on_missing, residual_quantiles, advance
+                    core, data, kinds, clusters, on_missing, residual_quantiles, advance
                 )
         _check_cluster(core, kinds, cluster)
-        fit = _shown(core, kinds[0], use_t)
+        fit = _shown(core, kinds[0], use_t, drop)
         if residual_quantiles:
             fit.residual_quantiles  # noqa: B018 - raises if they are not stored
         return fit
@@ -133,10 +145,10 @@ def ols(
                 "A submodel of a coreset has only the classical covariance; robust sums and"
                 " quantiles of residuals belong to one formula."
             )
-        return _shown(data, "nonrobust", use_t).submodel(formula)
+        return _shown(data, "nonrobust", use_t, drop).submodel(formula)
     with progress_bar(progress, "B") as advance:
         core = formula_coreset(
-            formula, data, weights, on_missing, advance, kinds, clusters, residual_quantiles
+            formula, data, weights, on_missing, advance, kinds, clusters, residual_quantiles, drop
         )
     return _shown(core, kinds[0], use_t)
 
@@ -171,14 +183,32 @@ def _check_cluster(core: Coreset, kinds: Sequence[str], cluster: str | None) -> 
         )
 
 
-def _shown(core: Coreset, kind: str, use_t: bool | None) -> Any:
-    results = _table(core, kind, use_t)
+def _shown(core: Coreset, kind: str, use_t: bool | None, drop: bool = False) -> Any:
+    results = _table(core, kind, use_t, drop)
     if core.regression is not None:
         results.model.design = Encoder(restored_design(core.regression.facts))
     return results
 
 
-def _table(core: Coreset, cov_type: str = "nonrobust", use_t: bool | None = None) -> Any:
+def _dropping(core: Coreset) -> Coreset:
+    """The coreset of a formula from whose table dependent columns are left out."""
+    if core.regression is None or core.regression.facts.get("dropped") is not None:
+        return core
+    dropped = list(_table(core, drop=True).model.dropped)
+    if dropped and core.regression.sums:
+        raise NotExactError(
+            "The robust sums of this coreset are those of all columns; call ols with the formula,"
+            " the data and on_collinear='drop'."
+        )
+    return replace(
+        core,
+        regression=replace(core.regression, facts=core.regression.facts | {"dropped": dropped}),
+    )
+
+
+def _table(
+    core: Coreset, cov_type: str = "nonrobust", use_t: bool | None = None, drop: bool = False
+) -> Any:
     """Ordinary least squares on the full data from a coreset of LeastSquares() with one target.
 
     Input weights count as frequencies, unless the coreset was made by :func:`ols` with weights.
@@ -204,11 +234,18 @@ def _table(core: Coreset, cov_type: str = "nonrobust", use_t: bool | None = None
         np.column_stack([np.ones(len(X)), X]) if intercept else X,
         columns=([INTERCEPT] if intercept else []) + names,
     )
+    dropped = facts.get("dropped")
+    if dropped is None and drop:
+        places = dependent_columns(design.to_numpy(), core.weights, intercept)
+        dropped = [design.columns[place] for place in places]
+    design = design.drop(columns=dropped or [])
+    if design.empty:
+        raise InputError("Every column is always zero; there is nothing to estimate.")
     targets = Provenance.read(core.provenance).targets or [getattr(core.y, "name", None) or "y"]
     response = pd.Series(y.ravel(), name=facts.get("response", str(targets[0])))
-    return FrequencyWLS(response, design, core.weights, _full_data(core), core).fit(
-        cov_type=cov_type, use_t=use_t
-    )
+    model = FrequencyWLS(response, design, core.weights, _full_data(core), core)
+    model.dropped = tuple(dropped or ())
+    return model.fit(cov_type=cov_type, use_t=use_t)
 
 
 def _full_data(core: Coreset) -> FullData:
@@ -227,6 +264,7 @@ def _full_data(core: Coreset) -> FullData:
 def formula_coreset(
     text: str, data: Any, weight: str | None, on_missing: str, progress: Progress | None,
     kinds: Sequence[str] = (), clusters: Sequence[str] = (), quantiles: bool = False,
+    drop: bool = False,
 ) -> Coreset:  # fmt: skip
     """The coreset of a formula, with the sums of the covariances and the quantiles of the
     residuals.
@@ -258,6 +296,7 @@ def formula_coreset(
         "covariances": {},
     }
     core = replace(core, regression=Regression(facts))
+    core = _dropping(core) if drop else core
     return _scored(core, rows, layout, kinds, clusters, quantiles)
 
 
@@ -298,6 +337,7 @@ def _scored(
     solution = FullDataSolution(
         _table(core).solution, regression.facts["intercept"], regression.facts["observations"]
     )
+    layout = replace(layout, dropped=tuple(regression.facts.get("dropped") or ()))
     if wanted:
         scores = rows.scan(replace(layout, labelled="cluster" in wanted), Scores(solution, wanted))
         regression = _with_sums(regression, scores, clusters)

@@ -261,9 +261,7 @@ class Layout:
         return (batch.take(keep) if dropped else batch), dropped
 
     def parts(self, table: Any, keep: np.ndarray, where: Callable[[int], str]) -> list[Any]:
-        """The columns of the features, then of the targets; dropped rows are set to False in
-        ``keep``.
-        """
+        """The columns of features, then of targets; dropped rows become False in ``keep``."""
         features = self.roles.features
         targets = [self._numbers(table, name, keep, where) for name in self.roles.targets]
         if self.pipeline is not None:
@@ -386,8 +384,7 @@ class Layout:
             )
 
     @property
-    def _about_missing(self) -> tuple[str, str | None]:
-        """What to do about a missing value, and which argument is about that."""
+    def _about_missing(self) -> tuple[str, str | None]:  # advice, and its argument
         return (FILL, None) if self._fills else (IMPUTE, "on_missing")
 
     def _missing(
