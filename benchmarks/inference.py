@@ -83,7 +83,7 @@ def plain(folder: Path, columns: list[str]) -> tuple[float, float]:
 
 def passes(folder: Path, residuals: bool = False) -> dict[str, tuple[float, float]]:
     """The seconds of every pass of a clustered table, and of the quantiles of residuals."""
-    from karat.formulas.layout import SourceRows
+    from karat.formulas.passes import SourceRows
     from karat.inference import ols
 
     taken: list[tuple[float, float]] = []
@@ -101,7 +101,7 @@ def passes(folder: Path, residuals: bool = False) -> dict[str, tuple[float, floa
             taken.append(clock.read())
             return found
 
-    import karat.formulas.layout as module
+    import karat.formulas.passes as module
 
     module.SourceRows = Timed
     clock = Clock()

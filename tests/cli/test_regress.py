@@ -22,6 +22,7 @@ def test_table_and_json(inside, data, table):
     assert shown.code == 0, shown.err
     assert shown.out.splitlines()[0].strip().startswith(f"Observations: {len(frame):,} (")
     assert "C(hue)[T.red]" in shown.out
+    assert "Warning: There are 3 clusters of 'fold'" in shown.out
     found = inside(
         "regress", data / "all.parquet", "y ~ a + C(hue)", "--cov", "cluster:fold", "--json"
     ).json
@@ -54,6 +55,25 @@ def test_the_installed_command(data):
     found = command("regress", data / "rows.csv", "y ~ a + b + c")
     assert found.code == 0, found.err
     assert "Observations: 4,000" in found.out
+
+
+def test_the_formula_may_come_first(inside, data):
+    last = inside("regress", data / "all.parquet", "y ~ a + C(hue)", "--json").json
+    first = inside("regress", "y ~ a + C(hue)", data / "all.parquet", "--json").json
+    assert first == last
+
+
+def test_means_for_missing_values_are_not_offered(inside, data):
+    refused(
+        inside("regress", data / "all.parquet", "y ~ a", "--on-missing", "mean"), "'error', 'drop'"
+    )
+    assert "mean" not in inside("regress", "--help").out.split("on-missing")[1].splitlines()[0]
+
+
+def test_columns_that_others_determine(inside, data):
+    arguments = ("regress", data / "all.parquet", "y ~ a + I(2 * a)")
+    refused(inside(*arguments), "linear combination")
+    assert "Dropped" in inside(*arguments, "--on-collinear", "drop").out
 
 
 def test_messages(inside, data):

@@ -16,6 +16,8 @@ from inference.data_sets import CASES  # noqa: E402
 
 from karat.inference import ols  # noqa: E402
 
+pytestmark = pytest.mark.filterwarnings("ignore:There are .* clusters:UserWarning")
+
 NUMBERS = (
     "rsquared rsquared_adj fvalue aic bic llf scale ssr ess centered_tss uncentered_tss nobs"
     " df_resid df_model mse_model"

@@ -81,6 +81,7 @@ def test_functions_of_booleans_are_exact(frame):
     )
 
 
+@pytest.mark.filterwarnings("ignore:There are .* clusters:UserWarning")
 def test_zeros_of_both_signs_are_one_level(frame):
     signs = frame.assign(
         c=np.where(frame.index % 3 == 0, -0.0, np.where(frame.index % 3 == 1, 0.0, 1.5))

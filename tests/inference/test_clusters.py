@@ -12,6 +12,8 @@ pytest.importorskip("formulaic")
 from karat.inference import ols
 from karat.inference.scores import ClusterSums
 
+pytestmark = pytest.mark.filterwarnings("ignore:There are .* clusters:UserWarning")
+
 KINDS = [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64]
 
 

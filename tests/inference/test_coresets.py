@@ -50,7 +50,7 @@ def test_saved_and_asked_again(ending, fit, frame, tmp_path):
         ols(core, cov_type="cluster", cluster="h")
     more = ols(core, frame, cov_type="HC3")
     np.testing.assert_allclose(more.bse, ols(FORMULA, frame, cov_type="HC3").bse, rtol=1e-9)
-    assert set(more.coreset.regression.sums) == {"HC0", "HC3", "cluster"}
+    assert set(more.coreset.regression.facts["covariances"]) == {"HC0", "HC3", "cluster"}
 
 
 def test_other_data_is_noticed(fit, frame):
@@ -178,7 +178,7 @@ def test_coresets_without_a_formula(frame):
     columns = frame[["a", "b"]]
     for X in (columns, pa.Table.from_pandas(columns)):
         fit = ols(karat.coreset(X, frame["y"]))
-        assert fit.labels == ["const", "a", "b"]
+        assert fit.labels == ["Intercept", "a", "b"]
         np.testing.assert_allclose(
             fit.predict(columns.head()), ols("y ~ a + b", frame).predict(frame.head()), rtol=1e-9
         )

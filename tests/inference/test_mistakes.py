@@ -59,6 +59,9 @@ TERMS = [
     ("np.where(a > 0, g, 0)", "is text"),
     ("np.log(**h)", "uses"),
     ("C(g)(a)", "uses"),
+    ("ns(a, 3)", r"uses 'ns'.*first, or use bs\(\.\.\.\)\.$"),
+    ("np.lgo(b)", r"uses 'np.lgo'.*or use np\.log\(\.\.\.\)\.$"),
+    ("np.median(a)", r"uses 'np.median'.*a column of the data first"),
     ("(a + b)**a", "cannot be read"),
     ("(a + b)**0", "cannot be read"),
     (f"({' + '.join(f'x{i}' for i in range(40))})**20", "more than 10,000 terms"),
@@ -103,6 +106,11 @@ def test_rows_to_predict(fit, frame):
     ):
         with pytest.raises(InputError, match=said):
             fit.predict(rows)
+    gaps = frame.head().assign(a=np.nan)
+    with pytest.raises(InputError, match=r"The data, row 0: column 'a'.*frame\.dropna\(\)\.$"):
+        fit.predict(gaps)
+    with pytest.raises(InputError, match=r"on_missing='drop'\.$"):
+        ols("y ~ a", gaps)
     for interval in ("a", True, 2.0, -1):
         with pytest.raises(InputError, match="a level such as"):
             fit.predict(frame.head(), interval=interval)
@@ -177,7 +185,7 @@ def test_perfect_fits_do_not_warn(response, frame):
 
 
 def test_columns_that_are_not_read_are_not_copied(frame):
-    from karat.formulas.layout import needed_columns
+    from karat.formulas.passes import needed_columns
 
     found = needed_columns(frame, "y ~ a", ("user", None))
     assert list(found.columns) == ["a", "user", "y"]
@@ -241,7 +249,7 @@ def test_arguments(fit, frame):
             call()
     with pytest.raises(TypeError, match="other"):
         fit.summary(other=1)
-    assert len(str(fit.summary(slim=True)).splitlines()) == len(str(fit.summary()).splitlines()) - 3
+    assert len(str(fit.summary(slim=True)).splitlines()) == len(str(fit.summary()).splitlines()) - 4
     assert fit.submodel(np.array(["a"])).labels == ["a"]
 
 

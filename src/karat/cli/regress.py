@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,9 +11,11 @@ import typer
 
 import karat
 from karat.cli import printing
-from karat.cli.build import OnMissing
 from karat.cli.options import Common, check_output
 from karat.errors import InputError, StorageError
+
+OnMissing = StrEnum("OnMissing", ["ERROR", "DROP"])
+OnCollinear = StrEnum("OnCollinear", ["ERROR", "DROP"])
 
 
 def regress(
@@ -19,7 +23,7 @@ def regress(
         list[str],
         typer.Argument(
             metavar="DATA... FORMULA",
-            help="Parquet, CSV or Arrow files, folders or globs; the formula comes last.",
+            help="Parquet, CSV or Arrow files, folders or globs, and the formula, first or last.",
         ),
     ],
     shown: Common,
@@ -46,6 +50,12 @@ def regress(
     on_missing: Annotated[
         OnMissing, typer.Option(help="Raise an error for missing values, or drop their rows.")
     ] = OnMissing.ERROR,
+    on_collinear: Annotated[
+        OnCollinear,
+        typer.Option(
+            help="Raise an error for a column that others determine, or drop and name it."
+        ),
+    ] = OnCollinear.ERROR,
     residuals: Annotated[
         bool,
         typer.Option(
@@ -86,35 +96,41 @@ def regress(
         "cluster": cluster,
         "weights": weight,
         "use_t": use_t or None,
+        "on_collinear": on_collinear.value,
     }
     options["residual_quantiles"] = residuals
-    if stored is not None:
-        fit = ols(stored, **options) if formula is None else ols(formula, stored, **options)
-    else:
-        if formula is None:
-            raise InputError(
-                'The formula is missing; it comes last: karat regress data.parquet "y ~ a + C(b)".'
-            )
-        with printing.progress(not shown.as_json) as advance:
-            fit = ols(formula, paths, on_missing=on_missing.value, progress=advance, **options)
+    if stored is None and formula is None:
+        raise InputError('The formula is missing: karat regress data.parquet "y ~ a + C(b)".')
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        if stored is not None:
+            fit = ols(stored, **options) if formula is None else ols(formula, stored, **options)
+        else:
+            assert formula is not None
+            with printing.progress(not shown.as_json) as advance:
+                fit = ols(formula, paths, on_missing=on_missing.value, progress=advance, **options)
+        document, table = _document(fit), str(fit.summary())
+    warned = list(dict.fromkeys(str(warning.message) for warning in caught))
     if output is not None:
         fit.coreset.save(output)
     if shown.as_json:
-        printing.document(_document(fit) | ({} if output is None else {"output": str(output)}))
+        document |= {"warnings": warned} | ({} if output is None else {"output": str(output)})
+        printing.document(document)
         return
-    print(fit.summary())
+    print(table)
+    for text in warned:
+        printing.say(f"Warning: {text}", "yellow")
     if output is not None:
         printing.say(f"\nSaved to {output}; karat inspect {output} shows what it can answer.")
 
 
 def _split(words: list[str]) -> tuple[list[str], str | None]:
-    """Split the paths from the formula, which contains a tilde."""
-    if "~" in words[-1] and not Path(words[-1]).exists():
-        if len(words) == 1:
-            raise InputError(
-                "Name the data before the formula: karat regress data.parquet 'y ~ a'."
-            )
-        return words[:-1], words[-1]
+    """Split the paths from the formula, the first or last word, which contains a tilde."""
+    for place in (len(words) - 1, 0):
+        if "~" in words[place] and not Path(words[place]).exists():
+            if len(words) == 1:
+                raise InputError("Name the data, too: karat regress data.parquet 'y ~ a'.")
+            return words[:place] + words[place + 1 :], words[place]
     return words, None
 
 

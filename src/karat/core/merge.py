@@ -115,7 +115,13 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     origin = np.concatenate([first.indices, second.indices + first.n_rows])
     keys = None if first.keys is None else np.concatenate([first.keys, second.keys])[merged.indices]
     provenance = merged_provenance(first.provenance, second.provenance)
-    notes = dict.fromkeys([*merged.certificate.notes, *Provenance.read(provenance).notes])
+    notes = dict.fromkeys(
+        [
+            *merged.certificate.notes,
+            *Provenance.read(provenance).notes,
+            *regression.notes_of_merging(first.regression, second.regression),
+        ]
+    )
     merged = replace(
         merged,
         verbatim=None,

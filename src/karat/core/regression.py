@@ -2,9 +2,9 @@
 do not determine.
 
 ``facts`` is JSON: the formula, the encoding of its terms, the number of observations, and the
-covariances that were summed.  ``sums`` holds one matrix per covariance
-(:mod:`karat.inference.scores`).  :mod:`karat.inference` makes and reads them; this module only
-stores them.
+covariances that were summed.  ``sums`` holds one matrix per covariance, and the ``whitening`` of
+their coordinates, which files of 0.2.0 lack (:mod:`karat.inference.covariance`).
+:mod:`karat.inference` makes and reads them; this module only stores them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,14 @@ from karat.engine.linalg import Array
 from karat.errors import InputError, require
 
 ADDED = ("observations", "log_weights")  # facts that add up where coresets are merged
-OWN = (*ADDED, "covariances", "residual_quantiles", "row")  # facts in which the parts may differ
+OWN = (
+    *ADDED,
+    "covariances",
+    "residual_quantiles",
+    "row",
+    "merged",
+    "dropped",
+)  # facts in which the parts may differ
 PREFIX = "regression_"  # of the arrays in a file
 FACTS: dict[str, type] = {  # that every regression has
     "formula": str, "response": str, "columns": list, "intercept": bool, "observations": int,
@@ -62,13 +69,18 @@ class Regression:
             all(isinstance(value, float) for value in quantiles.values()),
             "quantiles of residuals that are no numbers",
         )
-        width = len(facts["columns"]) + facts["intercept"]
+        dropped = facts.get("dropped") or []
+        require(
+            isinstance(dropped, list) and set(dropped) <= set(facts["columns"]),
+            "dropped columns that it does not have",
+        )
+        width = len(facts["columns"]) + facts["intercept"] - len(dropped)
         require(
             all(value.shape == (width, width) for value in sums.values()),
             "sums of another number of columns",
         )
         require(
-            set(sums) == set(facts.get("covariances", {})),
+            set(sums) - {"whitening"} == set(facts.get("covariances", {})),
             "sums of a regression that its header does not name",
         )
         return Regression(facts, sums)
@@ -94,7 +106,18 @@ def merged_regression(first: Regression | None, second: Regression | None) -> Re
         for name in ADDED
         if first.facts.get(name) is not None
     }
-    return Regression(shared | added | {"covariances": {}})
+    return Regression(shared | added | {"covariances": {}, "merged": True})
+
+
+def notes_of_merging(*parts: Regression | None) -> list[str]:
+    """What a union loses, for the notes of its certificate."""
+    robust = {kind for part in parts if part is not None for kind in part.facts["covariances"]}
+    if not robust:
+        return []
+    return [
+        f"The sums of robust covariances ({', '.join(sorted(robust))}) belong to the solutions of"
+        " the parts and were dropped by merging; pass the data of both to karat.inference.ols."
+    ]
 
 
 def answers(stored: Regression | None) -> dict[str, Any]:
@@ -102,7 +125,7 @@ def answers(stored: Regression | None) -> dict[str, Any]:
     if stored is None:
         return {}
     kinds = ["nonrobust"]
-    for kind in sorted(stored.sums):
+    for kind in sorted(stored.facts["covariances"]):
         description = stored.facts["covariances"][kind]
         kinds += (
             ["HC0", "HC1"]
@@ -111,12 +134,14 @@ def answers(stored: Regression | None) -> dict[str, Any]:
             if not description
             else [f"cluster:{description['column']} ({description['clusters']:,})"]
         )
+    dropped = stored.facts.get("dropped") or []
     return {
         "formula": stored.facts["formula"],
         "observations": stored.facts["observations"],
         "weights": stored.facts.get("weights"),
         "columns": (
-            (["Intercept"] if stored.facts["intercept"] else []) + list(stored.facts["columns"])
+            (["Intercept"] if stored.facts["intercept"] else [])
+            + [name for name in stored.facts["columns"] if name not in dropped]
         ),
         "tables": kinds,
         "residual_quantiles": bool(stored.facts.get("residual_quantiles")),

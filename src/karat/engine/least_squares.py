@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from karat.engine.linalg import Array, Indices
+from karat.engine.linalg import Array, Flags, Indices
 from karat.errors import InputError
 
 # of its length: a column that is nearer to the others is a combination of them
@@ -58,6 +58,10 @@ class LeastSquaresSolution:
         T W: ``root @ root.T`` is the normalised covariance of ``params``.
     rss : float
         The weighted sum of squared residuals.
+    rotated : array of shape (k,)
+        The parameters of the whitened columns: ``root @ rotated`` is ``params``.
+    unwhitening : array of shape (k, k)
+        The inverse of W.
     """
 
     shift: Array
@@ -66,15 +70,29 @@ class LeastSquaresSolution:
     params: Array
     root: Array
     rss: float
+    rotated: Array
+    unwhitening: Array
+
+    @property
+    def condition(self) -> float:
+        """Of the shifted columns, each scaled to length one."""
+        sizes = np.linalg.norm(self.unwhitening, axis=0)
+        return float(np.linalg.cond(self.unwhitening / sizes))
+
+    @property
+    def from_params(self) -> Array:
+        """The inverse of T: parameters of the columns of the data to those of shifted ones."""
+        turn = np.eye(len(self.params))
+        turn[0] += self.shift  # the shift of an intercept is 0
+        return turn
+
+    def whitened(self, rows: Array) -> Array:
+        """Rows (1, x) in whitened coordinates."""
+        return np.asarray((rows - rows[:, :1] * self.shift) @ self.whitening)
 
     def means(self, rows: Array) -> Array:
         """Fitted means of rows (1, x), computed in the shifted columns."""
         return np.asarray((rows - rows[:, :1] * self.shift) @ self.shifted)
-
-    def predicted(self, rows: Array) -> tuple[Array, Array]:
-        """Means of rows, and their variances for a residual variance of 1."""
-        shifted = rows - rows[:, :1] * self.shift
-        return shifted @ self.shifted, np.square(shifted @ self.whitening).sum(axis=1)
 
 
 def solve(X: Array, y: Array, weights: Array, intercept: bool) -> LeastSquaresSolution:
@@ -83,13 +101,10 @@ def solve(X: Array, y: Array, weights: Array, intercept: bool) -> LeastSquaresSo
     A dependent column is an error.
     """
     width, root = X.shape[1], np.sqrt(weights)
-    shift, turn = np.zeros(width), np.eye(width)
-    if intercept:
-        shift[1:] = weights @ X[:, 1:] / weights.sum()
-        turn[0, 1:] = -shift[1:]
-    rows = X - shift
-    sizes, whole = (_column_norms(columns * root[:, None]) for columns in (rows, X))
-    vanished = np.flatnonzero(sizes <= COLLINEAR * np.maximum(whole, np.finfo(float).tiny))
+    shift, rows, sizes, whole = _shifted(X, root, intercept)
+    turn = np.eye(width)
+    turn[0] -= shift  # the shift of an intercept is 0
+    vanished = np.flatnonzero(_vanish(sizes, whole))
     if len(vanished):
         raise DependentColumnError(int(vanished[0]), (0,) if whole[vanished[0]] > 0 else ())
     if len(rows) < width:
@@ -106,13 +121,54 @@ def solve(X: Array, y: Array, weights: Array, intercept: bool) -> LeastSquaresSo
     whitening[order] = inverse
     whitening /= sizes[:, None]
     centre = float(weights @ y / weights.sum()) if intercept else 0.0
-    shifted = whitening @ (q.T @ (root * (y - centre)))
+    unwhitening = np.empty((width, width))
+    unwhitening[:, order] = r
+    unwhitening *= sizes
+    rotated = q.T @ (root * (y - centre))
+    shifted = whitening @ rotated
     if intercept:
         shifted[0] += centre
+        rotated += centre * unwhitening[:, 0]
     errors = (y - shifted[0] - rows[:, 1:] @ shifted[1:]) if intercept else y - rows @ shifted
     return LeastSquaresSolution(
-        shift, shifted, whitening, turn @ shifted, turn @ whitening, float(weights @ errors**2)
-    )
+        shift, shifted, whitening, turn @ shifted, turn @ whitening, float(weights @ errors**2),
+        rotated, unwhitening,
+    )  # fmt: skip
+
+
+def dependent_columns(X: Array, weights: Array, intercept: bool) -> list[int]:
+    """The columns that are linear combinations of columns before them, which R would leave out."""
+    root = np.sqrt(weights)
+    _, rows, sizes, whole = _shifted(X, root, intercept)
+    vanished = _vanish(sizes, whole)
+    basis, dependent = np.empty((len(X), 0)), []
+    for column in range(X.shape[1]):
+        if not vanished[column]:
+            rest = rows[:, column] * root / sizes[column]
+            for _ in range(2):  # once more restores the digits that the first projection loses
+                rest = rest - basis @ (basis.T @ rest)
+            length = float(np.linalg.norm(rest))
+            if length > COLLINEAR * X.shape[1]:
+                basis = np.column_stack([basis, rest / length])
+                continue
+        dependent.append(column)
+    return dependent
+
+
+def _shifted(X: Array, root: Array, intercept: bool) -> tuple[Array, Array, Array, Array]:
+    """The shift, the shifted columns, and the weighted lengths of these and of the given ones."""
+    shift = np.zeros(X.shape[1])
+    if intercept:
+        weights = np.square(root)
+        shift[1:] = weights @ X[:, 1:] / weights.sum()
+    rows = X - shift
+    sizes, whole = (_column_norms(columns * root[:, None]) for columns in (rows, X))
+    return shift, rows, sizes, whole
+
+
+def _vanish(sizes: Array, whole: Array) -> Flags:
+    """Which columns are zero, or constant beside an intercept."""
+    return np.asarray(sizes <= COLLINEAR * np.maximum(whole, np.finfo(float).tiny))
 
 
 def _column_norms(columns: Array) -> Array:

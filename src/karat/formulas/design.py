@@ -58,13 +58,14 @@ class Learned:
 
 @dataclass(frozen=True)
 class DesignTerm:
-    """A term: names of its columns, its factors (and whether each is of reduced rank), and the
-    number that multiplies it.
+    """A term, or a part of one: names of its columns, its factors (and whether each is of reduced
+    rank), the number that multiplies it, and the term of the formula that it belongs to.
     """
 
     columns: tuple[str, ...]
     factors: tuple[tuple[str, bool], ...]
     scale: float
+    of: str
 
 
 @dataclass(frozen=True)
@@ -77,13 +78,23 @@ class Design:
 
     @property
     def names(self) -> list[str]:
-        """Names of the columns, without the intercept."""
-        return [name for term in self.terms if term.factors for name in term.columns]
+        """Names of the columns, without the intercept unless it is alone."""
+        return [name for term in self._feature_terms for name in term.columns]
+
+    @property
+    def _feature_terms(self) -> tuple[DesignTerm, ...]:
+        """The terms whose columns are computed: all but the intercept, or the intercept alone."""
+        return tuple(term for term in self.terms if term.factors) or self.terms
 
     @property
     def intercept(self) -> bool:
-        """Whether there is an intercept."""
-        return any(not term.factors for term in self.terms)
+        """Whether there is an intercept beside the columns."""
+        return len(self._feature_terms) < len(self.terms)
+
+    @property
+    def widths(self) -> list[int]:
+        """The number of columns of each block."""
+        return [len(term.columns) for term in self._feature_terms]
 
     @cached_property
     def factors(self) -> dict[str, Factor]:
@@ -100,11 +111,14 @@ class Design:
             if text in levels
         }
 
-    def blocks(self, factor_values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    def blocks(self, factor_values: Mapping[str, np.ndarray], rows: int) -> list[np.ndarray]:
         """The columns of a batch, term by term, from the values of the factors: columns of numbers,
         or codes of levels.
         """
-        return [self._block(term, factor_values) for term in self.terms if term.factors]
+        return [
+            self._block(term, factor_values) if term.factors else np.ones((rows, 1))
+            for term in self._feature_terms
+        ]
 
     def _block(self, term: DesignTerm, factor_values: Mapping[str, np.ndarray]) -> np.ndarray:
         block: np.ndarray | None = None
@@ -122,7 +136,9 @@ class Design:
             block = (
                 values
                 if block is None
-                else (values[:, :, None] * block[:, None, :]).reshape(len(values), -1)
+                else (values[:, :, None] * block[:, None, :]).reshape(
+                    len(values), values.shape[1] * block.shape[1]
+                )
             )
         assert block is not None
         return block if term.scale == 1.0 else term.scale * block
@@ -135,7 +151,7 @@ class Design:
             "states": self.learned.states,
             "row": self.learned.row,
             "terms": [
-                [list(term.columns), [list(factor) for factor in term.factors], term.scale]
+                [list(term.columns), [list(factor) for factor in term.factors], term.scale, term.of]
                 for term in self.terms
             ],
         }
@@ -145,9 +161,12 @@ def restored_design(facts: Mapping[str, Any]) -> Design:
     """The design of :meth:`Design.facts`."""
     with reading("The regression of this coreset", "one that karat wrote"):
         terms = tuple(
-            DesignTerm(tuple(names), tuple((t, bool(r)) for t, r in factors), scale)
-            for names, factors, scale in facts["terms"]
-        )
+            DesignTerm(
+                tuple(names), tuple((t, bool(r)) for t, r in factors), scale,
+                of[0] if of else ":".join(text for text, _ in factors) or INTERCEPT,
+            )  # files of 0.2.0 do not say which term a part belongs to
+            for names, factors, scale, *of in facts["terms"]
+        )  # fmt: skip
         names = {name for term in terms for name in term.columns}
         learned = Learned(facts["levels"], facts["states"], facts["row"])
         return Design(parse(facts["formula"], sorted(names)), terms, learned)
@@ -209,13 +228,15 @@ def make_design(formula: Formula, learned: Learned) -> Design:
                 " it."
             )
         place = 0
+        whole = max((scoped.factors for scoped in structure.scoped_terms), key=len)
+        term = ":".join(part.factor.expr for part in whole) or INTERCEPT
         for scoped in structure.scoped_terms:
             factors = tuple((part.factor.expr, bool(part.reduced)) for part in scoped.factors)
             count = int(
                 np.prod([_width(formula, text, reduced, learned) for text, reduced in factors])
             )
             names = tuple(str(name) for name in structure.columns[place : place + count])
-            terms.append(DesignTerm(names, factors, float(scoped.scale)))
+            terms.append(DesignTerm(names, factors, float(scoped.scale), term))
             place += count
         assert place == len(structure.columns), structure
     named = [name for term in terms for name in term.columns]

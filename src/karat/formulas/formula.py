@@ -17,6 +17,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
 
@@ -41,6 +42,7 @@ ARGUMENT_COUNTS = {  # of functions that take more than one
     "where": 3, "clip": 3,
 }  # fmt: skip
 STATEFUL = ("center", "scale", "standardize", "poly", "bs")
+SPLINES = ("ns", "cr", "cs", "cc")  # of R, patsy and formulaic; karat has bs
 OPERATORS: dict[type, Callable[..., Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
     ast.Pow: operator.pow, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
@@ -155,10 +157,12 @@ class Expression:
         raise self._not_allowed(ast.unparse(function))
 
     def _not_allowed(self, part: str) -> InputError:
-        allowed = f"np.{', np.'.join(sorted(ROW_BY_ROW))}, I, C, {', '.join(STATEFUL)}"
+        functions = [*(f"np.{name}" for name in ROW_BY_ROW), *BARE, *STATEFUL]
+        similar = ["bs"] if part in SPLINES else get_close_matches(part, functions, 1, 0.8)
+        advice = f", or use {similar[0]}(...)" if similar else ""
         return InputError(
             f"The term {self.text!r} uses {part!r}, which is not known to depend on one row at a"
-            f" time; make it a column of the data first, or use one of {allowed}."
+            f" time; make it a column of the data first{advice}."
         )
 
     def variables(self) -> list[str]:
@@ -167,21 +171,15 @@ class Expression:
         called |= {
             id(node.value) for node in ast.walk(self.tree) if isinstance(node, ast.Attribute)
         }
-        names = [
-            node.id
-            for node in ast.walk(self.tree)
-            if isinstance(node, ast.Name) and id(node) not in called
-        ]
+        nodes = [node for node in ast.walk(self.tree) if isinstance(node, ast.Name)]
+        names = [node.id for node in nodes if id(node) not in called]
         return list(dict.fromkeys(self.aliases.get(name, name) for name in names))
 
     def stateful(self) -> list[tuple[str, str, ast.Call]]:
         """The key, function and call of every part whose state is learned from all rows."""
-        calls = [
-            (self._function(node), node)
-            for node in ast.walk(self.tree)
-            if isinstance(node, ast.Call)
-        ]
-        return [(ast.unparse(node), name, node) for name, node in calls if name in STATEFUL]
+        calls = [node for node in ast.walk(self.tree) if isinstance(node, ast.Call)]
+        named = [(ast.unparse(call), self._function(call), call) for call in calls]
+        return [entry for entry in named if entry[1] in STATEFUL]
 
     def evaluate(
         self, columns: ColumnValues, states: States, part: ast.expr | None = None
@@ -222,6 +220,11 @@ class Expression:
             )
         values = np.full(rows.pop(), values) if values.ndim == 0 else values
         return values.astype(float, copy=False)
+
+    def stateless(self, columns: ColumnValues) -> list[np.ndarray]:
+        """What is computed without a state: the arguments of the transforms, or the whole."""
+        parts = [call.args[0] for _, _, call in self.stateful() if call.args]
+        return [self.evaluate(columns, {}, part) for part in parts or [self.tree]]
 
     def kind(self, row: ColumnValues) -> str:
         """NumPy's letter for the type of the values, such as "b" for ``I(x > 0)``; ``row`` is one
@@ -302,11 +305,7 @@ def booleans_as_numbers(value: Any) -> Any:
 def with_numbers(state: Mapping[str, Any]) -> dict[str, Any]:
     """A state of formulaic with integer keys, which JSON stores as text."""
     return {
-        name: (
-            {int(key): number for key, number in value.items()}
-            if isinstance(value, dict)
-            else value
-        )
+        name: {int(key): v for key, v in value.items()} if isinstance(value, dict) else value
         for name, value in dict(state).items()
     }
 

@@ -1,46 +1,46 @@
-"""How the rows of a formula are read: a layout whose features are the terms, and passes over the
-data.
+"""How the rows of a formula are read: a layout whose features are the terms.
 
-    consumer = rows.scan(layout, consumer)      # one pass; consumers of partitions are merged
-    core     = rows.coreset(layout)             # one pass; a sketch per partition
-
-``rows`` are in memory, in files or in DuckDB (:class:`SourceRows`), or in partitions of Dask and
-Spark (:class:`ClusterRows`).
+With ``on_missing="drop"`` rows that lack a value are removed before anything else looks at them
+(:meth:`FormulaLayout.complete`), so that neither a rare level nor an infinite value of such a row
+matters, in any pass and in any order of the terms.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from karat.cluster.partitions import cluster_of, scan_partitions
-from karat.cluster.sketches import finish, last_pass
-from karat.core.coreset import Coreset
 from karat.data import containers
 from karat.data.arguments import ColumnRoles
 from karat.data.batch import Batch
-from karat.data.labels import as_objects
-from karat.engine.rows import Progress
-from karat.engine.stream import FOLD
 from karat.errors import InputError
 from karat.formulas.design import Design
-from karat.formulas.formula import Factor, Formula, parse
-from karat.io.columnar import ColumnarFiles
-from karat.io.find import open_source
+from karat.formulas.formula import Factor, Formula
 from karat.io.layout import Layout
-from karat.io.passes import SamePasses
-from karat.io.scan import Consumer, Position, Reduce, require_rows
-from karat.io.source import Source, is_number, places, text_columns
-from karat.problems import LeastSquares
-from karat.stream.sketch import Sketch
+from karat.io.source import is_number, places, text_columns
 
 Where = Callable[[int], str]
+LEAVE_OUT = ("Fill it, or leave such rows out with on_missing='drop'.", "on_missing")
+
+
+def _places(where: Where, rows: np.ndarray) -> Where:
+    """The names of some rows, for messages."""
+    return lambda row: where(int(rows[row]))
+
+
+@dataclass(frozen=True)
+class ClusterLabels:
+    """The cluster labels of rows, one array for each column of labels."""
+
+    columns: list[np.ndarray]
+
+    def __getitem__(self, rows: Any) -> ClusterLabels:
+        return ClusterLabels([column[rows] for column in self.columns])
 
 
 @dataclass(frozen=True)
@@ -56,30 +56,41 @@ class FormulaLayout(Layout):
         The columns to read; None for all columns of the formula.
     row : dict of arrays
         One row with the types of the columns, from which the type of a term follows.
+    clusters : tuple of str
+        Columns of cluster labels; a row without a label lacks a value.
+    labelled : bool
+        Whether batches carry these labels.
+    about_missing : tuple
+        What a message advises where a value is missing, and which argument that is about.
     """
 
     formula: Formula = field(kw_only=True)
     text: tuple[str, ...] = field(kw_only=True)
     only: tuple[str, ...] | None = field(default=None, kw_only=True)
     row: dict[str, np.ndarray] = field(kw_only=True)
+    clusters: tuple[str, ...] = field(default=(), kw_only=True)
+    labelled: bool = field(default=False, kw_only=True)
+    about_missing: tuple[str, str | None] = field(default=LEAVE_OUT, kw_only=True)
 
     @property
     def columns(self) -> list[str]:
-        others = [name for name in (self.roles.weight, self.roles.key) if name is not None]
-        return list(
-            dict.fromkeys([*(self.formula.variables if self.only is None else self.only), *others])
-        )
+        weight = [] if self.roles.weight is None else [self.roles.weight]
+        labels = self.clusters if self.drop or self.labelled else ()
+        variables = self.formula.variables if self.only is None else self.only
+        return list(dict.fromkeys([*variables, *weight, *labels]))
 
     @property
     def numeric(self) -> list[str]:
-        return [name for name in self.columns if name not in self.text and name != self.roles.key]
+        read_as_labels = [
+            name for name in self.clusters if self.labelled or name not in self.formula.variables
+        ]
+        return [name for name in self.columns if name not in (*self.text, *read_as_labels)]
 
     def of_design(self, design: Design) -> DesignLayout:
         """The layout of the rows once the columns of the formula are known."""
-        roles = replace(self.roles, features=tuple(design.names), key=None)
         return DesignLayout(
-            roles, None, self.drop,
-            formula=self.formula, text=self.text, row=self.row, design=design,
+            replace(self.roles, features=tuple(design.names)), None, self.drop, design=design,
+            formula=self.formula, text=self.text, row=self.row, clusters=self.clusters,
         )  # fmt: skip
 
     def among(self, schema: pa.Schema) -> FormulaLayout:
@@ -91,9 +102,61 @@ class FormulaLayout(Layout):
         ids = np.arange(number, number + table.num_rows)
         return Batch([np.empty((table.num_rows, 0))], ids, None, None, None), 0
 
+    def complete(self, table: Any, where: Where) -> tuple[Any, np.ndarray, Where]:
+        """The rows that lack no value, their positions in the table, and their names for messages.
+
+        Unless rows may be dropped these are all rows, and a missing value is an error later.
+        """
+        rows = np.arange(table.num_rows)
+        if not self.drop:
+            return table, rows, where
+        for missing in (self._without_value, self._without_result):
+            gaps = missing(table)
+            if gaps.any():
+                table, rows = table.filter(pa.array(~gaps)), rows[~gaps]
+        return table, rows, _places(where, rows)
+
+    def _without_value(self, table: Any) -> np.ndarray:
+        """Which rows lack a value of a column."""
+        gaps = np.zeros(table.num_rows, dtype=bool)
+        for name in self.columns:
+            column = table.column(name)
+            if column.null_count:
+                gaps |= np.asarray(column.is_null())
+            if pa.types.is_floating(column.type):
+                gaps |= np.isnan(column.to_numpy(zero_copy_only=False))
+        return gaps
+
+    def _without_result(self, table: Any) -> np.ndarray:
+        """In which rows an expression has no value, such as the logarithm of -1; what infinite
+        values give is no gap but an error later.
+        """
+        gaps = np.zeros(table.num_rows, dtype=bool)
+        for factor in (*self.formula.factors, self.formula.response):
+            if factor.expression is None or not len(gaps):
+                continue
+            columns = {name: self._unchecked(table, name) for name in factor.variables}
+            numbers = [column for column in columns.values() if column.dtype.kind == "f"]
+            finite = np.logical_and.reduce([~gaps, *map(np.isfinite, numbers)])
+            for values in factor.expression.stateless(columns):
+                if values.dtype.kind == "f":
+                    gaps |= np.isnan(values) & finite
+        return gaps
+
+    def _unchecked(self, table: Any, name: str) -> np.ndarray:
+        """A column as an expression reads it, whatever its values are."""
+        column = table.column(name)
+        if name in self.text:
+            return np.asarray(column.to_pylist(), dtype=object)
+        return self._as_read(name, self._values(column, np.ones(len(column), dtype=bool)))
+
+    def _as_read(self, name: str, numbers: np.ndarray) -> np.ndarray:
+        numbers = numbers.astype(float, copy=False)
+        return numbers != 0 if name in self.row and self.row[name].dtype == bool else numbers
+
     @property
-    def _remedy(self) -> str:
-        return "Fill it, or drop such rows with on_missing='drop'."
+    def _about_missing(self) -> tuple[str, str | None]:
+        return self.about_missing
 
     def is_category(self, factor: Factor) -> bool:
         """Whether a factor has levels that are learned from the data."""
@@ -107,7 +170,9 @@ class FormulaLayout(Layout):
             if self.is_category(factor) and factor.column in self.text
         }
         return [
-            name for name in self.formula.variables if name in categories and name != self.roles.key
+            name
+            for name in self.formula.variables
+            if name in categories and name not in self.clusters
         ]
 
     def is_boolean(self, factor: Factor) -> bool:
@@ -150,7 +215,6 @@ class FormulaLayout(Layout):
         values = factor.expression.evaluate(columns, {})
         if values.dtype.kind == "f":
             self._checked(values[:, None], [factor.text], keep, where)
-            values = np.where(keep, values, 0.0)  # any number for dropped rows
             values = values.astype(np.int64) if self._kind(factor) in "iu" else values + 0.0
         return pa.array(values)
 
@@ -193,11 +257,9 @@ class FormulaLayout(Layout):
                     " rounded; use a coarser unit, or subtract a constant in the data first.",
                     column=name,
                 )
-            numbers = numbers.astype(float, copy=False)
-            return numbers != 0 if name in self.row and self.row[name].dtype == bool else numbers
-        column = table.column(name)
-        self._check_missing(column, name, keep, where)
-        return np.asarray(column.to_pylist(), dtype=object)
+            return self._as_read(name, numbers)
+        self._check_missing(table.column(name), name, keep, where)
+        return self._unchecked(table, name)
 
     def _check_missing(self, column: Any, name: str, keep: np.ndarray, where: Where) -> None:
         if column.null_count:
@@ -211,21 +273,41 @@ class DesignLayout(FormulaLayout):
     Attributes
     ----------
     design : Design
+    dropped : tuple of str
+        Columns of the design that are left out, because they are combinations of others.
     """
 
     design: Design = field(kw_only=True)
+    dropped: tuple[str, ...] = field(default=(), kw_only=True)
 
     def feature_names(self, count: int) -> list[str]:
         return self.design.names
 
     def batch(self, table: Any, number: int, where: Where) -> tuple[Batch, int]:
-        return Layout.batch(self, table, number, where)
+        complete, rows, named = self.complete(table, where)
+        if len(rows):
+            batch, _ = Layout.batch(self, complete, 0, named)
+        else:
+            nothing = None if self.roles.weight is None else np.empty(0)
+            blocks = [np.empty((0, width)) for width in (*self.design.widths, 1)]
+            batch = Batch(blocks, rows, nothing)
+        kept = batch.numbers
+        labels = (
+            ClusterLabels([self.labels(complete, name, named)[kept] for name in self.clusters])
+            if self.labelled
+            else None
+        )
+        return replace(batch, numbers=number + rows[kept], keys=labels), table.num_rows - len(kept)
 
     def parts(self, table: Any, keep: np.ndarray, where: Where) -> list[Any]:
         response = self.numbers(
             table, self.design.formula.response, keep, where, self.design.learned.states
         )
-        return [*self.blocks(table, keep, where), response]
+        blocks = self.blocks(table, keep, where)
+        if self.dropped:
+            columns = iter([name not in self.dropped for name in self.design.names])
+            blocks = [block[:, [next(columns) for _ in range(block.shape[1])]] for block in blocks]
+        return [*blocks, response]
 
     def blocks(self, table: Any, keep: np.ndarray, where: Where) -> list[np.ndarray]:
         """The columns of the design."""
@@ -233,7 +315,8 @@ class DesignLayout(FormulaLayout):
             {
                 text: self._factor(table, factor, keep, where)
                 for text, factor in self.design.factors.items()
-            }
+            },
+            table.num_rows,
         )
 
     def _factor(self, table: Any, factor: Factor, keep: np.ndarray, where: Where) -> np.ndarray:
@@ -243,8 +326,6 @@ class DesignLayout(FormulaLayout):
             return self.numbers(table, factor, keep, where, self.design.learned.states)
         column = self.values(table, factor, keep, where)
         codes = places(column, levels)
-        if not keep.all():
-            codes = np.where(keep, codes, 0)  # any level for dropped rows
         if (codes < 0).any():
             row = int(np.flatnonzero(codes < 0)[0])
             shown = ", ".join(map(repr, levels[:10])) + (", ..." if len(levels) > 10 else "")
@@ -256,15 +337,20 @@ class DesignLayout(FormulaLayout):
 
 
 def formula_columns(
-    formula: Formula, schema: pa.Schema, weight: str | None, on_missing: str, key: str | None
+    formula: Formula,
+    schema: pa.Schema,
+    weight: str | None,
+    on_missing: str,
+    clusters: Sequence[str],
 ) -> FormulaLayout:
     """The layout of a formula before anything is learned; raises if a column is missing."""
-    roles = ColumnRoles((), (formula.response.text,), weight, None, key)
+    roles = ColumnRoles((), (formula.response.text,), weight)
     drop = Layout.of(None, roles, None, on_missing).drop
     layout = FormulaLayout(
-        roles, None, drop, formula=formula, text=tuple(text_columns(schema)), row=typed_row(schema)
-    )
-    ColumnRoles(tuple(layout.columns)).among(schema.names)
+        roles, None, drop, formula=formula, text=tuple(text_columns(schema)),
+        row=typed_row(schema), clusters=tuple(clusters),
+    )  # fmt: skip
+    ColumnRoles(tuple(dict.fromkeys([*layout.columns, *clusters]))).among(schema.names)
     if weight in layout.text:
         raise InputError(f"The weights in column {weight!r} are not numbers.", column=weight)
     if formula.response.column in layout.text:
@@ -285,166 +371,3 @@ def typed_row(schema: pa.Schema) -> dict[str, np.ndarray]:
         return np.array([1 if pa.types.is_integer(column.type) else 0.5])
 
     return {column.name: example(column) for column in schema}
-
-
-class SourceRows:
-    """Rows of a source of :mod:`karat.io`, read in several passes.
-
-    Attributes
-    ----------
-    declared : dict
-        Levels of the columns of a categorical type, in order.
-    all_doubles : bool
-        Whether the source reads integers as doubles.
-    """
-
-    def __init__(
-        self, source: Source, declared: dict[str, list[Any]], progress: Progress | None
-    ) -> None:
-        self.source, self.declared, self.progress = source, declared, progress
-        self.passes, self.all_doubles, self.same = 0, source.all_doubles, SamePasses()
-
-    def schema(self) -> pa.Schema:
-        """The columns."""
-        return self.source.schema()
-
-    def as_codes(self, columns: Sequence[str]) -> None:
-        """Read these columns as codes and levels, if the source can."""
-        if isinstance(self.source, ColumnarFiles):
-            self.source.as_codes(columns)
-
-    def scan(self, layout: FormulaLayout, consumer: Any) -> Any:
-        """The consumer after all rows."""
-        self._scan(layout, consumer)
-        return consumer
-
-    def _scan(self, layout: FormulaLayout, consumer: Consumer) -> Position:
-        if self.passes and self.source.once:
-            raise InputError(
-                "A stream can be read only once, and this table takes several passes; write it to"
-                " files, or pass a frame."
-            )
-        self.passes += 1
-        position = self.same.scan(self.source, layout, [consumer], FOLD, self.progress)
-        require_rows(self.source, layout, position)
-        return position
-
-    def coreset(self, layout: DesignLayout) -> Coreset:
-        """The coreset of all rows."""
-        sketch = Sketch(LeastSquares(), random_state=0, buffer_rows=FOLD)
-        position = self._scan(layout, Reduce(sketch, layout))
-        core = sketch.coreset()
-        source = self.source.described(self.source.identity(), position.counts)
-        dropped = {"missing": position.dropped, "broken": position.bad}
-        return replace(core, provenance=layout.provenance(core.problem, 0, source, dropped, None))
-
-
-class ClusterRows:
-    """Rows of a Dask or Spark data frame, with the methods of :class:`SourceRows`.
-
-    Parameters
-    ----------
-    data : data frame
-    home : module
-        :mod:`karat.dask` or :mod:`karat.spark`.
-    """
-
-    def __init__(self, data: Any, home: Any) -> None:
-        self.data, self.home = data, home
-        self.declared: dict[str, list[Any]] = {}
-        self.all_doubles = False
-
-    def schema(self) -> pa.Schema:
-        return self.home.frame_schema(self.data)
-
-    def as_codes(self, columns: Sequence[str]) -> None:
-        """Nothing: partitions are read as they come."""
-
-    def scan(self, layout: FormulaLayout, consumer: Any) -> Any:
-        """The merged consumers of the partitions."""
-        return scan_partitions(self.data, layout, partial(replace, consumer))[0]
-
-    def coreset(self, layout: DesignLayout) -> Coreset:
-        work = last_pass(LeastSquares(), layout, 0)
-        return finish(work, self.home.messages(self.data, work), self.home.NAME)
-
-
-def open_rows(data: Any, progress: Progress | None) -> SourceRows | ClusterRows:
-    """Rows of anything that :func:`karat.inference.ols` takes."""
-    cluster = cluster_of(data)
-    if cluster is not None:
-        return ClusterRows(data, cluster)
-    return SourceRows(open_table(data), _declared(containers.collected(data)), progress)
-
-
-def needed_columns(data: Any, text: str, others: Sequence[str | None]) -> Any:
-    """The columns of a pandas frame that a formula and its options name."""
-    if not hasattr(data, "iloc") or not hasattr(data, "columns"):
-        return data
-    free = [str(name) for name in data.columns if str(name) not in others]
-    return only_columns(
-        data, [*parse(text, free).variables, *(name for name in others if name is not None)]
-    )
-
-
-def only_columns(data: Any, wanted: Sequence[str]) -> Any:
-    """The wanted columns of a pandas frame, since the others may hold anything; other data as it
-    is.
-    """
-    if (
-        not hasattr(data, "iloc")
-        or not hasattr(data, "columns")
-        or not set(wanted) <= set(map(str, data.columns))
-    ):
-        return data  # a missing column is an error later, which lists all names
-    frame = data.copy(deep=False)  # no numbers are copied
-    for name in dict.fromkeys(name for name in data.columns if str(name) not in wanted):
-        del frame[name]
-    return frame
-
-
-def open_table(data: Any) -> Source:
-    """The source of rows that are not in partitions; a dictionary of single values is one row."""
-    data = containers.collected(data)
-    if containers.frame_library(data) in ("pandas", "polars") and containers.dimensions(data) == 1:
-        raise InputError(
-            f"The data is a {type(data).__name__}, a single column; pass a frame.", argument="data"
-        )
-    if isinstance(data, dict):
-        columns = {str(name): _column(values) for name, values in data.items()}
-        lengths = {len(values) for values in columns.values()}
-        if len(lengths) > 1 or any(values.ndim != 1 for values in columns.values()):
-            sizes = ", ".join(f"{name} {values.shape[0]}" for name, values in columns.items())
-            raise InputError(
-                "The columns of the dictionary must be one-dimensional and have the same length:"
-                f" {sizes}."
-            )
-        try:
-            data = pa.table(columns)
-        except (pa.ArrowException, TypeError, ValueError) as error:
-            raise InputError(
-                f"The dictionary has a column that cannot be read: {error}."
-            ) from error
-    # polars before 1.3 has no Arrow stream
-    if containers.frame_library(data) == "polars" and not hasattr(data, "__arrow_c_stream__"):
-        data = data.to_arrow()
-    return open_source(data)
-
-
-def _column(values: Any) -> np.ndarray:
-    """A column of a dictionary; NumPy turns numbers into text if some values are text."""
-    objects = np.atleast_1d(as_objects(values))
-    return objects if all(isinstance(value, str) for value in objects) else np.atleast_1d(values)
-
-
-def _declared(data: Any) -> dict[str, list[Any]]:
-    """The levels of the categorical columns of a frame in memory, in their order."""
-    if hasattr(data, "iloc") and hasattr(data, "columns"):
-        kinds = zip(data.columns, data.dtypes, strict=True)
-        return {
-            str(name): list(kind.categories) for name, kind in kinds if hasattr(kind, "categories")
-        }
-    if containers.frame_library(data) == "polars" and hasattr(data, "schema"):
-        enums = {name: kind for name, kind in data.schema.items() if type(kind).__name__ == "Enum"}
-        return {str(name): list(kind.categories) for name, kind in enums.items()}
-    return {}

@@ -22,7 +22,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from formulaic.transforms import TRANSFORMS
 
 from karat.compat.formulaic import STATE
@@ -327,56 +326,36 @@ class Learn(LearnLevels):
         return replace(self.layout, only=tuple(dict.fromkeys(names)))
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
-        table, where = chunk.table, chunk.where
-        keep = np.ones(table.num_rows, dtype=bool)
-        # Every call below may clear places of ``keep``, so nothing is added before the last one.
-        labels = {
-            factor.text: self.layout.values(table, factor, keep, where)
-            for factor in self.categories
-        }
-        names = [name for transform in self.transforms for name in transform.columns()]
-        columns = {
-            name: self.layout.column(table, name, keep, where) for name in dict.fromkeys(names)
-        }
-        weights = self.layout.weights(table, keep, where)
-        if self.layout.drop:
-            self._find_gaps(table, keep, where)
-        arguments = {}
-        for transform in self.transforms:
-            inside = {name: columns[name] for name in transform.columns()}
-            x = transform.expression.numbers(inside, {}, transform.call.args[0])
-            arguments[transform.key] = self.layout.checked(x, transform.key, keep, where)
-        for key, x in arguments.items():
-            self.sums[key].add(x if keep.all() else x[keep])
+        table, rows, where = self.layout.complete(chunk.table, chunk.where)
+        if not len(rows):
+            return
+        everything = np.ones(len(rows), dtype=bool)
+        weights = self.layout.weights(table, everything, where)
         if weights is not None:
-            self.log_weights += float(np.log(weights[keep]).sum())
-        for text, column in labels.items():
-            kept = column if keep.all() else column.filter(pa.array(keep))
-            self.add_levels(
-                "term", text, kept, "is it an identifier? Use it as cluster=, or join levels"
-            )
-        if not self.row and keep.any():
-            values = {
-                name: table.column(name)[int(np.argmax(keep))].as_py()
-                for name in table.schema.names
+            self.log_weights += float(np.log(weights).sum())
+        for transform in self.transforms:
+            columns = {
+                name: self.layout.column(table, name, everything, where)
+                for name in transform.columns()
             }
+            x = transform.expression.numbers(columns, {}, transform.call.args[0])
+            self.sums[transform.key].add(self.layout.checked(x, transform.key, everything, where))
+        for factor in self.categories:
+            column = self.layout.values(table, factor, everything, where)
+            self.add_levels(
+                "term",
+                factor.text,
+                column,
+                "is it an identifier? Use it as cluster=, or join levels",
+            )
+        if not self.row:
+            values = {name: table.column(name)[0].as_py() for name in table.schema.names}
             self.row = {
                 name: value
                 for name, value in values.items()
                 if isinstance(value, str | int | float | bool)
             }
-        self.rows += int(keep.sum())
-
-    def _find_gaps(self, table: Any, keep: np.ndarray, where: Any) -> None:
-        """Mark the rows that later passes will drop: nothing is learned from them."""
-        formula = self.layout.formula
-        for name in formula.variables:
-            self.layout.column(table, name, keep, where)
-        for factor in (*formula.factors, formula.response):
-            if self.layout.is_boolean(factor):
-                self.layout.values(table, factor, keep, where)
-            elif not self.layout.is_category(factor) and not factor.stateful():
-                self.layout.numbers(table, factor, keep, where, {})
+        self.rows += len(rows)
 
     def merge(self, other: Learn) -> None:
         """Add what was learned from another part of the data."""

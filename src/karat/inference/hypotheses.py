@@ -10,11 +10,15 @@ from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
+import pandas as pd
+from scipy import stats
+from statsmodels.base.data import PandasData
 from statsmodels.stats.anova import anova_lm
 from statsmodels.stats.contrast import MultiCompResult, t_test_multi
 
 from karat.engine.linalg import Array
-from karat.errors import InputError
+from karat.errors import InputError, NotExactError
+from karat.formulas.design import INTERCEPT
 
 
 @contextmanager
@@ -35,15 +39,25 @@ def hypothesis(r_matrix: Any, labels: list[str]) -> Iterator[None]:
         ) from error
 
 
+class NoSpecificationError(NotExactError, AttributeError):
+    """Tables of variance from kept rows; statsmodels asks for the attribute elsewhere, too."""
+
+
+class KeptRows(PandasData):
+    """The data of a model; it has no specification from which statsmodels could make tables."""
+
+    @property
+    def model_spec(self) -> Any:
+        raise NoSpecificationError(
+            "anova_lm(fit) needs all rows; karat.inference.anova(fit) gives the same table."
+        )
+
+
 def terms_of(results: Any) -> dict[str, list[int]]:
     """The positions of the columns of every term."""
     if results.design is None:
         return {name: [place] for place, name in enumerate(results.labels)}
-    names = {
-        column: ":".join(text for text, _ in term.factors) or column
-        for term in results.design.design.terms
-        for column in term.columns
-    }
+    names = {column: term.of for term in results.design.design.terms for column in term.columns}
     places: dict[str, list[int]] = {}
     for place, label in enumerate(results.labels):
         places.setdefault(names[label], []).append(place)
@@ -105,23 +119,24 @@ def compare_levels(
 
 
 def anova(*fits: Any) -> Any:
-    """F tests between nested models, from the smallest to the largest, as ``anova_lm`` in
-    statsmodels.
+    """F tests between nested models, from the smallest to the largest, or of the terms of one
+    model, each after those before it, as ``anova_lm`` in statsmodels.
 
     Parameters
     ----------
     *fits : results of :func:`karat.inference.ols`
-        Two or more, of the same rows and response; each must contain all columns of the previous
-        one.
+        One; or several of the same rows and response, each of which must contain all columns of the
+        previous one.
 
     Returns
     -------
     pandas.DataFrame
-        ``df_resid``, ``ssr``, and for each model against the previous one ``df_diff``, ``ss_diff``,
-        ``F`` and ``Pr(>F)``; the residual variance is that of the largest model.
+        For several models ``df_resid``, ``ssr``, and for each model against the previous one
+        ``df_diff``, ``ss_diff``, ``F`` and ``Pr(>F)``; the residual variance is that of the largest
+        model.  For one model ``df``, ``sum_sq``, ``mean_sq``, ``F`` and ``PR(>F)`` of its terms.
     """
-    if len(fits) < 2:
-        raise InputError("anova compares two or more nested fits.")
+    if not fits:
+        raise InputError("anova needs a fit, or several nested ones.")
     for fit in fits:
         if not hasattr(fit, "labels") or not hasattr(fit, "uncentered_tss"):
             raise InputError(
@@ -151,4 +166,24 @@ def anova(*fits: Any) -> Any:
             f"anova compares fits with the classical covariance, not {robust}; test the terms of"
             " the larger fit with wald_test."
         )
-    return anova_lm(*fits)
+    return anova_lm(*fits) if len(fits) > 1 else _sequential(fits[0])
+
+
+def _sequential(fit: Any) -> pd.DataFrame:
+    """The sum of squares that each term adds to those before it (type I)."""
+    # rows = Q unwhitening; columns made orthogonal in order split the sum of squares of the fit
+    turn, _ = np.linalg.qr(fit.solution.unwhitening)
+    squares = np.square(turn.T @ fit.solution.rotated)
+    terms = {name: places for name, places in terms_of(fit).items() if name != INTERCEPT}
+    table = pd.DataFrame(
+        {
+            "df": [float(len(places)) for places in terms.values()] + [float(fit.df_resid)],
+            "sum_sq": [squares[places].sum() for places in terms.values()] + [fit.ssr],
+        },
+        index=[*terms, "Residual"],
+    )
+    table["mean_sq"] = table["sum_sq"] / table["df"]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        table["F"] = (table["mean_sq"] / fit.scale).where(table.index != "Residual")
+    table["PR(>F)"] = stats.f.sf(table["F"], table["df"], fit.df_resid)
+    return table

@@ -17,10 +17,12 @@ from karat.engine.stream import FOLD
 from karat.errors import InputError, NotExactError
 from karat.formulas.design import INTERCEPT, Design, make_design
 from karat.formulas.formula import Factor, parse
-from karat.formulas.layout import DesignLayout, only_columns, open_table, typed_row
+from karat.formulas.layout import DesignLayout, typed_row
+from karat.formulas.passes import only_columns, open_table
 from karat.io.source import ResumePoint, text_columns
 
 ROWS = "a frame, a dictionary of columns, files, or an array of the columns of the design"
+FILL_FIRST = ("Fill it, or leave such rows out of the frame: frame.dropna().", None)
 BLOCK = 2**14  # rows that are encoded, and multiplied, at a time
 
 
@@ -44,7 +46,7 @@ class Encoder:
         schema = source.schema()
         layout = DesignLayout(
             ColumnRoles(), formula=design.formula, text=tuple(text_columns(schema)),
-            only=tuple(names), row=typed_row(schema), design=design,
+            only=tuple(names), row=typed_row(schema), design=design, about_missing=FILL_FIRST,
         )  # fmt: skip
         if names:
             ColumnRoles(tuple(names)).among(schema.names)
@@ -152,7 +154,7 @@ def design_columns(rows: Any, labels: list[str]) -> Array:
         if isinstance(rows, dict)
         else getattr(rows, "column_names", None) or list(rows.columns)
     )
-    missing = [name for name in labels if name not in (*names, "const")]
+    missing = [name for name in labels if name not in (*names, INTERCEPT)]
     if missing:
         raise InputError(f"The new rows have no column {missing[0]!r}.", column=missing[0])
     columns = {name: np.atleast_1d(rows[name]) for name in labels if name in names}

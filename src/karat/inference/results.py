@@ -11,18 +11,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from statsmodels.regression.linear_model import WLS, RegressionResults, RegressionResultsWrapper
+from statsmodels.stats.contrast import ContrastResults
 
 from karat.engine.least_squares import DependentColumnError, LeastSquaresSolution, solve
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
+from karat.formulas.design import INTERCEPT
 from karat.inference import show
-from karat.inference.hypotheses import compare_levels, constraints, hypothesis
+from karat.inference.covariance import Covariance, FullData, constraints_of
+from karat.inference.hypotheses import KeptRows, compare_levels, constraints, hypothesis
 from karat.inference.new_rows import check_rows, checked_array, design_columns, in_blocks
 
 KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", "cluster")  # of covariances (cov_type)
@@ -39,68 +41,6 @@ def check_cov_type(cov_type: str) -> None:
         )
 
 
-@dataclass(frozen=True)
-class FullData:
-    """What is known about all rows, besides the kept ones.
-
-    Attributes
-    ----------
-    observations : float
-    log_weights : float
-        The sum of the logarithms of the weights; 0 where they are counts.
-    covariances : dict of arrays
-        Robust covariances of the parameters, by HC0, HC2, HC3 and cluster, without corrections for
-        small samples.
-    residuals : dict of float
-        Quantiles of all residuals, if they were computed.
-    clusters : int
-        The number of clusters.
-    """
-
-    observations: float
-    log_weights: float = 0.0
-    covariances: dict[str, Array] = field(default_factory=dict)
-    residuals: dict[str, float] = field(default_factory=dict)
-    clusters: int = 0
-
-    def covariance(self, kind: str, width: int) -> Array:
-        """A robust covariance with the small-sample corrections of statsmodels."""
-        stored = "HC0" if kind == "HC1" else kind
-        if stored not in self.covariances:
-            available = {*self.covariances, *(["HC1"] if "HC0" in self.covariances else [])}
-            raise NotExactError(
-                f"The sums of the robust covariance {kind} (fourth moments of rows and residuals)"
-                f" were not stored with this coreset, which has"
-                f" {', '.join(sorted(available)) or 'none'}; call karat.inference.ols with the data"
-                f" and cov_type={kind!r}."
-            )
-        n, groups = self.observations, self.clusters
-        factor = {
-            "HC1": n / (n - width),
-            "cluster": groups / max(groups - 1, 1) * (n - 1) / (n - width),
-        }.get(kind, 1.0)
-        return factor * self.covariances[stored]
-
-
-def _dependent(error: DependentColumnError, names: list[str], intercept: bool) -> str:
-    """The message that names a column and those of which it is a combination."""
-    name = names[error.column]
-    if not error.others:
-        return f"The column {name!r} is always zero; remove its term from the formula."
-    if intercept and error.others == (0,):
-        return (
-            f"The column {name!r} is constant, like the intercept; remove its term from the"
-            " formula."
-        )
-    others = ", ".join(repr(names[other]) for other in error.others[:5]) + (
-        ", ..." if len(error.others) > 5 else ""
-    )
-    return (
-        f"The column {name!r} is a linear combination of {others}, so its coefficient is not"
-        " defined; remove one of these terms from the formula."
-    )
-
-
 class FrequencyWLS(WLS):
     """Weighted least squares of the kept rows, with the number of rows that they represent."""
 
@@ -108,19 +48,21 @@ class FrequencyWLS(WLS):
         self, y: Any, X: Any, weights: Array, full: FullData, coreset: Any, design: Any = None
     ) -> None:
         super().__init__(y, X, weights=weights)
+        self.data.__class__ = KeptRows
         self.full, self.coreset = full, coreset
         self.nobs = float(full.observations)
         self.design = design  # encodes new rows, if there was a formula
+        self.dropped: tuple[str, ...] = ()  # columns that are combinations of others
 
     @property
     def solution(self) -> LeastSquaresSolution:
         """The least-squares solution of all rows."""
         names = [str(name) for name in self.exog_names]
-        intercept = names[0] in ("Intercept", "const") and bool((self.exog[:, 0] == 1.0).all())
+        intercept = names[0] == INTERCEPT and bool((self.exog[:, 0] == 1.0).all())
         try:
             return solve(self.exog, self.endog, self.weights, intercept)
         except DependentColumnError as error:
-            raise InputError(_dependent(error, names, intercept)) from error
+            raise InputError(show.dependent_column(error, names, intercept)) from error
 
     def fit(
         self,
@@ -205,11 +147,13 @@ class FullDataResults(RegressionResults):
         unscaled, t = model.normalized_cov_params, use_t is None or use_t
         super().__init__(model, solution.params, unscaled, scale, use_t=t)
         self.scale = scale
+        self.covariance = Covariance(solution, scale * np.eye(len(solution.params)))
         check_cov_type(cov_type)
         if cov_type != "nonrobust":
             self.cov_type, clustered = cov_type, cov_type == "cluster"
             robust = "robust to cluster correlation" if clustered else "heteroscedasticity robust"
-            self.cov_params_default = model.full.covariance(cov_type, len(solution.params))
+            self.covariance = model.full.covariance(cov_type, solution)
+            self.cov_params_default = self.covariance.matrix
             self.use_t = bool(use_t)  # by default the normal distribution, as in statsmodels
             # the wording of statsmodels
             words = f"Standard Errors are {robust} ({cov_type})"
@@ -343,10 +287,9 @@ class FullDataResults(RegressionResults):
         prediction = super().get_prediction(
             exog=rows, transform=False, weights=weights, row_labels=labels, **kw
         )
-        # shifted columns keep more digits where columns are far from zero
-        prediction.predicted, variances = self.solution.predicted(rows)
-        if self.cov_type == "nonrobust":
-            prediction.var_pred = self.scale * variances
+        # whitened columns keep more digits where columns are far from zero or nearly collinear
+        prediction.predicted = self.solution.means(rows)
+        prediction.var_pred = self.covariance.variances(rows)
         return prediction
 
     def summary(self, *args: Any, **kwargs: Any) -> Any:
@@ -367,7 +310,38 @@ class FullDataResults(RegressionResults):
         return show.glance(self)
 
     def _stored(self, kind: str) -> Array:
-        return self.model.full.covariance(kind, len(self.params))  # type: ignore[no-any-return]
+        return self.model.full.covariance(kind, self.solution).matrix  # type: ignore[no-any-return]
+
+    def cov_params(
+        self, r_matrix: Any = None, column: Any = None, scale: Any = None, cov_p: Any = None,
+        other: Any = None,
+    ) -> Any:  # fmt: skip
+        """As in statsmodels."""
+        if r_matrix is None or any(given is not None for given in (column, scale, cov_p)):
+            return super().cov_params(r_matrix, column, scale, cov_p, other)
+        rows = np.asarray(r_matrix, dtype=float)
+        others = rows if other is None else np.asarray(other, dtype=float)
+        between = self.covariance.contrasts(
+            np.atleast_2d(rows), None if other is None else np.atleast_2d(others)
+        )
+        return between.reshape((*rows.shape[:-1], *others.shape[:-1]))[()]
+
+    @property
+    def eigenvals(self) -> Array:
+        """Of X'X, decreasing."""
+        return np.square(self._singular_values())
+
+    @property
+    def condition_number(self) -> float:
+        """The ratio of the largest to the smallest singular value of X."""
+        values = self._singular_values()
+        return float(values[0] / values[-1])
+
+    def _singular_values(self) -> Array:
+        """Of X; small ones from its inverse, of which they are the large ones."""
+        large = np.linalg.svd(self.model.wexog, compute_uv=False)
+        small = 1 / np.linalg.svd(self.solution.root, compute_uv=False)[::-1]
+        return np.where(large > 1e-6 * large[0], large, small)
 
     cov_HC0 = property(lambda self: self._stored("HC0"))  # noqa: N815 - names of statsmodels
     cov_HC1 = property(lambda self: self._stored("HC1"))  # noqa: N815
@@ -412,10 +386,23 @@ class FullDataResults(RegressionResults):
         with hypothesis(r_matrix, self.labels):
             return super().t_test(r_matrix, *args, **kwargs)
 
-    def wald_test(self, r_matrix: Any, *args: Any, **kwargs: Any) -> Any:
+    def wald_test(
+        self, r_matrix: Any, cov_p: Any = None, invcov: Any = None, use_f: bool | None = None,
+        df_constraints: int | None = None, scalar: bool | None = None,
+    ) -> Any:  # fmt: skip
         """As in statsmodels; so is ``f_test``."""
         with hypothesis(r_matrix, self.labels):
-            return super().wald_test(r_matrix, *args, **kwargs)
+            if cov_p is not None or invcov is not None:
+                return super().wald_test(r_matrix, cov_p, invcov, use_f, df_constraints, scalar)
+            statistic, rank = self.covariance.wald(*constraints_of(r_matrix, self.labels))
+            count = rank if df_constraints is None else df_constraints
+            value = statistic if scalar else np.array([[statistic]])
+            if self.use_t if use_f is None else use_f:
+                df_resid = getattr(self, "df_resid_inference", None) or self.df_resid
+                return ContrastResults(F=value / count, df_denom=df_resid, df_num=count)
+            return ContrastResults(
+                chi2=value, df_denom=count, statistic=value, distribution="chi2", distargs=(count,)
+            )
 
     def t_test_pairwise(
         self, term_name: str, method: Any = "hs", alpha: float = 0.05, factor_labels: Any = None

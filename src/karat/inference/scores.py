@@ -20,6 +20,7 @@ sums of their clusters; other labels get addresses from a table.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,6 +42,9 @@ BLOCK = 2**12  # rows that are summed at a time, so that they stay in the cache
 WAITING = 2**20  # scores that are collected before they are added to their clusters
 LEVERAGE = 1e-10  # 1 - h below which a row is fitted exactly, and HC2 and HC3 are 0 / 0
 EXACT = 1e-24  # residuals this small, relative to the squares of the response, are rounding
+ROUNDING = 2**10 * np.finfo(float).eps  # of sums over rows, which the condition multiplies
+NOTHING = 1e-9  # an error this small, relative to the classical one, is rounding
+FEW = 10  # clusters for which errors are known to be too small
 SAME = 1e-6  # relative difference of sums that other data would exceed
 
 
@@ -237,7 +241,7 @@ class Scores(Consumer):
                 if self.held + len(weighted) > self.room.shape[1]:
                     self.flush()
                 np.multiply(x, weighted, out=self.room[:, self.held : self.held + len(weighted)])
-                self.labels.append(batch.keys[rows])
+                self.labels.append(batch.keys.columns[0][rows])
                 self.held += len(weighted)
         self.rows += len(batch)
 
@@ -309,31 +313,39 @@ class Scores(Consumer):
             self.clusters.merge(other.clusters)
 
     def covariances(self) -> dict[str, Array]:
-        """W M W' of every kind, without small-sample corrections; raises if the rows are not those
-        of the coreset.
+        """M of every kind in whitened coordinates, without small-sample corrections; raises if the
+        rows are not those of the coreset.
         """
         self._check_same()
         self.flush()
         middles = dict(self.sums)
         if self.clusters is not None:
             middles["cluster"] = self.clusters.outer(self.solution.estimate.whitening)
-        root = self.solution.estimate.root
-        return {kind: root @ value @ root.T for kind, value in middles.items()}
+        return middles
 
     def _check_same(self) -> None:
         """Raise if these are not the rows of the solution: the residuals of others have another
         sum of squares, or are not orthogonal to the columns.
         """
-        expected, observations = self.solution.estimate.rss, self.solution.observations
+        estimate, observations = self.solution.estimate, self.solution.observations
+        expected = estimate.rss
         # residuals that are rounding errors tell nothing
         tiny = EXACT * max(self.rss, expected, self.size)
-        drift = float(np.linalg.norm(self.solution.estimate.whitening.T @ self.total)) ** 2
+        drift = float(np.linalg.norm(estimate.whitening.T @ self.total)) ** 2
         if (
             self.rows == observations
             and abs(self.rss - expected) <= SAME * expected + tiny
             and drift <= SAME**2 * expected + tiny
         ):
             return
+        condition = estimate.condition
+        if self.rows == observations and drift <= (ROUNDING * condition) ** 2 * self.size:
+            raise NotExactError(
+                "The columns of the formula are nearly collinear (scaled to length one, their"
+                f" condition number is {condition:.1g}), so residuals have too few digits for"
+                " robust errors. Remove a column that others nearly determine, or center what"
+                " enters powers and products."
+            )
         raise InputError(
             f"These are not the rows that the coreset was made from: {self.rows:,} rows with a"
             f" residual sum of squares of {self.rss:.9g}, instead of {observations:,} with"
@@ -346,3 +358,39 @@ def wanted_sums(kinds: Sequence[str]) -> tuple[str, ...]:
     return tuple(
         dict.fromkeys("HC0" if kind == "HC1" else kind for kind in kinds if kind != "nonrobust")
     )
+
+
+def check_clusters(
+    solution: FullDataSolution,
+    names: Sequence[str],
+    middle: Array,
+    count: int,
+    columns: Sequence[str],
+) -> None:
+    """Refuse clustered errors that are rounding, and warn about few clusters."""
+    root, estimate = solution.estimate.root, solution.estimate
+    labels = ", ".join(map(repr, columns))
+    classical = estimate.rss / (solution.observations - solution.width) * np.square(root).sum(1)
+    clustered = np.einsum("ij,jk,ik->i", root, middle, root)
+    exact_fit = estimate.rss <= EXACT * (estimate.rotated @ estimate.rotated)
+    nothing = np.flatnonzero(np.abs(clustered) <= NOTHING**2 * classical)
+    if len(nothing) and not exact_fit:
+        raise NotExactError(
+            f"The standard error of {names[nothing[0]]!r}, clustered by {labels}, is zero up to"
+            " rounding: the residuals of each cluster that it depends on sum to zero, because the"
+            " formula has a level for these clusters. Cluster by another column, or use"
+            " cov_type='HC1'."
+        )
+    if count <= solution.width or count < FEW:
+        reason = (
+            f"no more than the {solution.width} coefficients"
+            if count <= solution.width
+            else f"fewer than {FEW}"
+        )
+        warnings.warn(
+            f"There are {count} clusters of {labels}, {reason}: clustered errors are too small, and"
+            " joint tests of many coefficients are not defined. Pass use_t=True, or use fewer terms"
+            " or smaller clusters.",
+            UserWarning,
+            stacklevel=6,
+        )

@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from statsmodels.iolib.summary import Summary
+from statsmodels.iolib.table import SimpleTable
+from statsmodels.iolib.tableformatting import fmt_params
 
+from karat.engine.least_squares import DependentColumnError
 from karat.errors import InputError
 
 
@@ -39,6 +42,7 @@ def summary(
         ("Log-Likelihood:", [f"{results.llf:#0.5g}"]),
         ("AIC:", [f"{results.aic:#0.4g}"]),
         ("BIC:", [f"{results.bic:#0.4g}"]),
+        ("Cond. No.:", [f"{results.condition_number:#8.3g}"]),
     ]
     if slim:
         left, right = [left[i] for i in (0, 1, 3, *range(6, len(left)))], right[:4]
@@ -46,7 +50,14 @@ def summary(
     table = Summary()
     table.add_table_2cols(results, gleft=left, gright=right, yname=yname, xname=xname, title=title)
     table.add_table_params(results, yname=yname, xname=xname, alpha=alpha, use_t=results.use_t)
+    dropped = results.model.dropped
+    if dropped:
+        cells = [["dropped", *[""] * (len(table.tables[1][0]) - 2)] for _ in dropped]
+        table.tables[1].extend(SimpleTable(cells, stubs=list(dropped), txt_fmt=fmt_params))
     notes = [results.cov_kwds["description"]]
+    if dropped:
+        left_out = ", ".join(map(repr, dropped))
+        notes.append(f"Dropped, as linear combinations of columns before them: {left_out}.")
     if results.model.full.residuals:
         kind = "Weighted residuals" if results.model.full.log_weights else "Residuals"
         notes.append(
@@ -58,14 +69,14 @@ def summary(
 
 
 def tidy(results: Any, alpha: Any) -> pd.DataFrame:
-    """A frame with one row per coefficient."""
+    """A frame with one row per coefficient; that of a dropped column is missing."""
     if not isinstance(alpha, float) or not 0 < alpha < 1:
         raise InputError(
             f"alpha must be a number between 0 and 1, such as 0.05, not {alpha!r}.",
             argument="alpha",
         )
     ends = np.asarray(results.conf_int(alpha))
-    return pd.DataFrame(
+    table = pd.DataFrame(
         {
             "term": results.labels,
             "estimate": np.asarray(results.params),
@@ -76,6 +87,8 @@ def tidy(results: Any, alpha: Any) -> pd.DataFrame:
             "conf_high": ends[:, 1],
         }
     )
+    places = range(len(table) + len(results.model.dropped))
+    return table.reindex(places).assign(term=[*results.labels, *results.model.dropped])
 
 
 def glance(results: Any) -> pd.DataFrame:
@@ -97,3 +110,22 @@ def glance(results: Any) -> pd.DataFrame:
         "cov_type": results.cov_type,
     }
     return pd.DataFrame([row])
+
+
+def dependent_column(error: DependentColumnError, names: list[str], intercept: bool) -> str:
+    """The message that names a column and those of which it is a combination."""
+    name = names[error.column]
+    if not error.others:
+        return f"The column {name!r} is always zero; remove its term from the formula."
+    if intercept and error.others == (0,):
+        return (
+            f"The column {name!r} is constant, like the intercept; remove its term from the"
+            " formula."
+        )
+    others = ", ".join(repr(names[other]) for other in error.others[:5]) + (
+        ", ..." if len(error.others) > 5 else ""
+    )
+    return (
+        f"The column {name!r} is a linear combination of {others}, so its coefficient is not"
+        " defined; remove one of these terms from the formula."
+    )

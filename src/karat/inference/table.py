@@ -23,21 +23,24 @@ import pandas as pd
 
 from karat.core.coreset import Coreset
 from karat.core.provenance import Provenance
-from karat.core.regression import Regression
+from karat.core.regression import Regression, answers
 from karat.core.synthetic import SYNTHETIC
 from karat.data import containers
 from karat.data.arguments import progress_bar
+from karat.engine.least_squares import dependent_columns
 from karat.engine.linalg import MOST
 from karat.engine.rows import Progress
 from karat.errors import InputError, NotExactError
-from karat.formulas.design import make_design, restored_design
+from karat.formulas.design import INTERCEPT, make_design, restored_design
 from karat.formulas.formula import parse
-from karat.formulas.layout import formula_columns, needed_columns, open_rows
+from karat.formulas.layout import formula_columns
 from karat.formulas.learn import Learn
+from karat.formulas.passes import needed_columns, open_rows
+from karat.inference.covariance import WHITENING, FullData, turned
 from karat.inference.new_rows import Encoder
 from karat.inference.residuals import residual_quantiles
-from karat.inference.results import KINDS, FrequencyWLS, FullData, check_cov_type
-from karat.inference.scores import FullDataSolution, Scores, wanted_sums
+from karat.inference.results import KINDS, FrequencyWLS, check_cov_type
+from karat.inference.scores import FullDataSolution, Scores, check_clusters, wanted_sums
 
 
 def ols(
@@ -49,6 +52,7 @@ def ols(
     weights: str | None = None,
     use_t: bool | None = None,
     on_missing: str = "error",
+    on_collinear: str = "error",
     residual_quantiles: bool = False,
     progress: Progress | bool | None = None,
 ) -> Any:
@@ -75,6 +79,10 @@ def ols(
         in statsmodels.
     on_missing : {"error", "drop"}
         What to do with rows in which a value of the formula is missing.
+    on_collinear : {"error", "drop"}
+        What to do with a column that is a linear combination of columns before it, or zero, such as
+        that of an empty cell of two factors.  ``"drop"`` leaves it out and names it in the table,
+        as R, Stata and fixest do.
     residual_quantiles : bool, default False
         Also compute the exact quartiles and extremes of all residuals, in one more pass (two from
         four million rows on).
@@ -100,20 +108,27 @@ def ols(
     (['Intercept', 'C(g)[T.1]', 'C(g)[T.2]', 'x'], 50000)
     """
     kinds = _kinds(cov_type, cluster)
+    clusters = () if cluster is None else (cluster,)
     for name, switch in (("use_t", use_t), ("residual_quantiles", residual_quantiles)):
         if switch not in (None, True, False):
             raise InputError(f"{name} must be True or False, not {switch!r}.", argument=name)
+    if on_collinear not in ("error", "drop"):
+        raise InputError(
+            f"on_collinear must be 'error' or 'drop', not {on_collinear!r}.",
+            argument="on_collinear",
+        )
+    drop = on_collinear == "drop"
     if isinstance(formula, Coreset):
         if weights is not None:
             raise InputError("Remove weights=: a coreset has its own weights.", argument="weights")
-        core = formula
+        core = _dropping(formula) if drop else formula
         if data is not None:
             with progress_bar(progress, "B") as advance:
                 core = _with_scores(
-                    formula, data, kinds, cluster, on_missing, residual_quantiles, advance
+                    core, data, kinds, clusters, on_missing, residual_quantiles, advance
                 )
         _check_cluster(core, kinds, cluster)
-        fit = _shown(core, kinds[0], use_t)
+        fit = _shown(core, kinds[0], use_t, drop)
         if residual_quantiles:
             fit.residual_quantiles  # noqa: B018 - raises if they are not stored
         return fit
@@ -130,10 +145,10 @@ def ols(
                 "A submodel of a coreset has only the classical covariance; robust sums and"
                 " quantiles of residuals belong to one formula."
             )
-        return _shown(data, "nonrobust", use_t).submodel(formula)
+        return _shown(data, "nonrobust", use_t, drop).submodel(formula)
     with progress_bar(progress, "B") as advance:
         core = formula_coreset(
-            formula, data, weights, on_missing, advance, kinds, cluster, residual_quantiles
+            formula, data, weights, on_missing, advance, kinds, clusters, residual_quantiles, drop
         )
     return _shown(core, kinds[0], use_t)
 
@@ -168,14 +183,32 @@ def _check_cluster(core: Coreset, kinds: Sequence[str], cluster: str | None) -> 
         )
 
 
-def _shown(core: Coreset, kind: str, use_t: bool | None) -> Any:
-    results = _table(core, kind, use_t)
+def _shown(core: Coreset, kind: str, use_t: bool | None, drop: bool = False) -> Any:
+    results = _table(core, kind, use_t, drop)
     if core.regression is not None:
         results.model.design = Encoder(restored_design(core.regression.facts))
     return results
 
 
-def _table(core: Coreset, cov_type: str = "nonrobust", use_t: bool | None = None) -> Any:
+def _dropping(core: Coreset) -> Coreset:
+    """The coreset of a formula from whose table dependent columns are left out."""
+    if core.regression is None or core.regression.facts.get("dropped") is not None:
+        return core
+    dropped = list(_table(core, drop=True).model.dropped)
+    if dropped and core.regression.sums:
+        raise NotExactError(
+            "The robust sums of this coreset are those of all columns; call ols with the formula,"
+            " the data and on_collinear='drop'."
+        )
+    return replace(
+        core,
+        regression=replace(core.regression, facts=core.regression.facts | {"dropped": dropped}),
+    )
+
+
+def _table(
+    core: Coreset, cov_type: str = "nonrobust", use_t: bool | None = None, drop: bool = False
+) -> Any:
     """Ordinary least squares on the full data from a coreset of LeastSquares() with one target.
 
     Input weights count as frequencies, unless the coreset was made by :func:`ols` with weights.
@@ -197,16 +230,22 @@ def _table(core: Coreset, cov_type: str = "nonrobust", use_t: bool | None = None
         list(containers.columns_of(core.X)) if containers.is_frame(core.X) else []
     )
     names = names if len(names) == X.shape[1] else [f"x{i + 1}" for i in range(X.shape[1])]
-    label = "Intercept" if facts else "const"
     design = pd.DataFrame(
         np.column_stack([np.ones(len(X)), X]) if intercept else X,
-        columns=([label] if intercept else []) + names,
+        columns=([INTERCEPT] if intercept else []) + names,
     )
+    dropped = facts.get("dropped")
+    if dropped is None and drop:
+        places = dependent_columns(design.to_numpy(), core.weights, intercept)
+        dropped = [design.columns[place] for place in places]
+    design = design.drop(columns=dropped or [])
+    if design.empty:
+        raise InputError("Every column is always zero; there is nothing to estimate.")
     targets = Provenance.read(core.provenance).targets or [getattr(core.y, "name", None) or "y"]
     response = pd.Series(y.ravel(), name=facts.get("response", str(targets[0])))
-    return FrequencyWLS(response, design, core.weights, _full_data(core), core).fit(
-        cov_type=cov_type, use_t=use_t
-    )
+    model = FrequencyWLS(response, design, core.weights, _full_data(core), core)
+    model.dropped = tuple(dropped or ())
+    return model.fit(cov_type=cov_type, use_t=use_t)
 
 
 def _full_data(core: Coreset) -> FullData:
@@ -218,31 +257,32 @@ def _full_data(core: Coreset) -> FullData:
     return FullData(
         float(facts["observations"]), float(facts.get("log_weights") or 0.0), core.regression.sums,
         dict(facts.get("residual_quantiles") or {}), int(cluster.get("clusters", 0)),
+        bool(facts.get("merged")),
     )  # fmt: skip
 
 
 def formula_coreset(
     text: str, data: Any, weight: str | None, on_missing: str, progress: Progress | None,
-    kinds: Sequence[str] = (), cluster: str | None = None, quantiles: bool = False,
+    kinds: Sequence[str] = (), clusters: Sequence[str] = (), quantiles: bool = False,
+    drop: bool = False,
 ) -> Coreset:  # fmt: skip
     """The coreset of a formula, with the sums of the covariances and the quantiles of the
     residuals.
     """
     if weight is not None and not isinstance(weight, str):
         raise InputError("weights must be the name of a column of the data.", argument="weights")
-    rows = open_rows(needed_columns(data, text, (weight, cluster)), progress)
+    others = (weight, *clusters)
+    rows = open_rows(needed_columns(data, text, others), progress)
     schema = rows.schema()
-    formula = parse(text, [name for name in schema.names if name not in (weight, cluster)])
-    columns = formula_columns(formula, schema, weight, on_missing, cluster)
+    formula = parse(text, [name for name in schema.names if name not in others])
+    columns = formula_columns(formula, schema, weight, on_missing, clusters)
     rows.as_codes(columns.coded())
-    learn = Learn(
-        replace(columns, roles=replace(columns.roles, key=None)), rows.declared, rows.all_doubles
-    )
+    learn = Learn(columns, rows.declared, rows.all_doubles)
     if learn.needed:
         learn = rows.scan(learn.reading(), learn)
     design = make_design(formula, learn.learned())
     if not design.names:
-        raise InputError(f"The formula {text!r} has no term but the intercept; add one.")
+        raise InputError(f"The formula {text!r} has no term; add one, or the intercept.")
     _check_width(design)
     layout = columns.of_design(design)
     core = rows.coreset(layout)
@@ -256,7 +296,8 @@ def formula_coreset(
         "covariances": {},
     }
     core = replace(core, regression=Regression(facts))
-    return _scored(core, rows, layout, kinds, cluster, quantiles)
+    core = _dropping(core) if drop else core
+    return _scored(core, rows, layout, kinds, clusters, quantiles)
 
 
 def _check_width(design: Any) -> None:
@@ -277,7 +318,7 @@ def _scored(
     rows: Any,
     layout: Any,
     kinds: Sequence[str],
-    cluster: str | None,
+    clusters: Sequence[str],
     quantiles: bool,
 ) -> Coreset:
     """The coreset with the results of passes at the solution: sums of robust covariances, quantiles
@@ -285,7 +326,7 @@ def _scored(
     """
     regression, wanted = core.regression, wanted_sums(kinds)
     assert regression is not None
-    if "cluster" in wanted and cluster is None:
+    if "cluster" in wanted and not clusters:
         raise InputError(
             "A clustered covariance needs the column that labels the clusters.",
             "Pass its name as cluster=.",
@@ -296,40 +337,41 @@ def _scored(
     solution = FullDataSolution(
         _table(core).solution, regression.facts["intercept"], regression.facts["observations"]
     )
+    layout = replace(layout, dropped=tuple(regression.facts.get("dropped") or ()))
     if wanted:
-        scores = rows.scan(
-            replace(layout, roles=replace(layout.roles, key=cluster)), Scores(solution, wanted)
-        )
-        regression = _with_sums(regression, scores, cluster)
+        scores = rows.scan(replace(layout, labelled="cluster" in wanted), Scores(solution, wanted))
+        regression = _with_sums(regression, scores, clusters)
     if quantiles:
         quantile_facts = {"residual_quantiles": residual_quantiles(rows, layout, solution)}
         regression = replace(regression, facts=regression.facts | quantile_facts)
     return replace(core, regression=regression)
 
 
-def _with_sums(regression: Regression, scores: Any, cluster: str | None) -> Regression:
+def _with_sums(regression: Regression, scores: Any, columns: Sequence[str]) -> Regression:
     """The regression with new sums of robust covariances; sums of other kinds stay."""
     sums = scores.covariances()
     covariances: dict[str, Any] = {kind: {} for kind in sums}
     if scores.clusters is not None:
         if scores.clusters.count < 2:
             raise InputError(
-                f"The column {cluster!r} has a single cluster; a clustered covariance needs two or"
-                " more.",
-                column=cluster,
+                f"The column {columns[0]!r} has a single cluster; a clustered covariance needs two"
+                " or more.",
+                column=columns[0],
             )
-        covariances["cluster"] = {"column": cluster, "clusters": scores.clusters.count}
-    other_sums = {kind: value for kind, value in regression.sums.items() if kind not in sums}
-    earlier = regression.facts["covariances"]
-    covariances = {kind: earlier[kind] for kind in earlier if kind in other_sums} | covariances
-    return Regression(regression.facts | {"covariances": covariances}, other_sums | sums)
+        covariances["cluster"] = {"column": columns[0], "clusters": scores.clusters.count}
+        names = answers(regression)["columns"]
+        check_clusters(scores.solution, names, sums["cluster"], scores.clusters.count, columns)
+    estimate = scores.solution.estimate
+    covariances = regression.facts["covariances"] | covariances
+    sums = turned(regression.sums, estimate) | sums | {WHITENING: estimate.whitening}
+    return Regression(regression.facts | {"covariances": covariances}, sums)
 
 
 def _with_scores(
     core: Coreset,
     data: Any,
     kinds: Sequence[str],
-    cluster: str | None,
+    clusters: Sequence[str],
     on_missing: str,
     quantiles: bool,
     progress: Any,
@@ -340,10 +382,10 @@ def _with_scores(
             "This coreset was not made from a formula; call ols(formula, data, cov_type=...)."
         )
     design = restored_design(core.regression.facts)
-    others = (core.regression.facts["weights"], cluster)
+    others = (core.regression.facts["weights"], *clusters)
     rows = open_rows(needed_columns(data, design.formula.text, others), progress)
     columns = formula_columns(
-        design.formula, rows.schema(), core.regression.facts["weights"], on_missing, cluster
+        design.formula, rows.schema(), core.regression.facts["weights"], on_missing, clusters
     )
     rows.as_codes(columns.coded())
-    return _scored(core, rows, columns.of_design(design), kinds, cluster, quantiles)
+    return _scored(core, rows, columns.of_design(design), kinds, clusters, quantiles)

@@ -62,8 +62,9 @@ def stream_of(source: Any, rows: int) -> Stream | None:
         return Stream(lambda: _cursor_reader(source), "The result of the cursor", once=True)
     if hasattr(source, "__arrow_c_stream__"):
         whole = hasattr(source, "__len__")  # rows in memory can be counted, and read again
+        name = "The data" if whole else "The stream"
         return Stream(
-            lambda: pa.RecordBatchReader.from_stream(source), once=not whole, in_memory=whole
+            lambda: pa.RecordBatchReader.from_stream(source), name, once=not whole, in_memory=whole
         )
     return None
 

@@ -274,9 +274,7 @@ class Layout:
         return (batch.take(keep) if dropped else batch), dropped
 
     def parts(self, table: Any, keep: np.ndarray, where: Callable[[int], str]) -> list[Any]:
-        """The columns of the features, then of the targets; dropped rows are set to False in
-        ``keep``.
-        """
+        """The columns of features, then of targets; dropped rows become False in ``keep``."""
         features = self.roles.features
         targets = [self._numbers(table, name, keep, where) for name in self.roles.targets]
         if self.pipeline is not None:
@@ -398,6 +396,10 @@ class Layout:
                 f"{where(int(row))}: column {names[column]!r} is infinite; drop or correct the row."
             )
 
+    @property
+    def _about_missing(self) -> tuple[str, str | None]:  # advice, and its argument
+        return (FILL, None) if self._fills else (IMPUTE, "on_missing")
+
     def _missing(
         self,
         missing: np.ndarray,
@@ -408,12 +410,12 @@ class Layout:
         """Drop rows with missing values, or raise."""
         if not self.drop:
             row, column = np.argwhere(missing)[0]
-            count = int(missing[:, column].sum())
+            count, (advice, argument) = int(missing[:, column].sum()), self._about_missing
             raise InputError(
                 f"{where(int(row))}: column {names[column]!r} has no value ({count:,} missing in"
                 " this batch).",
-                FILL if self._fills else IMPUTE,
-                argument=None if self._fills else "on_missing",
+                advice,
+                argument=argument,
                 column=names[column],
             )
         keep &= ~missing.any(axis=1)

@@ -1,0 +1,199 @@
+"""The data of a formula: rows that are read in several passes.
+
+    consumer = rows.scan(layout, consumer)      # one pass; consumers of partitions are merged
+    core     = rows.coreset(layout)             # one pass; a sketch per partition
+
+``rows`` are in memory, in files or in DuckDB (:class:`SourceRows`), or in partitions of Dask and
+Spark (:class:`ClusterRows`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from karat.cluster.partitions import cluster_of, scan_partitions
+from karat.cluster.sketches import finish, last_pass
+from karat.core.coreset import Coreset
+from karat.data import containers
+from karat.data.labels import as_objects
+from karat.engine.rows import Progress
+from karat.engine.stream import FOLD
+from karat.errors import InputError
+from karat.formulas.formula import parse
+from karat.formulas.layout import DesignLayout, FormulaLayout
+from karat.io.columnar import ColumnarFiles
+from karat.io.find import open_source
+from karat.io.passes import SamePasses
+from karat.io.scan import Consumer, Position, Reduce, require_rows
+from karat.io.source import Source
+from karat.problems import LeastSquares
+from karat.stream.sketch import Sketch
+
+
+class SourceRows:
+    """Rows of a source of :mod:`karat.io`, read in several passes.
+
+    Attributes
+    ----------
+    declared : dict
+        Levels of the columns of a categorical type, in order.
+    all_doubles : bool
+        Whether the source reads integers as doubles.
+    """
+
+    def __init__(
+        self, source: Source, declared: dict[str, list[Any]], progress: Progress | None
+    ) -> None:
+        self.source, self.declared, self.progress = source, declared, progress
+        self.passes, self.all_doubles, self.same = 0, source.all_doubles, SamePasses()
+
+    def schema(self) -> pa.Schema:
+        """The columns."""
+        return self.source.schema()
+
+    def as_codes(self, columns: Sequence[str]) -> None:
+        """Read these columns as codes and levels, if the source can."""
+        if isinstance(self.source, ColumnarFiles):
+            self.source.as_codes(columns)
+
+    def scan(self, layout: FormulaLayout, consumer: Any) -> Any:
+        """The consumer after all rows."""
+        self._scan(layout, consumer)
+        return consumer
+
+    def _scan(self, layout: FormulaLayout, consumer: Consumer) -> Position:
+        if self.passes and self.source.once:
+            raise InputError(
+                "A stream can be read only once, and this table takes several passes; write it to"
+                " files, or pass a frame."
+            )
+        self.passes += 1
+        position = self.same.scan(self.source, layout, [consumer], FOLD, self.progress)
+        require_rows(self.source, layout, position)
+        return position
+
+    def coreset(self, layout: DesignLayout) -> Coreset:
+        """The coreset of all rows."""
+        sketch = Sketch(LeastSquares(), random_state=0, buffer_rows=FOLD)
+        position = self._scan(layout, Reduce(sketch, layout))
+        core = sketch.coreset()
+        source = self.source.described(self.source.identity(), position.counts)
+        dropped = {"missing": position.dropped, "broken": position.bad}
+        return replace(core, provenance=layout.provenance(core.problem, 0, source, dropped, None))
+
+
+class ClusterRows:
+    """Rows of a Dask or Spark data frame, with the methods of :class:`SourceRows`.
+
+    Parameters
+    ----------
+    data : data frame
+    home : module
+        :mod:`karat.dask` or :mod:`karat.spark`.
+    """
+
+    def __init__(self, data: Any, home: Any) -> None:
+        self.data, self.home = data, home
+        self.declared: dict[str, list[Any]] = {}
+        self.all_doubles = False
+
+    def schema(self) -> pa.Schema:
+        return self.home.frame_schema(self.data)
+
+    def as_codes(self, columns: Sequence[str]) -> None:
+        """Nothing: partitions are read as they come."""
+
+    def scan(self, layout: FormulaLayout, consumer: Any) -> Any:
+        """The merged consumers of the partitions."""
+        return scan_partitions(self.data, layout, partial(replace, consumer))[0]
+
+    def coreset(self, layout: DesignLayout) -> Coreset:
+        work = last_pass(LeastSquares(), layout, 0)
+        return finish(work, self.home.messages(self.data, work), self.home.NAME)
+
+
+def open_rows(data: Any, progress: Progress | None) -> SourceRows | ClusterRows:
+    """Rows of anything that :func:`karat.inference.ols` takes."""
+    cluster = cluster_of(data)
+    if cluster is not None:
+        return ClusterRows(data, cluster)
+    return SourceRows(open_table(data), _declared(containers.collected(data)), progress)
+
+
+def needed_columns(data: Any, text: str, others: Sequence[str | None]) -> Any:
+    """The columns of a pandas frame that a formula and its options name."""
+    if not hasattr(data, "iloc") or not hasattr(data, "columns"):
+        return data
+    free = [str(name) for name in data.columns if str(name) not in others]
+    return only_columns(
+        data, [*parse(text, free).variables, *(name for name in others if name is not None)]
+    )
+
+
+def only_columns(data: Any, wanted: Sequence[str]) -> Any:
+    """The wanted columns of a pandas frame, since the others may hold anything; other data as it
+    is.
+    """
+    if (
+        not hasattr(data, "iloc")
+        or not hasattr(data, "columns")
+        or not set(wanted) <= set(map(str, data.columns))
+    ):
+        return data  # a missing column is an error later, which lists all names
+    frame = data.copy(deep=False)  # no numbers are copied
+    for name in dict.fromkeys(name for name in data.columns if str(name) not in wanted):
+        del frame[name]
+    return frame
+
+
+def open_table(data: Any) -> Source:
+    """The source of rows that are not in partitions; a dictionary of single values is one row."""
+    data = containers.collected(data)
+    if containers.frame_library(data) in ("pandas", "polars") and containers.dimensions(data) == 1:
+        raise InputError(
+            f"The data is a {type(data).__name__}, a single column; pass a frame.", argument="data"
+        )
+    if isinstance(data, dict):
+        columns = {str(name): _column(values) for name, values in data.items()}
+        lengths = {len(values) for values in columns.values()}
+        if len(lengths) > 1 or any(values.ndim != 1 for values in columns.values()):
+            sizes = ", ".join(f"{name} {values.shape[0]}" for name, values in columns.items())
+            raise InputError(
+                "The columns of the dictionary must be one-dimensional and have the same length:"
+                f" {sizes}."
+            )
+        try:
+            data = pa.table(columns)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise InputError(
+                f"The dictionary has a column that cannot be read: {error}."
+            ) from error
+    # polars before 1.3 has no Arrow stream
+    if containers.frame_library(data) == "polars" and not hasattr(data, "__arrow_c_stream__"):
+        data = data.to_arrow()
+    return open_source(data)
+
+
+def _column(values: Any) -> np.ndarray:
+    """A column of a dictionary; NumPy turns numbers into text if some values are text."""
+    objects = np.atleast_1d(as_objects(values))
+    return objects if all(isinstance(value, str) for value in objects) else np.atleast_1d(values)
+
+
+def _declared(data: Any) -> dict[str, list[Any]]:
+    """The levels of the categorical columns of a frame in memory, in their order."""
+    if hasattr(data, "iloc") and hasattr(data, "columns"):
+        kinds = zip(data.columns, data.dtypes, strict=True)
+        return {
+            str(name): list(kind.categories) for name, kind in kinds if hasattr(kind, "categories")
+        }
+    if containers.frame_library(data) == "polars" and hasattr(data, "schema"):
+        enums = {name: kind for name, kind in data.schema.items() if type(kind).__name__ == "Enum"}
+        return {str(name): list(kind.categories) for name, kind in enums.items()}
+    return {}

@@ -1,0 +1,169 @@
+"""The covariance of the parameters, in coordinates that keep its digits.
+
+Columns far from zero or nearly collinear (a cubic in the year) give covariances that cannot be
+inverted in double precision, although every test is well defined.  So a covariance is kept as its
+middle M in whitened coordinates (:mod:`karat.engine.least_squares`), in which the classical one is
+the residual variance times the identity:
+
+    parameters b = T W t,   covariance  (T W) M (T W)'
+    rows A = R T W of a hypothesis R b = q;  A' = Q U:   Wald (Q't - U'^-1 q)' (Q'MQ)^-1 (...)
+    prediction of a row x, whitened to z:                variance z'M z
+
+A file stores M together with its W.  Whitening is unique up to a rotation only, so M is turned into
+the coordinates of the solution at hand.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from patsy import DesignInfo  # statsmodels requires it
+from scipy import linalg
+
+from karat.engine.least_squares import COLLINEAR, LeastSquaresSolution
+from karat.engine.linalg import Array
+from karat.errors import NotExactError
+
+WHITENING = "whitening"  # the coordinates of the sums, stored beside them
+
+
+@dataclass(frozen=True)
+class Covariance:
+    """The covariance of the parameters of a solution.
+
+    Attributes
+    ----------
+    solution : LeastSquaresSolution
+    middle : array of shape (k, k)
+        M, in the whitened coordinates of the solution.
+    """
+
+    solution: LeastSquaresSolution
+    middle: Array
+
+    @property
+    def matrix(self) -> Array:
+        """The covariance of the parameters of the columns of the data."""
+        return self._between(self.solution.root, self.solution.root)
+
+    def contrasts(self, rows: Array, others: Array | None = None) -> Array:
+        """Covariances of linear combinations of the parameters."""
+        whitened = self.solution.whitened(rows)
+        return self._between(
+            whitened, whitened if others is None else self.solution.whitened(others)
+        )
+
+    def _between(self, left: Array, right: Array) -> Array:
+        whole = left @ self.middle @ right.T
+        return (whole + whole.T) / 2 if left is right else whole
+
+    def variances(self, rows: Array) -> Array:
+        """Of the predicted means of rows (1, x)."""
+        whitened = self.solution.whitened(rows)
+        return np.asarray(np.einsum("ij,ij->i", whitened @ self.middle, whitened))
+
+    def wald(self, rows: Array, values: Array) -> tuple[float, int]:
+        """The Wald statistic of the hypothesis ``rows @ params = values`` and its degrees of
+        freedom; NaN if the covariance of the combinations is singular.
+        """
+        whitened = self.solution.whitened(rows)
+        norms = np.linalg.norm(whitened, axis=1)
+        norms[norms == 0.0] = 1.0
+        q, u, order = linalg.qr((whitened / norms[:, None]).T, mode="economic", pivoting=True)
+        rank = int((np.abs(np.diag(u)) > COLLINEAR * max(rows.shape)).sum())
+        if rank < len(rows):
+            warnings.warn(
+                f"The hypothesis has {len(rows)} rows, but only {rank} are linearly independent;"
+                " the others are left out.",
+                UserWarning,
+                stacklevel=5,
+            )
+        q, u = q[:, :rank], u[:rank, :rank]
+        given = (values / norms)[order[:rank]]
+        gap = q.T @ self.solution.rotated - linalg.solve_triangular(u, given, trans="T")
+        return self._quadratic_form(q.T @ self.middle @ q, gap), rank
+
+    def _quadratic_form(self, middle: Array, gap: Array) -> float:
+        """gap' middle^-1 gap."""
+        if not len(gap) or not np.any(middle):  # an exact fit has no errors
+            return np.nan
+        eigenvalues, vectors = np.linalg.eigh(middle)
+        if eigenvalues[0] <= len(gap) * np.finfo(float).eps * eigenvalues[-1]:
+            warnings.warn(
+                f"The covariance of these {len(gap)} combinations of coefficients is singular, for"
+                " example because there are no more clusters than coefficients, so their joint"
+                " test is NaN; test fewer coefficients at a time.",
+                UserWarning,
+                stacklevel=6,
+            )
+            return np.nan
+        return float(np.square(vectors.T @ gap) @ (1 / eigenvalues))
+
+
+@dataclass(frozen=True)
+class FullData:
+    """What is known about all rows, besides the kept ones.
+
+    Attributes
+    ----------
+    observations : float
+    log_weights : float
+        The sum of the logarithms of the weights; 0 where they are counts.
+    sums : dict of arrays
+        Middles of robust covariances, by HC0, HC2, HC3 and cluster, without corrections for small
+        samples, and the whitening of their coordinates.
+    residuals : dict of float
+        Quantiles of all residuals, if they were computed.
+    clusters : int
+        The number of clusters.
+    merged : bool
+        Whether coresets were merged, which have lost their sums.
+    """
+
+    observations: float
+    log_weights: float = 0.0
+    sums: dict[str, Array] = field(default_factory=dict)
+    residuals: dict[str, float] = field(default_factory=dict)
+    clusters: int = 0
+    merged: bool = False
+
+    def covariance(self, kind: str, solution: LeastSquaresSolution) -> Covariance:
+        """A robust covariance with the small-sample corrections of statsmodels."""
+        stored, n, width = "HC0" if kind == "HC1" else kind, self.observations, len(solution.params)
+        if stored not in self.sums:
+            raise NotExactError(self._not_stored(kind))
+        factor = {
+            "HC1": n / (n - width),
+            "cluster": self.clusters / max(self.clusters - 1, 1) * (n - 1) / (n - width),
+        }.get(kind, 1.0)
+        return Covariance(solution, factor * turned(self.sums, solution)[stored])
+
+    def _not_stored(self, kind: str) -> str:
+        available = {*self.sums, *(["HC1"] if "HC0" in self.sums else [])} - {WHITENING}
+        lost = " (merging dropped them: they belong to the solution of one part)" * self.merged
+        return (
+            f"The sums of the robust covariance {kind} (fourth moments of rows and residuals) were"
+            f" not stored with this coreset, which has {', '.join(sorted(available)) or 'none'}"
+            f"{lost}; call karat.inference.ols with the data and cov_type={kind!r}."
+        )
+
+
+def turned(sums: dict[str, Array], solution: LeastSquaresSolution) -> dict[str, Array]:
+    """Middles in the whitened coordinates of a solution, without those of older files: these hold
+    covariances of the parameters.
+    """
+    if WHITENING in sums:
+        turn = solution.unwhitening @ sums[WHITENING]
+    else:
+        turn = solution.unwhitening @ solution.from_params
+    middles = {kind: value for kind, value in sums.items() if kind != WHITENING}
+    return {kind: turn @ value @ turn.T for kind, value in middles.items()}
+
+
+def constraints_of(hypothesis: Any, labels: list[str]) -> tuple[Array, Array]:
+    """The matrix and the values of a hypothesis, which may be text, a matrix, or both."""
+    parsed = DesignInfo(labels).linear_constraint(hypothesis)
+    return np.asarray(parsed.coefs, dtype=float), np.asarray(parsed.constants, dtype=float).ravel()
