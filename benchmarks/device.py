@@ -5,11 +5,11 @@
     python benchmarks/device.py --quick --device cpu   small sizes, to see that it runs
     python benchmarks/device.py --json FILE        and the results there
 
-Needs PyTorch, NumPy, SciPy and array-api-compat only.  Times are medians of 5, in milliseconds,
-with the device synchronised.  "pass" is the proven sums alone, so that the rest of a coreset is the
-sample, the rows and the proof, on the host.  "unproven" is one product a block of 2^18 rows, added
-up without a bound on rounding.  Memory on the device is what is taken beyond the data; on the host,
-how much the peak of the process grew.
+Needs PyTorch, NumPy, SciPy and array-api-compat, and karat on the path (PYTHONPATH=src).  Times are
+medians of 5, in milliseconds, with the device synchronised.  "pass" is the proven sums alone, so
+that the rest of a coreset is the sample, the rows and the proof, on the host.  "unproven" is one
+product a block of 2^18 rows, added up without a bound on rounding.  Memory on the device is what is
+taken beyond the data; on the host, how much the peak of the process grew.
 """
 
 from __future__ import annotations

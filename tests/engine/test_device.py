@@ -115,6 +115,7 @@ def test_blocks_are_read_by_slices_positions_and_flags(make):
     part = DevicePart(make(X))
     np.testing.assert_array_equal(part[3:9], X[3:9])
     np.testing.assert_array_equal(part[np.array([7, 7, 0])], X[[7, 7, 0]])
+    np.testing.assert_array_equal(part[np.arange(50)[::-1]], X[::-1])
     np.testing.assert_array_equal(part[X[:, 0] > 0], X[X[:, 0] > 0])
     np.testing.assert_array_equal(part.run(slice(10, 20))[:], X[10:20])
     np.testing.assert_array_equal(np.asarray(part), X)

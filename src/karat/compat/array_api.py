@@ -78,7 +78,8 @@ def from_host(values: np.ndarray, like: Any) -> Any:
     if library_of(like) == "PyTorch":  # which needs no other package
         import torch
 
-        return torch.tensor(values, device=like.device)
+        # which takes no array that runs backwards
+        return torch.tensor(np.ascontiguousarray(values), device=like.device)
     return namespace(like).asarray(values, device=device_of(like))
 
 
