@@ -338,6 +338,7 @@ def coreset(
     Parameters
     ----------
     X : array, sparse matrix or data frame of shape (n, d)
+        Also an array of PyTorch, CuPy or JAX, which is read where it lies (extra ``arrays``).
     y : array or frame of shape (n,) or (n, T), or the name of a column, optional
         A name, or a list of names, takes these columns out of the frame X.
     problem : Problem, optional

@@ -11,7 +11,7 @@ import numpy as np
 
 from karat.core.provenance import Provenance
 from karat.core.synthetic import SYNTHETIC
-from karat.data.containers import columns_of, dimensions, is_frame
+from karat.data.containers import as_numpy, columns_of, dimensions, is_frame
 
 if TYPE_CHECKING:
     from karat.core.coreset import Coreset
@@ -94,7 +94,7 @@ def _columns_by_name(table: Any, letter: str) -> dict[str, np.ndarray]:
     """The columns of any table by name; without names, a letter and a number (or the letter)."""
     if is_frame(table) and (dimensions(table) == 2 or getattr(table, "name", None) is not None):
         return columns_of(table)
-    values = np.asarray(table.toarray() if hasattr(table, "toarray") else table)
+    values = as_numpy(table)
     if values.ndim == 1:
         return {letter: values}
     return {f"{letter}{i}": column for i, column in enumerate(values.T)}

@@ -196,7 +196,7 @@ def _store(table: Any, name: str, arrays: dict[str, Any]) -> dict[str, Any] | No
         return {"kind": "sparse", "shape": list(table.shape)}
     library = containers.frame_library(table)
     if library is None:
-        arrays[name] = np.asarray(table)
+        arrays[name] = containers.as_numpy(table)
         return {"kind": "array"}
     arrays |= {f"{name}/{i}": values for i, values in enumerate(containers.column_arrays(table))}
     if hasattr(table, "iloc"):

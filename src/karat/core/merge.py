@@ -16,8 +16,9 @@ from karat.core.construct import assembled, reduced
 from karat.core.provenance import Provenance, merged_provenance, same_source
 from karat.core.synthetic import SYNTHETIC, in_doubles, merge_made
 from karat.data.batch import Table, read_input
-from karat.data.containers import stack_rows, take_rows
+from karat.data.containers import take_rows
 from karat.data.labels import same_kind
+from karat.data.stacking import stack_rows
 from karat.engine.claim import Claim
 from karat.engine.kernel import NonFiniteError
 from karat.engine.reduce import Reduction, keep_all_rows

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from karat.compat import array_api
 from karat.core.certify import Certificate, certify
 from karat.core.provenance import Provenance, merged_provenance
 from karat.core.wording import readable, several
@@ -151,6 +152,8 @@ def made_like(table: Any, values: np.ndarray) -> Any:
     names; else an array.
     """
     flat = containers.dimensions(table) == 1
+    if containers.is_foreign(table):
+        return array_api.from_host(values[:, 0] if flat else values, table)
     library = containers.frame_library(table)
     if library is None:
         return values[:, 0] if flat else values

@@ -19,7 +19,7 @@ from karat.core.synthetic import SYNTHETIC
 from karat.data.batch import Table
 from karat.engine.claim import ErrorBudget
 from karat.engine.kernel import FittedMoments, NonFiniteError, fit_moments
-from karat.engine.linalg import Array, Indices
+from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.moment_stream import MomentStream
 from karat.engine.peel import wild_rows
 from karat.engine.proof import measure
@@ -55,14 +55,16 @@ def _measured_group(core: Coreset, data: Table, own: Table, label: Any) -> tuple
     rows, kept, among = data.rows(label), own.rows(label), own.index(label)
     assert core.strata is not None
     strata = core.strata if among is None else core.strata[among]
-    left, alone = np.arange(len(rows)), np.flatnonzero(strata == VERBATIM)
+    alone = np.flatnonzero(strata == VERBATIM)
     places = _places_of_kept(rows, kept.subset(alone)) if len(alone) else alone
     refuted = places is None
-    left = left if places is None else np.setdiff1d(left, places)
-    parts = [(strata != VERBATIM, left)]
+    # the rows that were not kept as they are; None means all
+    left = None if places is None or not len(places) else np.setdiff1d(np.arange(len(rows)), places)
+    parts: list[tuple[Flags, Indices | None]] = [(strata != VERBATIM, left)]
     # of streams and merged coresets, other rows were wild
     if core.certificate.levels and (strata == WILD).any():
         _, wild = wild_rows(rows, _moments_of(rows)[0])
+        left = np.arange(len(rows)) if left is None else left
         parts = [
             (strata == ORDINARY, np.setdiff1d(left, wild)),
             (strata == WILD, np.intersect1d(left, wild)),
@@ -70,9 +72,7 @@ def _measured_group(core: Coreset, data: Table, own: Table, label: Any) -> tuple
     worst: Reduction | None = None
     for which, some in parts:
         mine = kept.subset(np.flatnonzero(which))
-        one = _measured_stratum(
-            core, data, rows if len(some) == len(rows) else rows.subset(some), mine
-        )
+        one = _measured_stratum(core, data, rows if some is None else rows.subset(some), mine)
         worst = one if worst is None or one.proof.merit < worst.proof.merit else worst
     assert worst is not None
     everything = np.arange(len(kept))

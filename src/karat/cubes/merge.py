@@ -17,7 +17,7 @@ from karat.core.certify import Certificate
 from karat.cubes.cells import KINDS, Cells, Reducer, as_integers, in_order, label_list, starts_of
 from karat.cubes.hashes import CellHashes
 from karat.cubes.select import shown
-from karat.data.containers import stack_rows
+from karat.data.stacking import stack_rows
 from karat.engine.linalg import Indices
 from karat.errors import InputError
 

@@ -21,9 +21,12 @@ from scipy import sparse
 from karat.data import containers
 from karat.data.advice import too_long_integers
 from karat.data.arguments import check_taken
+from karat.data.device_arrays import check_one_device
 from karat.data.labels import Grouping, check_groups, group_rows
 from karat.data.non_finite import explain_non_finite
+from karat.data.stacking import stack_rows
 from karat.data.transformed import transformed
+from karat.engine.device import DevicePart
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array, Indices, is_long
 from karat.engine.offsets import WHOLE, all_exact, all_small, nearby_offset
@@ -126,10 +129,7 @@ def joined(batches: Sequence[Batch]) -> Batch:
     """Batches of equal columns, one after the other, in new arrays."""
     first = batches[0]
     return Batch(
-        [
-            containers.stack_rows(*blocks)
-            for blocks in zip(*(p.parts for p in batches), strict=True)
-        ],
+        [stack_rows(*blocks) for blocks in zip(*(p.parts for p in batches), strict=True)],
         np.concatenate([p.numbers for p in batches]),
         _stacked_weights(batches),
         None if first.groups is None else np.concatenate([p.groups for p in batches]),
@@ -149,8 +149,7 @@ def _stacked_parts(batches: Sequence[Batch]) -> list[Any]:
         return batches[0].parts
     columns = zip(*(p.parts for p in batches), strict=True)
     return [
-        containers.stack_rows(*blocks) if sparse.issparse(blocks[0]) else Chunked(blocks)
-        for blocks in columns
+        stack_rows(*blocks) if sparse.issparse(blocks[0]) else Chunked(blocks) for blocks in columns
     ]
 
 
@@ -288,6 +287,8 @@ def read_input(
             raise InputError("y has no columns; leave it out, or pass at least one target.")
         if len(target) != count:
             raise InputError(f"X has {count} rows but y has {len(target)}; they must be equal.")
+        if isinstance(table, DevicePart) or isinstance(target, DevicePart):
+            check_one_device(table, target)
         target_names = containers.column_names(y, target.shape[1])
         names += ["y"] if target_names == ["0"] else [f"{name} of y" for name in target_names]
     elif problem.needs_target:
@@ -337,7 +338,7 @@ def check_weights(sample_weight: Any, count: int) -> Array | None:
     """Weights as numbers, one per row, finite and not negative; None means that all are 1."""
     if sample_weight is None:
         return None
-    weights = containers.as_table(sample_weight, "sample_weight")
+    weights = containers.as_numpy(containers.as_table(sample_weight, "sample_weight"))
     if weights.shape[1] != 1:
         raise InputError(
             f"sample_weight has shape {np.shape(sample_weight)}; it must be one number per row.",

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from karat.compat import array_api
 from karat.data.advice import about_time
+from karat.data.device_arrays import device_table
 from karat.engine.linalg import is_long
 from karat.engine.offsets import WHOLE, all_exact
 from karat.engine.parts import SideBySide
@@ -50,6 +52,12 @@ def frame_library(table: Any) -> str | None:
 def is_frame(table: Any) -> bool:
     """Whether the table is a data frame or a series of a library that narwhals reads."""
     return frame_library(table) is not None
+
+
+def is_foreign(table: Any) -> bool:
+    """Whether the table is an array of another library than NumPy."""
+    known = isinstance(table, np.ndarray) or is_frame(table)
+    return not known and array_api.library_of(table) is not None
 
 
 def as_narwhals(table: Any) -> Any:
@@ -95,6 +103,11 @@ def as_table(table: Any, name: str, apart: bool = False) -> Any:
     A frame that mixes large integers with other types becomes a :class:`SideBySide`; with
     ``apart``, every frame of mixed types does.
     """
+    if is_foreign(table):
+        array_api.check_readable(table, name)
+        if not array_api.on_host(table):
+            return device_table(table, name)
+        table = array_api.to_host(table)
     if sparse.issparse(table):
         if len(table.shape) != 2:
             raise InputError(
@@ -237,11 +250,36 @@ def take_rows(table: Any, positions: np.ndarray) -> Any:
         return None
     if is_frame(table):
         return as_narwhals(collected(table))[positions].to_native()
+    if is_foreign(table):
+        return array_api.take_rows(table, positions)
     if sparse.issparse(table):
         return sparse.csr_array(table)[positions]
     if isinstance(table, np.ndarray) or hasattr(table, "__array__"):
         return table[positions]
     return np.asarray(table)[positions]
+
+
+def on_host(table: Any) -> Any:
+    """The table itself, or a NumPy array in place of an array of another library."""
+    return array_api.to_host(table) if is_foreign(table) else table
+
+
+def check_on_host(**tables: Any) -> None:
+    """Raise if a table is on an accelerator, for what needs it in the memory of the host."""
+    for name, table in tables.items():
+        if is_foreign(table) and not array_api.on_host(table):
+            raise InputError(
+                f"{name} is on an accelerator, where scikit-learn does not read it; fit the"
+                " estimator on a coreset, karat.coreset(X, y).fit(estimator), or copy X and y to"
+                " the host.",
+                argument=name,
+            )
+
+
+def as_numpy(table: Any) -> np.ndarray:
+    """A table as a NumPy array, sparse or not, wherever it is."""
+    table = on_host(table)
+    return np.asarray(table.toarray() if hasattr(table, "toarray") else table)
 
 
 def in_double(table: Any) -> Any:
@@ -391,59 +429,3 @@ def in_container(described: dict[str, Any], X: Any, y: Any, index: np.ndarray) -
         if described["target"] is not None:
             y = frame_of(kind, {described["target"]: y}, True, index)
     return X, y
-
-
-def stack_rows(first: Any, *others: Any) -> Any:
-    """Rows of tables of the same kind, one after the other."""
-    if first is None or not others:
-        return first
-    if is_frame(first):
-        return _stack_frames(first, *others)
-    for other in others:
-        if len(first.shape) == 2 and first.shape[1] != other.shape[1]:
-            counts = f"{first.shape[1]} and {other.shape[1]}"
-            raise InputError(f"The rows have {counts} columns; they must have the same ones.")
-    if sparse.issparse(first):
-        return sparse.csr_array(sparse.vstack([first, *others], format="csr"))
-    arrays = [np.asarray(table) for table in (first, *others)]
-    _check_types([array.dtype for array in arrays], arrays, "The rows")
-    return np.concatenate(arrays)
-
-
-def _check_types(kinds: list[Any], columns: list[np.ndarray], where: str) -> None:
-    """Raise if joining columns of these types would round some of their values."""
-    if len(set(kinds)) > 1 and any(rounds(column) for column in columns):
-        types = " and ".join(sorted({str(kind) for kind in kinds}))
-        raise InputError(
-            f"{where} have types {types}; convert them to one type. Joining them as they are would"
-            " round integers beyond 2^53."
-        )
-
-
-def _stack_frames(first: Any, *others: Any) -> Any:
-    import narwhals
-
-    top, below = as_narwhals(first), [as_narwhals(other) for other in others]
-    if not hasattr(top, "columns"):
-        columns = [top.to_frame(), *(b.to_frame().rename({b.name: top.name}) for b in below)]
-        pieces = [frame[:, 0] for frame in columns]
-        _check_types(
-            [p.dtype for p in pieces], [np.asarray(p.to_numpy()) for p in pieces], "The targets"
-        )
-        return narwhals.concat(columns)[:, 0].to_native()
-    for other in below:
-        if set(top.columns) != set(other.columns):
-            raise InputError(
-                f"The frames have different columns, {top.columns} and {other.columns}; rename or"
-                " drop some."
-            )
-    if any(list(other.columns) != list(top.columns) for other in below):
-        below = [other.select(top.columns) for other in below]
-    for place, column in enumerate(top.columns):
-        pieces = [frame[:, place] for frame in (top, *below)]
-        _check_types(
-            [p.dtype for p in pieces],
-            [np.asarray(p.to_numpy()) for p in pieces],
-            f"Values of column {column!r}",
-        )
-    return narwhals.concat([top, *below]).to_native()

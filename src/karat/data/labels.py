@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from karat.compat import array_api
 from karat.engine.linalg import Array, Flags, Indices
 from karat.errors import InputError
 
@@ -36,6 +37,8 @@ FEW_RUNS = 4
 
 def as_objects(values: Any) -> np.ndarray:
     """An array; text that is not in a NumPy array yet (in a list, in polars) becomes objects."""
+    if not isinstance(values, np.ndarray) and array_api.library_of(values) is not None:
+        return array_api.to_host(values)
     array = np.asarray(values)
     return (
         np.array(values, dtype=object)

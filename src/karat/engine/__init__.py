@@ -5,7 +5,7 @@ A coreset of degree 2, from the rows to the proof, is told by these files, best 
     kernel       what is kept: features of a row, and their sum over all rows; the passes that fit
                  it (here the paper is cited)
     rows         rows as blocks of doubles, and one pass over them (parts: the column blocks that
-                 they are read from)
+                 they are read from; device: those on an accelerator)
     coordinates  shift, scale, whiten; which directions of the columns vanish
     powers       the kernel of powers of a linear form: monomials of whitened columns
     points       candidate rows as points (rare: those that a sample misses)

@@ -81,6 +81,12 @@ class Kernel(ABC):
         """The statistic of all rows, if summing their nonzero entries only is faster; else None."""
         return None
 
+    def device_statistic(self, rows: Rows, progress: Progress | None = None) -> Statistic | None:
+        """The statistic of all rows, if it can be summed where they live
+        (:mod:`karat.engine.device`); else None.
+        """
+        return None
+
     def fitted_moments(
         self, statistic: Statistic, total: float, last: bool = False
     ) -> FittedMoments:

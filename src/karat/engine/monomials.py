@@ -8,7 +8,7 @@ from math import factorial, prod
 
 import numpy as np
 
-from karat.engine.linalg import Array, Indices
+from karat.engine.linalg import Array, Flags, Indices
 
 
 class Monomials:
@@ -97,3 +97,13 @@ class Monomials:
 def monomials(variables: int, degree: int) -> Monomials:
     """The shared table of multisets (they are costly to list and never change)."""
     return Monomials(variables, degree)
+
+
+def remaining_monomials(gone: Flags, degree: int) -> tuple[Flags, Indices]:
+    """Which monomials hold no dropped variable, and their positions among those of the remaining
+    variables.
+    """
+    table, left = monomials(len(gone), degree), monomials(int((~gone).sum()), degree)
+    stays = np.asarray(~gone[table.indices].any(axis=1))
+    places = (np.cumsum(~gone) - 1)[table.indices[stays]]
+    return stays, np.array([left.position[tuple(t)] for t in places.tolist()], dtype=np.intp)

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from karat.engine.device import rows_beyond
 from karat.engine.frame import Frame
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array, Indices
@@ -79,6 +80,8 @@ def wild_rows(
     spread, middle, far = _wild_limits(frame, among[:, 1:])
     if not spread > WILD:
         return spread, none
+    if rows.on_device:
+        return spread, rows_beyond(rows, middle, far)
 
     def visit(block: Array, _: Array | None, start: int) -> list[Indices]:
         return [start + np.flatnonzero((np.abs(block[:, 1:]) > far).any(axis=1))]

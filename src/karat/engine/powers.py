@@ -44,11 +44,12 @@ import numpy as np
 
 from karat.engine import linalg
 from karat.engine.coordinates import Basis, condition_of, pilot_basis, refine
+from karat.engine.device import squares
 from karat.engine.frame import Frame
 from karat.engine.kernel import FittedMoments, Kernel
-from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.monomials import monomials
-from karat.engine.rows import Statistic, useful_shift
+from karat.engine.linalg import Array, Flags
+from karat.engine.monomials import monomials, remaining_monomials
+from karat.engine.rows import Progress, Rows, Statistic, useful_shift
 from karat.engine.sums import (
     MOST_ROWS,
     STACKED,
@@ -327,6 +328,11 @@ class Powers(Polynomial):
         gram = gram_matrix(variables, weights)
         return (gram,) if self.degree == 2 else (gram, self.products(variables, weights))
 
+    def device_statistic(self, rows: Rows, progress: Progress | None = None) -> Statistic | None:
+        if self.degree > 2 or self.single is not None:
+            return None
+        return (squares(rows, self.shift, self.affine, self.maps, progress=progress),)
+
     def fitted_moments(
         self, statistic: Statistic, total: float, last: bool = False
     ) -> FittedMoments:
@@ -426,7 +432,7 @@ class Powers(Polynomial):
         norms[before:][np.diag(statistic[0])[gone] == 0] = 0.0
         kernel = self.within(replace(left, excluded=replace(left.excluded, norms=norms)))
         (rows, row_places), (columns, column_places) = (
-            _remaining_monomials(gone, degree) for degree in (high, self.degree - high)
+            remaining_monomials(gone, degree) for degree in (high, self.degree - high)
         )
         products = np.empty((len(row_places), len(column_places)), dtype=statistic[1].dtype)
         products[np.ix_(row_places, column_places)] = statistic[1][np.ix_(rows, columns)]
@@ -434,13 +440,3 @@ class Powers(Polynomial):
 
     def feature_name(self, feature: int, columns: list[str]) -> str:
         return f"the loss along {columns[feature]}" if feature < len(columns) else "the loss"
-
-
-def _remaining_monomials(gone: Flags, degree: int) -> tuple[Flags, Indices]:
-    """Which monomials hold no dropped variable, and their positions among those of the remaining
-    variables.
-    """
-    table, left = monomials(len(gone), degree), monomials(int((~gone).sum()), degree)
-    stays = np.asarray(~gone[table.indices].any(axis=1))
-    places = (np.cumsum(~gone) - 1)[table.indices[stays]]
-    return stays, np.array([left.position[tuple(t)] for t in places.tolist()], dtype=np.intp)

@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from scipy import sparse
 
-from karat.engine import linalg
+from karat.engine import device, linalg
+from karat.engine.device import DevicePart
 from karat.engine.linalg import Array, Indices
 from karat.engine.parts import LazyPart, Offsets, Part, has_views, minus_offsets, run
 from karat.engine.sums import BLOCK, LARGE, STACKED, RunningSum
@@ -86,6 +87,11 @@ class Rows:
     @property
     def total(self) -> float:
         return float(self.count) if self.weights is None else float(self.weights.sum())
+
+    @property
+    def on_device(self) -> bool:
+        """Whether all columns live on an accelerator."""
+        return all(isinstance(part, DevicePart) for part in self.parts)
 
     def subset(self, positions: Indices) -> Rows:
         """The rows at ``positions``."""
@@ -347,6 +353,8 @@ def pass_over(rows: Rows, kernel: Kernel, progress: Progress | None = None) -> S
         and (statistic := kernel.sparse_statistic(rows)) is not None
     ):
         return statistic
+    if rows.on_device and (statistic := kernel.device_statistic(rows, progress)) is not None:
+        return statistic
     if prod(kernel.product_shape) > LARGE:  # one range, block after block
         sums = RunningSum()
         sweep(
@@ -369,6 +377,8 @@ def pass_over(rows: Rows, kernel: Kernel, progress: Progress | None = None) -> S
 
 def column_sizes(rows: Rows, shift: Array) -> Array:
     """The largest absolute value of every shifted column."""
+    if rows.on_device:
+        return device.column_sizes(rows, shift)
     kinds = [sparse.issparse(part) for part in rows.parts]
     in_memory = all(
         kind or isinstance(part, np.ndarray) for kind, part in zip(kinds, rows.parts, strict=True)

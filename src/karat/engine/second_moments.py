@@ -34,11 +34,12 @@ from scipy import sparse
 from karat.engine import linalg
 from karat.engine.combinations import nearly_combined, null_directions
 from karat.engine.coordinates import Basis, Directions
+from karat.engine.device import squares
 from karat.engine.frame import Frame
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.powers import Powers
-from karat.engine.rows import Rows, Statistic, useful_shift
+from karat.engine.rows import Progress, Rows, Statistic, useful_shift
 from karat.engine.sparse_sums import sparse_constants, sparse_squares
 from karat.engine.sums import (
     MOST_ROWS,
@@ -275,6 +276,11 @@ class SecondMoments(Powers):
         if not self.wide:
             return None
         return (sparse_squares(rows, self.shift, self.basis.map, self.replaced, self.plain_gram),)
+
+    def device_statistic(self, rows: Rows, progress: Progress | None = None) -> Statistic | None:
+        if not self.wide or not len(self.replaced):
+            return super().device_statistic(rows, progress)
+        return (squares(rows, self.shift, True, (self.basis.map,), self.replaced, progress),)
 
     def fitted_moments(
         self, statistic: Statistic, total: float, last: bool = False

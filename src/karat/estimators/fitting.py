@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Hashable
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,7 @@ SCORER_COLLECTIONS = (dict, list, tuple, set)  # types of scoring= that hold sev
 def fit_on_core(core: Coreset, estimator: Any) -> Any:
     """See :meth:`karat.Coreset.fit`."""
     check_is_estimator(estimator)
+    core = replace(core, X=containers.on_host(core.X), y=containers.on_host(core.y))
     transformers, leaf = split_pipeline(estimator)
     if key_of(leaf) in registry.SEARCHES or key_of(leaf) in registry.SELECTS_ITSELF:
         raise refuse(

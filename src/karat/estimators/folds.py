@@ -29,6 +29,7 @@ from karat.core.coreset import Coreset, coreset
 from karat.core.synthetic import REAL, SYNTHETIC, RowKind
 from karat.data import containers
 from karat.data.batch import check_weights
+from karat.data.stacking import stack_rows
 from karat.errors import InputError, NotExactError
 from karat.estimators.fitting import check_splitter
 from karat.estimators.training_rows import (
@@ -125,6 +126,7 @@ def exact_cv(
     True
     """
     X, y = containers.collected(X), containers.collected(y)
+    containers.check_on_host(X=X, y=y)
     data = TrainingRows(
         X, y, check_weights(sample_weight, containers.row_count(X)), random_state=random_state
     )
@@ -277,8 +279,8 @@ def _stacked(cores: list[Coreset]) -> Coreset:
         first,
         indices=_joined([core.indices for core in cores], first.n_rows),
         weights=np.concatenate([core.weights for core in cores]),
-        X=containers.stack_rows(*(core.X for core in cores)),
-        y=containers.stack_rows(*(core.y for core in cores)),
+        X=stack_rows(*(core.X for core in cores)),
+        y=stack_rows(*(core.y for core in cores)),
         groups=np.concatenate(
             [label + start for label, start in zip(labels, starts, strict=False)]
         ),

@@ -170,6 +170,7 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
     def _checked(self, X: Any, y: Any) -> tuple[Any, Any]:
         """Arrays checked as in scikit-learn; frames left as they are, with their names noted."""
         X, y = containers.collected(X), containers.collected(y)
+        containers.check_on_host(X=X, y=y)
         if y is None:
             raise InputError(
                 f"This {type(self).__name__} requires y to be passed, but the target y is None."

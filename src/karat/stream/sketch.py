@@ -49,6 +49,7 @@ from karat.stream.summary import Buffer, Summary, adds_nothing, coreset_of, is_s
 # A fold costs as much as summing tens of thousands of rows, so the buffer is large.
 BUFFER_ROWS = 2**19
 BUFFER_BYTES = 2**28
+AT_ONCE = 2**23  # bytes of a batch on a device from which on its sums are made there
 LARGEST, LARGEST_ABSORBED = 1e220, 1e150  # weights of rows, which are at least the inverse of that
 
 
@@ -234,10 +235,17 @@ class Sketch:
                 self._wait(batch, owned)
 
     def _wait(self, batch: Batch, owned: bool) -> None:
-        """Add rows to the buffer, in blocks, and fold it when it is full."""
+        """Add rows to the buffer, in blocks, and fold it when it is full.
+
+        Many rows on a device are folded where they are, without a buffer.
+        """
         summary, most = self.summary, self.buffer.most_rows
         summary.taken += len(batch)
         summary.mass += float(len(batch)) if batch.weights is None else float(batch.weights.sum())
+        if batch.stored_rows().on_device and batch.nbytes >= AT_ONCE:
+            self.fold()
+            summary.fold([batch], self.random_state)
+            return
         for start in range(0, len(batch), most):
             block = batch if len(batch) <= most else batch.take(slice(start, start + most))
             # fold early rather than let the batch wait in a second array: one is read faster

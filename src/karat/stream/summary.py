@@ -25,6 +25,7 @@ from karat.data import containers
 from karat.data.batch import Batch, Table, stack, stacked_rows, stored_weights
 from karat.data.non_finite import explain_non_finite
 from karat.engine.carried import Running
+from karat.engine.device import DevicePart
 from karat.engine.kernel import Kernel, NonFiniteError
 from karat.engine.linalg import Array, Flags
 from karat.engine.parts import Offsets
@@ -281,7 +282,7 @@ def adds_nothing(X: Any, sample_weight: Any) -> bool:
         return False
     if count == 0 or sample_weight is None:
         return count == 0
-    weights = containers.as_table(sample_weight, "sample_weight")
+    weights = containers.as_numpy(containers.as_table(sample_weight, "sample_weight"))
     return bool(weights.shape == (count, 1) and not weights.any())
 
 
@@ -316,6 +317,8 @@ def is_summable(table: Table, summary: Summary, waiting: Sequence[Batch]) -> boo
 
 def _harmless(part: Any) -> bool:
     """Whether the sum of squares shows that all values are finite and far from overflow."""
+    if isinstance(part, DevicePart):
+        return part.sum_of_squares() < HARMLESS
     values = part.data if sparse.issparse(part) else part
     if values.dtype.kind != "f":
         return True
