@@ -399,7 +399,8 @@ def cube(
     hashes : {"inside", "beside"}
         Whether hashes are in that file, or in a file of their own beside it.
     memory : int
-        Bytes that the run may use, in addition to the interpreter (on a cluster, per partition).
+        Bytes that the run may use, in addition to the interpreter and to the hashes, of about 40
+        bytes a row and 64 with keys (on a cluster, per partition).
     random_state : int
         Seed for the choice of rows; the coresets are exact for any seed.
     content : bool

@@ -7,7 +7,8 @@
 
 in one pass and bounded memory.  A cell whose rows arrive together is reduced once.  Other cells are
 reduced again when more rows have arrived, together with the rows that they hold.  On a cluster,
-workers make the cells of their partitions, which are merged in a tree; only kept rows are sent.
+workers make the cells of their partitions, which are merged in a tree; kept rows and hashes are
+sent.
 
 A label is text, a number, a boolean, a date or a time; all labels of a column are of one kind.
 Labels of different kinds are never converted silently: in double precision 2**53 and 2**53 + 1
