@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from karat.cubes import Cube, cube
     from karat.errors import InputError, MissingExtraError, NotExactError, StorageError
     from karat.estimators import CoresetClassifier, CoresetRegressor, exact_cv
+    from karat.inference import ols
     from karat.io import FileVerification, coreset_files, verify_files
     from karat.stream.sketch import Sketch
 
@@ -38,6 +39,7 @@ __all__ = [
     "cube",
     "exact_cv",
     "load",
+    "ols",
     "plan",
     "problems",
     "verify_files",
@@ -53,6 +55,7 @@ _HOMES = {
     "stream.sketch": ["Sketch"],
     "errors": ["InputError", "MissingExtraError", "NotExactError", "StorageError"],
     "estimators": ["CoresetClassifier", "CoresetRegressor", "exact_cv"],
+    "inference": ["ols"],
     "io": ["FileVerification", "coreset_files", "verify_files"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -70,6 +70,13 @@ def test_means_for_missing_values_are_not_offered(inside, data):
     assert "mean" not in inside("regress", "--help").out.split("on-missing")[1].splitlines()[0]
 
 
+def test_clusters_in_two_ways(inside, data):
+    arguments = ("regress", data / "all.parquet", "y ~ a")
+    shown = inside(*arguments, "--cov", "cluster:fold,hue").out
+    assert "Clusters:" in shown
+    refused(inside(*arguments, "--cov", "cluster:fold", "--cov", "cluster:hue"), "cluster:A,B")
+
+
 def test_columns_that_others_determine(inside, data):
     arguments = ("regress", data / "all.parquet", "y ~ a + I(2 * a)")
     refused(inside(*arguments), "linear combination")

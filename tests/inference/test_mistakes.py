@@ -253,6 +253,13 @@ def test_arguments(fit, frame):
     assert fit.submodel(np.array(["a"])).labels == ["a"]
 
 
+def test_the_short_name(frame):
+    assert karat.ols is ols
+    assert "ols" in karat.__all__
+    assert "ols" in dir(karat)
+    np.testing.assert_array_equal(karat.ols("y ~ a", frame).bse, ols("y ~ a", frame).bse)
+
+
 def test_progress_that_is_no_function():
     frame = pd.DataFrame({"x": np.arange(20.0), "y": np.arange(20.0) ** 2})
     with pytest.raises(InputError, match="progress is 3"):

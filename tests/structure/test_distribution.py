@@ -70,13 +70,14 @@ print("display", asked(lambda: karat.report.WeightsDisplay.from_coreset(core).pl
 print("parquet", asked(lambda: core.save("core.parquet")))
 print("models", asked(lambda: karat.models.GaussianMixture))
 print("inference", asked(lambda: karat.inference.ols(core)))
+print("ols", asked(lambda: karat.ols))
 print("dask", asked(lambda: karat.dask.coreset))
 print("spark", asked(lambda: karat.spark.coreset))
 """
 EXTRAS = {
     "regressor": "sklearn", "cv": "sklearn", "files": "io", "verify": "io", "cube": "io",
     "fit": "sklearn", "report": "report", "display": "report", "parquet": "io", "models": "models",
-    "inference": "inference", "dask": "dask", "spark": "spark",
+    "inference": "inference", "ols": "inference", "dask": "dask", "spark": "spark",
 }  # fmt: skip
 
 

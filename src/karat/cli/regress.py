@@ -33,8 +33,8 @@ def regress(
             "--cov",
             metavar="KIND",
             help=(
-                "nonrobust, HC0, HC1, HC2, HC3 or cluster:COLUMN. Repeat it to store several; the"
-                " first is shown."
+                "nonrobust, HC0, HC1, HC2, HC3 or cluster:COLUMN[,COLUMN]. Repeat it to store"
+                " several; the first is shown."
             ),
         ),
     ] = None,
@@ -134,7 +134,7 @@ def _split(words: list[str]) -> tuple[list[str], str | None]:
     return words, None
 
 
-def _covariances(typed: list[str]) -> tuple[list[str], str | None]:
+def _covariances(typed: list[str]) -> tuple[list[str], list[str] | None]:
     kinds, columns = [], []
     for text in typed:
         kind, colon, column = text.partition(":")
@@ -144,8 +144,8 @@ def _covariances(typed: list[str]) -> tuple[list[str], str | None]:
             columns.append(column)
         kinds.append(kind)
     if len(columns) > 1:
-        raise InputError("--cov cluster takes one column.")
-    return kinds, columns[0] if columns else None
+        raise InputError("Name the columns of several ways in one option: --cov cluster:A,B.")
+    return kinds, columns[0].split(",") if columns else None
 
 
 def _coreset(paths: list[str]) -> Any:

@@ -39,10 +39,13 @@ class Covariance:
     solution : LeastSquaresSolution
     middle : array of shape (k, k)
         M, in the whitened coordinates of the solution.
+    corrected : bool
+        Whether a variance was negative, and negative eigenvalues are set to zero.
     """
 
     solution: LeastSquaresSolution
     middle: Array
+    corrected: bool = False
 
     @property
     def matrix(self) -> Array:
@@ -93,9 +96,9 @@ class Covariance:
         eigenvalues, vectors = np.linalg.eigh(middle)
         if eigenvalues[0] <= len(gap) * np.finfo(float).eps * eigenvalues[-1]:
             warnings.warn(
-                f"The covariance of these {len(gap)} combinations of coefficients is singular, for"
-                " example because there are no more clusters than coefficients, so their joint"
-                " test is NaN; test fewer coefficients at a time.",
+                f"The covariance of these {len(gap)} combinations of coefficients is not positive"
+                " definite, for example because there are no more clusters than coefficients, so"
+                " their joint test is NaN; test fewer coefficients at a time.",
                 UserWarning,
                 stacklevel=6,
             )
@@ -117,8 +120,8 @@ class FullData:
         samples, and the whitening of their coordinates.
     residuals : dict of float
         Quantiles of all residuals, if they were computed.
-    clusters : int
-        The number of clusters.
+    clusters : tuple of int
+        The number of clusters of each way.
     merged : bool
         Whether coresets were merged, which have lost their sums.
     """
@@ -127,7 +130,7 @@ class FullData:
     log_weights: float = 0.0
     sums: dict[str, Array] = field(default_factory=dict)
     residuals: dict[str, float] = field(default_factory=dict)
-    clusters: int = 0
+    clusters: tuple[int, ...] = ()
     merged: bool = False
 
     def covariance(self, kind: str, solution: LeastSquaresSolution) -> Covariance:
@@ -135,11 +138,14 @@ class FullData:
         stored, n, width = "HC0" if kind == "HC1" else kind, self.observations, len(solution.params)
         if stored not in self.sums:
             raise NotExactError(self._not_stored(kind))
-        factor = {
-            "HC1": n / (n - width),
-            "cluster": self.clusters / max(self.clusters - 1, 1) * (n - 1) / (n - width),
-        }.get(kind, 1.0)
-        return Covariance(solution, factor * turned(self.sums, solution)[stored])
+        middle = turned(self.sums, solution)[stored]
+        if kind == "HC1":
+            return Covariance(solution, n / (n - width) * middle)
+        if kind != "cluster":
+            return Covariance(solution, middle)
+        if len(self.clusters) == 1:  # the sum of several ways has these factors already
+            middle = self.clusters[0] / max(self.clusters[0] - 1, 1) * middle
+        return _without_negative(Covariance(solution, (n - 1) / (n - width) * middle))
 
     def _not_stored(self, kind: str) -> str:
         available = {*self.sums, *(["HC1"] if "HC0" in self.sums else [])} - {WHITENING}
@@ -149,6 +155,17 @@ class FullData:
             f" not stored with this coreset, which has {', '.join(sorted(available)) or 'none'}"
             f"{lost}; call karat.inference.ols with the data and cov_type={kind!r}."
         )
+
+
+def _without_negative(covariance: Covariance) -> Covariance:
+    """The covariance; if a variance is negative, with negative eigenvalues set to zero."""
+    matrix, solution = covariance.matrix, covariance.solution
+    if (np.diag(matrix) >= 0).all():
+        return covariance
+    eigenvalues, vectors = np.linalg.eigh(matrix)
+    positive = (vectors * np.maximum(eigenvalues, 0.0)) @ vectors.T
+    turn = solution.unwhitening @ solution.from_params
+    return Covariance(solution, turn @ positive @ turn.T, corrected=True)
 
 
 def turned(sums: dict[str, Array], solution: LeastSquaresSolution) -> dict[str, Array]:

@@ -30,6 +30,7 @@ from karat.inference.new_rows import check_rows, checked_array, design_columns, 
 KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", "cluster")  # of covariances (cov_type)
 NO_RESIDUALS = "They need every residual of the full data, which a coreset does not keep."
 NO_FITTED = "A coreset does not keep the rows of the full data."
+CORRECTED = "; a variance was negative, so negative eigenvalues are set to zero"  # as in fixest
 SMALLEST = 1e-280  # variance of a coefficient; smaller ones lose digits to underflow
 
 
@@ -157,10 +158,12 @@ class FullDataResults(RegressionResults):
             self.use_t = bool(use_t)  # by default the normal distribution, as in statsmodels
             # the wording of statsmodels
             words = f"Standard Errors are {robust} ({cov_type})"
+            words += CORRECTED if self.covariance.corrected else ""
             self.cov_kwds = {"description": words, "use_t": self.use_t, "adjust_df": clustered}
             if clustered:
-                self.df_resid_inference = model.full.clusters - 1
-                self.n_groups = model.full.clusters
+                counts = model.full.clusters
+                self.df_resid_inference = min(counts) - 1
+                self.n_groups = counts[0] if len(counts) == 1 else counts
 
     @property
     def nobs(self) -> float:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -159,6 +160,19 @@ class ClusterSums:
         return total
 
 
+def joint_sums(labels: Sequence[np.ndarray], values: Array) -> tuple[np.ndarray, Array]:
+    """The distinct combinations of labels, as texts, and the sums of the columns of ``values``."""
+    encoded = [encode(column) for column in labels]
+    codes = np.zeros(len(labels[0]), dtype=np.int64)
+    for distinct, places in encoded:
+        codes = codes * len(distinct) + places
+    joint, inverse = np.unique(codes, return_inverse=True)
+    sums: Array = np.stack([np.bincount(inverse, row, len(joint)) for row in values]).astype(float)
+    parts = np.unravel_index(joint, [len(distinct) for distinct, _ in encoded])
+    columns = [distinct[part].tolist() for (distinct, _), part in zip(encoded, parts, strict=True)]
+    return np.array([repr(row) for row in zip(*columns, strict=True)], dtype=object), sums
+
+
 def _differences(labels: np.ndarray, low: int) -> np.ndarray:
     """``labels - low`` for integers of any width; the result is between 0 and 2**63, so arithmetic
     modulo 2**64 is exact.
@@ -200,20 +214,23 @@ class Scores(Consumer):
     solution : FullDataSolution
     kinds : tuple of str
         Any of HC0, HC2, HC3 and cluster.
+    ways : int
+        The number of columns of cluster labels.
     """
 
     background = True
 
     solution: FullDataSolution
     kinds: tuple[str, ...]
-    clusters: ClusterSums | None = field(default=None, init=False)
+    ways: int = 0  # columns of cluster labels
+    clusters: dict[tuple[int, ...], ClusterSums] = field(default_factory=dict, init=False)
     rows: int = 0
     rss: float = 0.0
     size: float = 0.0  # the sum of squares of the response
     block: Array = field(init=False)  # columns of the current block of rows
     room: Array = field(init=False)  # scores that are not yet added to their clusters
     held: int = 0
-    labels: list[np.ndarray] = field(default_factory=list, init=False)  # clusters of these scores
+    labels: list[Any] = field(default_factory=list, init=False)  # clusters of these scores
     total: Array = field(init=False)
     sums: dict[str, Array] = field(init=False)
 
@@ -222,9 +239,11 @@ class Scores(Consumer):
         self.total = np.zeros(width)
         self.sums = {kind: np.zeros((width, width)) for kind in self.kinds if kind != "cluster"}
         if "cluster" in self.kinds:
-            self.clusters = ClusterSums(width)
+            places = range(self.ways)
+            subsets = [s for size in places for s in combinations(places, size + 1)]
+            self.clusters = {subset: ClusterSums(width) for subset in subsets}
         self.block = np.empty((width, BLOCK))
-        self.room = np.empty((width, 0 if self.clusters is None else WAITING))
+        self.room = np.empty((width, WAITING if self.clusters else 0))
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
         *design, response = batch.parts
@@ -236,12 +255,12 @@ class Scores(Consumer):
             )
             if self.sums:
                 self._add_squares(x, weighted, weights, start, chunk)
-            if self.clusters is not None:
+            if self.clusters:
                 assert batch.keys is not None
                 if self.held + len(weighted) > self.room.shape[1]:
                     self.flush()
                 np.multiply(x, weighted, out=self.room[:, self.held : self.held + len(weighted)])
-                self.labels.append(batch.keys.columns[0][rows])
+                self.labels.append(batch.keys[rows].columns)
                 self.held += len(weighted)
         self.rows += len(batch)
 
@@ -249,8 +268,14 @@ class Scores(Consumer):
         """Add the collected scores to their clusters; each call costs time in proportion to the
         number of clusters, so many are added at once.
         """
-        if self.clusters is not None and self.held:
-            self.clusters.add(np.concatenate(self.labels), self.room[:, : self.held])
+        if self.held:
+            labels = [np.concatenate(parts) for parts in zip(*self.labels, strict=True)]
+            for subset, sums in self.clusters.items():
+                scores = self.room[:, : self.held]
+                if len(subset) == 1:
+                    sums.add(labels[subset[0]], scores)
+                else:
+                    sums.add(*joint_sums([labels[place] for place in subset], scores))
         self.held, self.labels = 0, []
 
     def __getstate__(self) -> dict[str, Any]:
@@ -309,8 +334,8 @@ class Scores(Consumer):
         other.flush()
         for kind, value in other.sums.items():
             self.sums[kind] += value
-        if self.clusters is not None and other.clusters is not None:
-            self.clusters.merge(other.clusters)
+        for subset, sums in other.clusters.items():
+            self.clusters[subset].merge(sums)
 
     def covariances(self) -> dict[str, Array]:
         """M of every kind in whitened coordinates, without small-sample corrections; raises if the
@@ -319,9 +344,28 @@ class Scores(Consumer):
         self._check_same()
         self.flush()
         middles = dict(self.sums)
-        if self.clusters is not None:
-            middles["cluster"] = self.clusters.outer(self.solution.estimate.whitening)
+        if self.clusters:
+            middles["cluster"] = self._clustered()
         return middles
+
+    def _clustered(self) -> Array:
+        """The sum over clusters; of several ways, that of Cameron, Gelbach and Miller: each way and
+        each combination of ways with its own G / (G - 1), combinations of two subtracted, of three
+        added.
+        """
+        whitening = self.solution.estimate.whitening
+        if self.ways == 1:
+            return self.clusters[0,].outer(whitening)
+        middle = np.zeros((self.solution.width, self.solution.width))
+        for subset, sums in self.clusters.items():
+            sign = 1 if len(subset) % 2 else -1
+            middle += sign * sums.count / max(sums.count - 1, 1) * sums.outer(whitening)
+        return middle
+
+    @property
+    def counts(self) -> list[int]:
+        """The number of clusters of each way."""
+        return [self.clusters[place,].count for place in range(self.ways)]
 
     def _check_same(self) -> None:
         """Raise if these are not the rows of the solution: the residuals of others have another

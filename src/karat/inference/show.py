@@ -22,7 +22,10 @@ def summary(
 ) -> Any:  # fmt: skip
     """The table of a fit; ``slim`` omits some statistics of the whole model, as in statsmodels."""
     weighted = "WLS" if results.model.full.log_weights else "OLS"
-    groups = [("Clusters:", [f"{results.n_groups:,}"])] if results.cov_type == "cluster" else []
+    groups = []
+    if results.cov_type == "cluster":
+        counts = " x ".join(f"{count:,}" for count in np.atleast_1d(results.n_groups))
+        groups = [("Clusters:", [counts])]
     left: list[tuple[str, Any]] = [
         ("Dep. Variable:", None),
         ("Model:", [weighted]),

@@ -42,13 +42,16 @@ from karat.inference.residuals import residual_quantiles
 from karat.inference.results import KINDS, FrequencyWLS, check_cov_type
 from karat.inference.scores import FullDataSolution, Scores, check_clusters, wanted_sums
 
+MOST_WAYS = 4  # of clustering: all 15 combinations are summed
+JOINT = " + "  # between the names of cluster columns
+
 
 def ols(
     formula: str | Coreset,
     data: Any = None,
     *,
     cov_type: str | Sequence[str] = "nonrobust",
-    cluster: str | None = None,
+    cluster: str | Sequence[str] | None = None,
     weights: str | None = None,
     use_t: bool | None = None,
     on_missing: str = "error",
@@ -69,8 +72,9 @@ def ols(
     cov_type : str, or a list of them
         nonrobust, HC0, HC1, HC2, HC3 or cluster.  With several, the table shows the first, and the
         sums of all are stored.
-    cluster : str, optional
-        The column that labels the clusters.
+    cluster : str or list of str, optional
+        The column that labels the clusters; several for errors that are clustered in several ways
+        (Cameron, Gelbach and Miller), as in statsmodels.
     weights : str, optional
         The column of the weights: inverse variances, as in statsmodels' WLS (``weights`` of lm,
         analytic weights of Stata).
@@ -107,8 +111,8 @@ def ols(
     >>> list(fit.params.index), int(fit.nobs)
     (['Intercept', 'C(g)[T.1]', 'C(g)[T.2]', 'x'], 50000)
     """
-    kinds = _kinds(cov_type, cluster)
-    clusters = () if cluster is None else (cluster,)
+    clusters = _cluster_columns(cluster)
+    kinds = _kinds(cov_type, clusters)
     for name, switch in (("use_t", use_t), ("residual_quantiles", residual_quantiles)):
         if switch not in (None, True, False):
             raise InputError(f"{name} must be True or False, not {switch!r}.", argument=name)
@@ -127,7 +131,7 @@ def ols(
                 core = _with_scores(
                     core, data, kinds, clusters, on_missing, residual_quantiles, advance
                 )
-        _check_cluster(core, kinds, cluster)
+        _check_cluster(core, kinds, clusters)
         fit = _shown(core, kinds[0], use_t, drop)
         if residual_quantiles:
             fit.residual_quantiles  # noqa: B018 - raises if they are not stored
@@ -153,7 +157,23 @@ def ols(
     return _shown(core, kinds[0], use_t)
 
 
-def _kinds(cov_type: str | Sequence[str], cluster: str | None) -> tuple[str, ...]:
+def _cluster_columns(cluster: Any) -> tuple[str, ...]:
+    columns = () if cluster is None else (cluster,) if isinstance(cluster, str) else cluster
+    if (
+        not isinstance(columns, list | tuple)
+        or not all(isinstance(name, str) for name in columns)
+        or len(set(columns)) < len(columns)
+        or len(columns) > MOST_WAYS
+    ):
+        raise InputError(
+            f"cluster must be the name of a column of the data, or a list of up to {MOST_WAYS}"
+            f" different ones, not {cluster!r}.",
+            argument="cluster",
+        )
+    return tuple(columns)
+
+
+def _kinds(cov_type: str | Sequence[str], clusters: Sequence[str]) -> tuple[str, ...]:
     if not isinstance(cov_type, str | list | tuple):
         raise InputError(
             f"cov_type must be one of {', '.join(KINDS)}, or a list of them, not {cov_type!r}.",
@@ -164,19 +184,18 @@ def _kinds(cov_type: str | Sequence[str], cluster: str | None) -> tuple[str, ...
         check_cov_type(kind)
     if not kinds:
         raise InputError("cov_type must name at least one covariance.", argument="cov_type")
-    if cluster is not None and "cluster" not in kinds:
+    if clusters and "cluster" not in kinds:
         raise InputError("cluster= is for cov_type='cluster'; pass both.", argument="cov_type")
-    if cluster is not None and not isinstance(cluster, str):
-        raise InputError("cluster must be the name of a column of the data.", argument="cluster")
     return kinds
 
 
-def _check_cluster(core: Coreset, kinds: Sequence[str], cluster: str | None) -> None:
+def _check_cluster(core: Coreset, kinds: Sequence[str], clusters: Sequence[str]) -> None:
     """Raise if the stored sums are of the clusters of another column."""
     stored = (
         {} if core.regression is None else core.regression.facts["covariances"].get("cluster", {})
     )
-    if "cluster" in kinds and cluster is not None and stored and stored["column"] != cluster:
+    cluster = JOINT.join(clusters)
+    if "cluster" in kinds and clusters and stored and stored["column"] != cluster:
         raise NotExactError(
             f"This coreset stores the sums of the clusters {stored['column']!r}, not {cluster!r};"
             " pass the data."
@@ -256,7 +275,8 @@ def _full_data(core: Coreset) -> FullData:
     cluster = facts["covariances"].get("cluster", {})
     return FullData(
         float(facts["observations"]), float(facts.get("log_weights") or 0.0), core.regression.sums,
-        dict(facts.get("residual_quantiles") or {}), int(cluster.get("clusters", 0)),
+        dict(facts.get("residual_quantiles") or {}),
+        tuple(cluster.get("counts") or [cluster.get("clusters", 0)]),
         bool(facts.get("merged")),
     )  # fmt: skip
 
@@ -339,7 +359,9 @@ def _scored(
     )
     layout = replace(layout, dropped=tuple(regression.facts.get("dropped") or ()))
     if wanted:
-        scores = rows.scan(replace(layout, labelled="cluster" in wanted), Scores(solution, wanted))
+        scores = rows.scan(
+            replace(layout, labelled="cluster" in wanted), Scores(solution, wanted, len(clusters))
+        )
         regression = _with_sums(regression, scores, clusters)
     if quantiles:
         quantile_facts = {"residual_quantiles": residual_quantiles(rows, layout, solution)}
@@ -351,16 +373,19 @@ def _with_sums(regression: Regression, scores: Any, columns: Sequence[str]) -> R
     """The regression with new sums of robust covariances; sums of other kinds stay."""
     sums = scores.covariances()
     covariances: dict[str, Any] = {kind: {} for kind in sums}
-    if scores.clusters is not None:
-        if scores.clusters.count < 2:
-            raise InputError(
-                f"The column {columns[0]!r} has a single cluster; a clustered covariance needs two"
-                " or more.",
-                column=columns[0],
-            )
-        covariances["cluster"] = {"column": columns[0], "clusters": scores.clusters.count}
+    if scores.clusters:
+        for name, count in zip(columns, scores.counts, strict=True):
+            if count < 2:
+                raise InputError(
+                    f"The column {name!r} has a single cluster; a clustered covariance needs two or"
+                    " more.",
+                    column=name,
+                )
+        fewest = min(scores.counts)
+        described = {"column": JOINT.join(columns), "clusters": fewest, "counts": scores.counts}
+        covariances["cluster"] = described
         names = answers(regression)["columns"]
-        check_clusters(scores.solution, names, sums["cluster"], scores.clusters.count, columns)
+        check_clusters(scores.solution, names, sums["cluster"], fewest, columns)
     estimate = scores.solution.estimate
     covariances = regression.facts["covariances"] | covariances
     sums = turned(regression.sums, estimate) | sums | {WHITENING: estimate.whitening}
