@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -210,6 +210,7 @@ text = st.text(st.characters(codec="utf-8"), max_size=20)
 
 @settings(max_examples=60, deadline=None)
 @given(names=st.lists(text, min_size=3, max_size=3, unique=True), target=text)
+@example(names=["", "0", "00"], target="None")
 def test_any_names_survive(names, target, tmp_path_factory):
     core = karat.coreset(X[:40], Y[:40])
     core = replace(core, X=pd.DataFrame(core.X, columns=names), y=pd.Series(core.y, name=target))

@@ -24,7 +24,7 @@ PUBLIC_PAIRS = {
 }
 # Commands are called as people type them: ``karat merge`` is the function ``merge`` of ``cli``.
 COMMANDS = {"build", "merge", "plan", "verify"}
-MOST = 11
+MOST = 16
 
 
 def homes() -> dict[str, list[str]]:

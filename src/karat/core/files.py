@@ -203,11 +203,11 @@ def _store(table: Any, name: str, arrays: dict[str, Any]) -> dict[str, Any] | No
         arrays[f"{name}/index"] = np.asarray(table.index)
     labels, series = containers.column_labels(table), containers.dimensions(table) == 1
     described = {"kind": library, "columns": [str(label) for label in labels], "series": series}
-    return (
-        described
-        if series or described["columns"] == labels
-        else described | {"labels": containers.labels_for_json(labels)}
-    )
+    if series:  # the text "None" stands for no name, unless this says otherwise
+        return described | ({"named": True} if labels == ["None"] else {})
+    if described["columns"] == labels:
+        return described
+    return described | {"labels": containers.labels_for_json(labels)}
 
 
 def _restore(kind: dict[str, Any] | None, name: str, arrays: dict[str, Any]) -> Any:
@@ -227,7 +227,9 @@ def _restore(kind: dict[str, Any] | None, name: str, arrays: dict[str, Any]) -> 
         return arrays[name]
     labels = containers.labels_from_json(kind.get("labels", kind["columns"]))
     columns = {label: arrays[f"{name}/{i}"] for i, label in enumerate(labels)}
-    return containers.frame_of(kind["kind"], columns, kind["series"], arrays.get(f"{name}/index"))
+    index = arrays.get(f"{name}/index")
+    frame = containers.frame_of(kind["kind"], columns, kind["series"], index)
+    return frame.rename("None") if kind.get("named") and hasattr(frame, "iloc") else frame
 
 
 def problem_header(problem: Problem) -> dict[str, Any]:
@@ -310,6 +312,6 @@ def _shown_container(
         yield name, "array", (target_names or []) if named else numbered
     else:
         # an Arrow array has no name
-        nameless = kind["series"] and kind["columns"][0] in ("", "None")
+        nameless = kind["series"] and kind["columns"][0] in ("", "None") and not kind.get("named")
         labels = (target_names or [stem]) if nameless else kind["columns"]
         yield from ((f"{name}/{i}", "array", [label]) for i, label in enumerate(labels))
