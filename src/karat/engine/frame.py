@@ -156,7 +156,11 @@ class Frame:
         # products, a weight or twice its root, and roots of multinomial coefficients
         roundings = self.degree + 2
         if self.degree == 2:
-            full = squares_rounding(self.count, summed, roundings, self.exact)
+            # a sample may have dropped some before the pass, and pieces depend on how many are left
+            full = max(
+                squares_rounding(self.count, columns, roundings, self.exact)
+                for columns in (summed, len(self.second))
+            )
         else:
             full = sum_rounding(self.count, roundings, piece_rows(summed, self.degree))
         if self.wide and self.exact:
