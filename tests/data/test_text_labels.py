@@ -75,6 +75,7 @@ DOORS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*clusters:UserWarning")  # two labels are few clusters
 @pytest.mark.parametrize("door", DOORS)
 def test_doors(door):
     with pytest.raises(InputError, match="NUL"):
