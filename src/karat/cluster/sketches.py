@@ -275,7 +275,7 @@ def _divided(
     labels, inverse, counts = np.unique(
         np.concatenate([batch.groups for batch in waiting]), return_inverse=True, return_counts=True
     )
-    few = (counts <= most) & ~np.isin(labels, np.array(apart, dtype=labels.dtype))
+    few = (counts <= most) & ~np.isin(labels, np.array(apart, dtype=labels.dtype), kind="sort")
     chosen = few[inverse.ravel()]
     small, large, start = [], [], 0
     for batch in waiting:

@@ -67,9 +67,9 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     if (
         first.keys is not None
         and second.keys is not None
-        and np.isin(first.keys, second.keys).any()
+        and np.isin(first.keys, second.keys, kind="sort").any()
     ):
-        repeated = first.keys[np.isin(first.keys, second.keys)][0]
+        repeated = first.keys[np.isin(first.keys, second.keys, kind="sort")][0]
         raise InputError(f"Key {repeated!r} is in both coresets; merge each source once.")
     X, y = stack_rows(first.X, second.X), stack_rows(first.y, second.y)
     weights = np.concatenate([first.weights, second.weights])

@@ -127,7 +127,7 @@ def _among(values: np.ndarray, wanted: np.ndarray) -> Flags:
         ordered = np.sort(values)
         places = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
         wanted = wanted[ordered[places] == wanted]
-    return np.isin(values, wanted)
+    return np.isin(values, wanted, kind="sort")  # NumPy 2.0 overflows with a table of 64 bits
 
 
 def mostly_there(held: Sequence[np.ndarray | None], new: CellHashes) -> tuple[int, int] | None:
@@ -146,7 +146,7 @@ def mostly_there(held: Sequence[np.ndarray | None], new: CellHashes) -> tuple[in
     for before, words in zip(held, new, strict=True):
         distinct += _distinct(words)
         if before is not None:
-            there += int(np.isin(words, before).sum())
+            there += int(np.isin(words, before, kind="sort").sum())
             held_rows, held_distinct = held_rows + len(before), held_distinct + _distinct(before)
     rows = len(new.words)
     accident = (

@@ -52,6 +52,8 @@ class KeptRows(PandasData):
             "anova_lm(fit) needs all rows; karat.inference.anova(fit) gives the same table."
         )
 
+    design_info = model_spec  # its name before statsmodels 0.15
+
 
 def terms_of(results: Any) -> dict[str, list[int]]:
     """The positions of the columns of every term."""

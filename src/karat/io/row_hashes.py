@@ -81,13 +81,7 @@ class RowHashes:
 
     def add(self, table: Any) -> None:
         """Add the rows of a table or record batch."""
-        values = [
-            (_label_words if DIGITS in (table.schema.field(name).metadata or {}) else _values)(
-                table.column(name)
-            )
-            for name in self.columns
-        ]
-        start = 0
+        values, start = self._words(table), 0
         while start < table.num_rows:
             if self.rows == self._next:
                 self._open()
@@ -97,10 +91,18 @@ class RowHashes:
             self._sum(hashes)
             self.rows, start = self.rows + stop - start, stop
 
+    def _words(self, table: Any) -> list[np.ndarray]:
+        """The columns as numbers or words."""
+        return [
+            (_label_words if DIGITS in (table.schema.field(name).metadata or {}) else _values)(
+                table.column(name)
+            )
+            for name in self.columns
+        ]
+
     def each(self, table: Any) -> np.ndarray:
         """The hash of every row of a table or record batch, which is not added to the sums."""
-        values = [_values(table.column(name)) for name in self.columns]
-        hashes = np.empty(table.num_rows, dtype=np.uint64)
+        values, hashes = self._words(table), np.empty(table.num_rows, dtype=np.uint64)
         with np.errstate(invalid="ignore"):  # a signalling NaN
             for start in range(0, table.num_rows, BLOCK):
                 block = hashes[start : start + BLOCK]
@@ -288,21 +290,25 @@ def _label_words(column: Any) -> np.ndarray:
     how it is written, so that files of other kinds agree; else those of the text.
     """
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    numeric = pc.match_substring_regex(column, WRITTEN)
-    numbers = pc.if_else(numeric, column, None).cast(pa.float64())
-    whole = pc.if_else(pc.match_substring_regex(column, WHOLE), column, None)
+    words = _text_words(column)
+    numeric = _matching(column, WRITTEN)
+    texts = column.take(pa.array(numeric))
+    numbers = texts.cast(pa.float64())
+    same = np.asarray(pc.equal(numbers.cast(pa.string()), texts.cast(pa.string())))
+    words[numeric[same]] = np.asarray(numbers).view(np.uint64)[same]
+    whole = _matching(column, WHOLE)
     try:
-        integers = whole.cast(pa.int64())
+        integers = np.asarray(column.take(pa.array(whole)).cast(pa.int64()))
     except pa.ArrowInvalid:  # beyond 64 bits: text
         return _text_words(column)
-    words = _text_words(column)
-    same = np.asarray(pc.equal(numbers.cast(pa.string()), column).fill_null(False))
-    words[same] = np.asarray(numbers.fill_null(0.0)).view(np.uint64)[same]
-    there = np.asarray(integers.is_valid())
-    exact = np.asarray(integers.fill_null(0))[there]
-    words[there] = _whole_words(exact).view(np.uint64)
+    words[whole] = _whole_words(integers).view(np.uint64)
     words[np.asarray(column.is_null())] = np.float64(np.nan).view(np.uint64)
     return words
+
+
+def _matching(column: Any, pattern: str) -> np.ndarray:
+    """The places of the texts that match a pattern."""
+    return np.flatnonzero(pc.match_substring_regex(column, pattern).fill_null(False))
 
 
 def _whole_words(values: np.ndarray) -> np.ndarray:
