@@ -16,6 +16,9 @@ from karat import problems as P
 from karat.inference import ols
 
 N = 300
+# Old versions of pandas end text at its first NUL when they look for categories.
+APART = len(pd.unique(np.array(["a", "a\0"], dtype=object))) == 2
+needs_categories = pytest.mark.skipif(not APART, reason="this pandas merges these categories")
 
 
 def rows(label="a\0"):
@@ -41,8 +44,12 @@ CONTAINERS = {
     ),
 }
 
+CATEGORY = {"category": needs_categories}
 
-@pytest.mark.parametrize("kind", CONTAINERS)
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=CATEGORY.get(kind, ())) for kind in CONTAINERS]
+)
 def test_groups_in_memory(kind):
     frame = rows()
     with pytest.raises(InputError, match="NUL"):
@@ -83,6 +90,7 @@ def test_doors(door):
     DOORS[door](rows("b").assign(k=np.arange(N).astype(str)))
 
 
+@needs_categories
 def test_categories_stay_apart():
     """Where labels never become NumPy text there is nothing to refuse."""
     frame = rows()

@@ -291,12 +291,12 @@ def _label_words(column: Any) -> np.ndarray:
     """
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     words = _text_words(column)
-    numeric = _matching(column, WRITTEN)
+    numeric = _matching_texts(column, WRITTEN)
     texts = column.take(pa.array(numeric))
     numbers = texts.cast(pa.float64())
     same = np.asarray(pc.equal(numbers.cast(pa.string()), texts.cast(pa.string())))
     words[numeric[same]] = np.asarray(numbers).view(np.uint64)[same]
-    whole = _matching(column, WHOLE)
+    whole = _matching_texts(column, WHOLE)
     try:
         integers = np.asarray(column.take(pa.array(whole)).cast(pa.int64()))
     except pa.ArrowInvalid:  # beyond 64 bits: text
@@ -306,7 +306,7 @@ def _label_words(column: Any) -> np.ndarray:
     return words
 
 
-def _matching(column: Any, pattern: str) -> np.ndarray:
+def _matching_texts(column: Any, pattern: str) -> np.ndarray:
     """The places of the texts that match a pattern."""
     return np.flatnonzero(pc.match_substring_regex(column, pattern).fill_null(False))
 
