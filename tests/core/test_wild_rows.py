@@ -114,3 +114,17 @@ def test_all_levels_of_a_category_beside_an_intercept(seed):
     core = karat.coreset(X, y)
     assert core.certificate.ok
     assert core.verify(X, y).ok
+
+
+def test_a_large_row_that_has_its_own_weight_by_chance_was_not_left_out():
+    """Nothing is verbatim here, so the claim is about all rows together, and verify must test
+    that.
+    """
+    from tests.torture import ways
+    from tests.torture.cases import draw
+
+    case = draw("wild-row/29", 718281)
+    core = ways.build(case)
+    assert core.certificate.ok
+    assert not core.verbatim.any()
+    assert ways.verify(core, case).ok

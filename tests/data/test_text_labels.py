@@ -121,3 +121,27 @@ def test_the_index_of_a_frame_in_a_file(tmp_path):
     for ending in ("npz", "parquet"):
         with pytest.raises(InputError, match="NUL"):
             core.save(tmp_path / f"core.{ending}")
+
+
+@pytest.mark.parametrize("rows", ["real", "synthetic"])
+@pytest.mark.parametrize(
+    ("stored", "given", "same"),
+    [
+        (["7", "12"], [7, 12], True), (["7", "12"], [7.0, 12.0], True),
+        (["1.5", "2"], [1.5, 2.0], True), ([7, 12], ["7", "12"], True),
+        ([7.0, 1.5], ["7.0", "1.5"], True), (["007", "12"], [7, 12], False),
+        ([7, 12], ["007", "12"], None), (["7", "12"], ["7", "12"], True),
+        ([7, 12], ["7", "99999999999999999999"], None),
+    ],
+)  # fmt: skip
+def test_a_number_is_the_text_that_it_is_written_as(stored, given, same, rows):
+    """Labels of CSV files are text; who verifies with a table in memory has numbers."""
+    rng = np.random.default_rng(0)
+    X, y, place = rng.standard_normal((N, 2)), rng.standard_normal(N), rng.integers(2, size=N)
+    core = karat.coreset(X, y, groups=np.array(stored)[place], rows=rows)
+    groups = np.array(given)[place]
+    if same is not None:
+        assert core.verify(X, y, groups=groups).ok is same
+    else:
+        with pytest.raises(InputError, match="None of the groups"):
+            core.verify(X, y, groups=groups)

@@ -54,3 +54,19 @@ def test_whichever_matrix_of_a_form_is_given_the_norm_is_that_of_the_best():
     assert sharper_norm(other, loss, 2, 2) == pytest.approx(
         sharper_norm(error, loss, 2, 2), rel=1e-6
     )
+
+
+@pytest.mark.parametrize("scale", [1e-160, 1e-150, 1e140])
+def test_sizes_near_the_ends_of_the_doubles_are_bounded_or_left_as_they_are(scale):
+    """Products of such sizes under- or overflow; LAPACK was given infinite numbers."""
+    error, loss, _ = case(0, 2, 2)
+    with np.errstate(all="ignore"):
+        tiny = sharper_norm(error * scale**2, loss * scale**2, 2, 2)
+    assert tiny >= 0.9 * sharper_norm(error, loss, 2, 2)
+
+
+def test_columns_of_very_different_sizes_do_not_reach_lapack_as_infinite_numbers():
+    error, loss, _ = case(0, 2, 2)
+    unit = np.array([1.0, 1e-75, 1e-150])
+    with np.errstate(all="ignore"):
+        assert sharper_norm(error * np.outer(unit, unit), loss * np.outer(unit, unit), 2, 2) > 0

@@ -327,3 +327,18 @@ def test_a_long_chain_of_merges_keeps_more_rows_rather_than_too_large_an_error()
         )
     assert merged.certificate.ok
     assert merged.n_rows == 3600
+
+
+@pytest.mark.parametrize("p", [2, 3, 5])
+def test_no_witness_of_a_sum_of_features_counts_twice(p):
+    """Rows with large features are witnesses beside a sample, which may hold them already.
+
+    Only row 0 has the second column, so the error is that of its weight.
+    """
+    X = np.random.default_rng(5).pareto(1.5, (200, 2)) + 0.1
+    X[1:, 1] = 0.0
+    core = karat.coreset(X, problem=problems.TensorContraction(p=p))
+    weights = np.where(core.indices == 0, 1 + 1.5e-10, 1.0) * core.weights
+    seen = replace(core, weights=weights).verify(X)
+    assert seen.loss_error >= 1.49e-10 - seen.rounding
+    assert not seen.ok

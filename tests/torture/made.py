@@ -72,7 +72,7 @@ def shape(case: Case, core) -> str:
         return (
             f"ok, with {certificate.loss_error:.1e} and a tolerance of {certificate.tolerance:.1e}"
         )
-    if set(np.unique(core.groups) if case.groups is not None else ()) != labels(case):
+    if (set() if case.groups is None else set(ways.kept_groups(case, core))) != labels(case):
         return "other groups"
     return ""
 
@@ -114,7 +114,9 @@ def compare(case: Case, core, verdict) -> None:
     for label in [None] if case.groups is None else sorted(labels(case)):
         rows = np.flatnonzero((u > 0) if label is None else (case.groups == label) & (u > 0))
         some = (
-            np.arange(len(w)) if label is None else np.flatnonzero(np.asarray(core.groups) == label)
+            np.arange(len(w))
+            if label is None
+            else np.flatnonzero(ways.kept_groups(case, core) == label)
         )
         alone = core.verbatim[some]
         table = np.column_stack([X[rows].astype(float), Y[rows], u[rows]])

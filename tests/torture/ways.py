@@ -161,6 +161,11 @@ def from_files(case: Case, problem, folder: Path):
     return core
 
 
+def kept_groups(case: Case, core) -> np.ndarray:
+    """The labels of the kept rows, as numbers again where a CSV file has made text of them."""
+    return np.asarray(core.groups).astype(case.groups.dtype)
+
+
 def again(core, case: Case):
     """The same coreset after a trip through a file, of itself or of its sketch; None where the case
     does not ask for it.

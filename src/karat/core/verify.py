@@ -15,6 +15,7 @@ from karat.core.synthetic import SYNTHETIC, readable_by_doubles
 from karat.core.verify_synthetic import measured_again, verified
 from karat.data.arguments import aligned
 from karat.data.batch import Table, read_input
+from karat.data.labels import as_stored
 from karat.engine.claim import ErrorBudget, Proof
 from karat.engine.groups import measure_many
 from karat.engine.kernel import FittedMoments, Kernel, NonFiniteError, fit_moments
@@ -52,6 +53,8 @@ def verify(
             + ("has no groups" if core.groups is None else "was built with groups")
             + "; verify it the same way."
         )
+    if core.groups is not None and data.groups is not None:
+        data = replace(data, groups=as_stored(data.groups, np.asarray(core.groups)))
     kept = kept_like(data, core)
     if kept.shape != data.shape:
         raise InputError(f"The coreset has {kept.shape}, the data has {data.shape}.")
@@ -152,10 +155,13 @@ def _measure_by_levels(
     if not 0 < len(wild) < len(rows) or beyond.all():
         return together()
     wild_weights, few = own_weights(rows, wild), len(wild) <= PEELED * max(1, fitted.kernel.width)
-    if few:  # were they kept as they are?
+    if (
+        few
+    ):  # were they kept as they are, and on purpose?  A large row may have its weight by chance
         apart = np.array_equal(places[beyond], wild) and np.array_equal(
             weights[beyond], wild_weights
         )
+        apart &= verbatim is None or bool(verbatim[beyond].all())
     else:  # in some group; a level keeps its total weight
         apart = core.certificate.levels != 1 and bool(
             abs(weights[beyond].sum() / wild_weights.sum() - 1.0) <= SAME_WEIGHT

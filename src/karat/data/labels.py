@@ -155,6 +155,33 @@ def same_kind(first: np.ndarray, second: np.ndarray, what: str = "groups") -> No
         )
 
 
+def as_stored(labels: np.ndarray, stored: np.ndarray) -> np.ndarray:
+    """Labels in the type of stored ones, where nothing is lost: the number 7 is the text "7", and
+    the text "007" is no number.
+    """
+    if stored.dtype.kind == "U" and labels.dtype.kind in "iuf":
+        kind = labels.dtype.type
+        texts = {_number(text, kind): text for text in np.unique(stored).tolist()}
+        distinct, codes = encode(labels)
+        names = [texts.get(label, str(label)) for label in distinct.tolist()]
+        return np.array(names, dtype=str)[codes]
+    if stored.dtype.kind in "iuf" and labels.dtype.kind == "U":
+        distinct, codes = encode(labels)
+        numbers = [_number(text, stored.dtype.type) for text in distinct.tolist()]
+        return labels if None in numbers else np.array(numbers, dtype=stored.dtype)[codes]
+    return labels
+
+
+def _number(text: str, kind: Any) -> Any:
+    """The number of a type that is written like this; None if there is none."""
+    try:
+        number = kind(int(text) if issubclass(kind, np.integer) else float(text)).item()
+    except (ValueError, OverflowError):
+        return None
+    whole = isinstance(number, float) and number.is_integer()
+    return number if text in (str(number), str(int(number)) if whole else "") else None
+
+
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 40 else f"{text[:40]}..."

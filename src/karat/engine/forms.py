@@ -54,7 +54,8 @@ def sharper(form: Array, base: Array, variables: int, half: int) -> tuple[Array,
     if factor is None or not np.isfinite(form).all():
         return form, 0.0
     rows, columns, first = _pairs(variables, half)
-    root = np.sqrt(monomials(variables, half).multinomials) * size  # v in units of the loss
+    # v in units of the loss, up to a factor, so that its products neither overflow nor vanish
+    root = np.sqrt(monomials(variables, half).multinomials) * (size / size.max(initial=TINY))
     back = linalg.upper_inverse(factor)
     each = (
         back[rows, :, None]
@@ -66,6 +67,8 @@ def sharper(form: Array, base: Array, variables: int, half: int) -> tuple[Array,
     moves = each[free] - each[first[free]]
     unit = np.maximum(linalg.column_norms(moves.T), TINY)
     target = back.T @ (form / size / size[:, None]) @ back
+    if not (np.isfinite(moves).all() and np.isfinite(target).all()):
+        return form, 0.0  # columns of too different sizes; LAPACK would not survive them
     solution = np.linalg.lstsq((moves / unit[:, None]).T, -target.reshape(-1), rcond=None)[0] / unit
     amount = np.zeros(len(rows))
     amount[free] = solution
@@ -81,7 +84,10 @@ def sharper(form: Array, base: Array, variables: int, half: int) -> tuple[Array,
     rounding = 8 * len(rows) * scaled.max(initial=0.0) + 2 * float(
         np.abs(form / size / size[:, None]).max(initial=0.0)
     )
-    return form + change * size * size[:, None], float(EPS * rounding)
+    rewritten = form + change * size * size[:, None]
+    if not (np.isfinite(rewritten).all() and np.isfinite(rounding)):
+        return form, 0.0
+    return rewritten, float(EPS * rounding)
 
 
 def sharper_norm(form: Array, base: Array, variables: int, half: int) -> float:

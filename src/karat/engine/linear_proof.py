@@ -23,7 +23,7 @@ from scipy import sparse
 from karat.engine import linalg
 from karat.engine.claim import ErrorBudget, Proof
 from karat.engine.kernel import FittedMoments, Kernel
-from karat.engine.linalg import Array
+from karat.engine.linalg import Array, Indices
 from karat.engine.rows import Rows, own_weights, sample, sweep
 from karat.engine.sums import SMALLEST, exact_sum, exact_sum_rounding, sum_rounding
 from karat.engine.tolerances import COORDINATES, EPS, EXACT, TINY
@@ -82,10 +82,13 @@ def prove_linear(
             error, max(largest / limit, derived_share), largest, 1.0, (), largest, power, worst,
             inflation, measured=largest, derived=derived,
         )  # fmt: skip
-    seen = _witness_features(fitted.kernel, witnesses)
+    chosen = _witnesses(fitted.kernel, witnesses)
+    seen = _features_of(fitted.kernel, witnesses, chosen)
     error, rest, x = _weight_changes(rho, size, *seen, limit)
     if rows is not None and (error > EXACT or rest > limit):
-        spread = _spread(fitted, rho, size, x, rows, *seen, limit)
+        if witnesses is not rows:  # which rows they are is not known
+            chosen = _witnesses(fitted.kernel, rows)
+        spread = _spread(fitted, rho, size, x, rows, chosen, limit)
         error, rest = min((error, rest), spread, key=lambda bound: (bound[1] > limit, bound[0]))
     # |rho_t| <= max |c| + limit: no changes of weights are small enough for larger ones
     if budget.patient and (error > EXACT or rest > limit) and largest <= EXACT + limit:
@@ -100,12 +103,18 @@ def prove_linear(
     )  # fmt: skip
 
 
-def _witness_features(kernel: Kernel, rows: Rows | None) -> tuple[Array, Array]:
+def _witnesses(kernel: Kernel, rows: Rows | None) -> Indices:
+    """Positions of the rows that are looked at, each once: the change of a row that came twice
+    would count twice.
+    """
+    most = min(MOST_WITNESSES, max(4 * kernel.width, WITNESSES // kernel.width))
+    return sample(np.random.default_rng(0), 0 if rows is None else len(rows), most)
+
+
+def _features_of(kernel: Kernel, rows: Rows | None, chosen: Indices) -> tuple[Array, Array]:
     """Features of some rows of the data (N x m), and their own weights."""
     if rows is None:
         return np.zeros((0, kernel.width)), np.zeros(0)
-    most = min(MOST_WITNESSES, max(4 * kernel.width, WITNESSES // kernel.width))
-    chosen = sample(np.random.default_rng(0), len(rows), most)
     return kernel.features(rows.take(chosen, kernel.shift)), own_weights(rows, chosen)
 
 
@@ -182,8 +191,7 @@ def _spread(
     size: Array,
     x: Array,
     rows: Rows,
-    features: Array,
-    weights: Array,
+    chosen: Indices,
     limit: float,
 ) -> tuple[float, float]:
     """The same on all rows: the x of the witnesses, scaled to the length that all rows need, then
@@ -192,7 +200,7 @@ def _spread(
     Rows with large features, which a sample may miss, become witnesses too.
     """
     kernel = fitted.kernel
-    share = float(weights.sum() / fitted.total)
+    share = float(own_weights(rows, chosen).sum() / fitted.total)
     direction = x * share / size
 
     def visit(block: Array, u: Array | None, start: int) -> tuple[Array, float, Array]:
@@ -209,9 +217,8 @@ def _spread(
 
     carried, most, heavy = sweep(rows, kernel.shift, visit, combine, (kernel.width, 1))
     order = np.argsort(-heavy[:, 1], axis=0)[:HEAVY]
-    extra = np.unique(np.take_along_axis(heavy[:, 0], order, axis=0).astype(np.intp))
-    features = np.vstack([features, kernel.features(rows.take(extra, kernel.shift))])
-    weights = np.concatenate([weights, own_weights(rows, extra)])
+    extra = np.take_along_axis(heavy[:, 0], order, axis=0).astype(np.intp)
+    features, weights = _features_of(kernel, rows, np.union1d(chosen, extra))
     plain, rest, _ = _weight_changes(rho, size, features, weights, limit)
     if rest <= limit and plain <= EXACT:
         return plain, rest
