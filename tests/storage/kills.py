@@ -2,6 +2,7 @@
 half-written.
 
     python -m storage.kills 60           (in the folder tests)
+    python -m storage.kills 60 synthetic "synthetic csv"
 
 A run over files with a checkpoint is started, killed by SIGKILL after a random time, and started
 again until it ends.
@@ -38,6 +39,9 @@ MIXTURE = "problem=karat.problems.GaussianMixture(2), columns=['a', 'b', 'c']"
 KINDS = {  # the call, its options
     "parquet": (FILES, "target='y', digest='sha256'"),
     "csv": (FILES, "target='y'"),
+    "synthetic": (FILES, "target='y', rows='synthetic', columns=['a', 'b', 'c']"),
+    "synthetic csv": (FILES, "target='y', rows='synthetic', columns=['a', 'b', 'c']"),
+    "synthetic groups": (FILES, "target='y', groups='g', rows='synthetic', columns=['a', 'b']"),
     "groups": (FILES, "target='y', groups='g', key='id', columns=['a', 'b', 'c']"),
     "moments": (FILES, "problem=karat.problems.Moments(4), columns=['a', 'b']"),
     "latent": (FILES, MIXTURE),
@@ -75,7 +79,7 @@ def write(folder):
 
 
 def start(kind, folder, output):
-    source = str(folder / ("q" if kind == "csv" else "p"))
+    source = str(folder / ("q" if kind.endswith("csv") else "p"))
     call, options = KINDS[kind]
     program = PROGRAM.format(call=call.format(source=source, options=options))
     # one thread: the same last bits
@@ -169,4 +173,5 @@ def campaign(kills, seed=0, kinds=tuple(KINDS), a_run=8):
 
 
 if __name__ == "__main__":
-    campaign(int(sys.argv[1]) if len(sys.argv) > 1 else 60)
+    kinds = tuple(sys.argv[2:]) or tuple(KINDS)
+    campaign(int(sys.argv[1]) if len(sys.argv) > 1 else 60, kinds=kinds)

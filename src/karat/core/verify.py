@@ -155,9 +155,7 @@ def _measure_by_levels(
     if not 0 < len(wild) < len(rows) or beyond.all():
         return together()
     wild_weights, few = own_weights(rows, wild), len(wild) <= PEELED * max(1, fitted.kernel.width)
-    if (
-        few
-    ):  # were they kept as they are, and on purpose?  A large row may have its weight by chance
+    if few:  # kept as they are, and on purpose?  A large row may have its own weight by chance
         apart = np.array_equal(places[beyond], wild) and np.array_equal(
             weights[beyond], wild_weights
         )

@@ -189,9 +189,12 @@ def _error_beside(
     best = min(bounds, key=sum)
     if not patient or not EXACT < sum(best) < np.inf:
         return difference, *best
-    base = floors[bounds.index(best)]
-    other = sharper_norm(difference, base, len(frame.second), frame.degree // 2)
-    return difference, min(best[0], other), best[1]
+    for (norm, rounding), base in sorted(zip(bounds, floors, strict=True), key=lambda b: sum(b[0])):
+        other = sharper_norm(difference, base, len(frame.second), frame.degree // 2)
+        best = min(best, (min(norm, other), rounding), key=sum)
+        if sum(best) <= EXACT:
+            break
+    return difference, *best
 
 
 def _charged(
