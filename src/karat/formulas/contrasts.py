@@ -1,5 +1,4 @@
-"""Contrasts and levels of categories: what ``C(...)`` says, and the row of the design of each level.
-"""
+"""Contrasts and levels of categories: what ``C(...)`` says, and the design row of each level."""
 
 from __future__ import annotations
 

@@ -103,6 +103,11 @@ class Formula:
         ]
         return list(dict.fromkeys(names))
 
+    @property
+    def regressors(self) -> list[str]:
+        """The columns that the terms read, each once."""
+        return list(dict.fromkeys(name for factor in self.factors for name in factor.variables))
+
 
 def parse(text: str, names: Sequence[str] = ()) -> Formula:
     """Parse a formula; ``.`` stands for the columns ``names``."""

@@ -38,6 +38,7 @@ class Learn(LearnLevels):
     all_doubles: bool = False
     rows: int = 0
     log_weights: float = 0.0
+    total_weight: float = 0.0
     row: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -75,6 +76,7 @@ class Learn(LearnLevels):
         weights = self.layout.weights(table, everything, where)
         if weights is not None:
             self.log_weights += float(np.log(weights).sum())
+            self.total_weight += float(weights.sum())
         for transform in self.transforms:
             columns = {
                 name: self.layout.column(table, name, everything, where)
@@ -107,6 +109,7 @@ class Learn(LearnLevels):
             self.sums[key].merge(sums)
         self.rows += other.rows
         self.log_weights += other.log_weights
+        self.total_weight += other.total_weight
         self.row = self.row or other.row
 
     def learned(self) -> Learned:
