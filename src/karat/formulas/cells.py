@@ -107,7 +107,9 @@ class CellSums(Consumer):
         local = encoded.dictionary.to_pylist()
         if len(local) > MOST_VALUES or not all(map(_can_be_key, local)):
             raise NotDiscreteError
-        codes = np.array([codes_of.setdefault(value, len(codes_of)) for value in local], dtype=np.int64)
+        codes = np.array(
+            [codes_of.setdefault(value, len(codes_of)) for value in local], dtype=np.int64
+        )
         return np.asarray(codes[encoded.indices.to_numpy(zero_copy_only=False)])
 
     def _make_room(self) -> None:

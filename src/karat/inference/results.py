@@ -316,7 +316,8 @@ class FullDataResults(RegressionResults):
         return show.glance(self)
 
     def _stored(self, kind: str) -> Array:
-        return self.model.full.covariance(kind, self.solution, self.model.ssc).matrix  # type: ignore[no-any-return]
+        covariance: Covariance = self.model.full.covariance(kind, self.solution, self.model.ssc)
+        return covariance.matrix
 
     def cov_params(
         self, r_matrix: Any = None, column: Any = None, scale: Any = None, cov_p: Any = None,
