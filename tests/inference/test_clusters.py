@@ -10,7 +10,7 @@ pytest.importorskip("statsmodels")
 pytest.importorskip("formulaic")
 
 from karat.inference import ols
-from karat.inference.scores import ClusterSums
+from karat.inference.cluster_sums import ClusterSums
 
 pytestmark = pytest.mark.filterwarnings("ignore:There are .* clusters:UserWarning")
 

@@ -143,7 +143,10 @@ def test_order_of_levels(frame):
         ("y ~ a + b + I(a + b)", "linear combination"),
         ("y ~ a + I(a * 0)", "'I\\(a \\* 0\\)' is always zero"),
         ("y ~ a + I(a * 0 + 3)", "constant, like the intercept"),
-        ("y ~ C(user):C(h):g", "599 columns, 294 of them of the term .C.user.:C.h.:g"),
+        (
+            "y ~ g + C(user):C(a)",
+            "columns, [0-9,]+ of them of the term .C.user.:C.a..; a table has",
+        ),
     ],
 )
 def test_bad_formulas(formula, said, frame):

@@ -15,7 +15,7 @@ from inference.data_sets import simulated
 
 from karat import InputError
 from karat.inference import ols
-from karat.inference.scores import ClusterSums
+from karat.inference.cluster_sums import ClusterSums
 
 FORMULA = "np.log(y + 300) ~ center(a) + g * C(h) + poly(b, 2)"
 OPTIONS = {"cov_type": ["cluster", "HC2"], "cluster": "id", "weights": "w"}

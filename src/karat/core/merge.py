@@ -79,14 +79,17 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     table = read_input(X, y, first.problem, weights, groups)
     if made:
         try:
-            return replace(
+            union = replace(
                 first,
                 **merge_made(first, second, table, X, y, seed, start),
                 keys=None,
-                regression=None,
+                regression=regression.merged_regression(first.regression, second.regression),
             )
         except NonFiniteError:
             raise table.explain_non_finite() from None
+        lost = regression.notes_of_merging(first.regression, second.regression)
+        said = tuple(dict.fromkeys([*union.certificate.notes, *lost]))
+        return replace(union, certificate=replace(union.certificate, notes=said))
     kernel = table.kernel.sharper()  # the errors of both parts are inherited, so add little
     inherited = Claim.union([first.certificate, second.certificate])
     # errors add up, because each is relative to a loss that includes the regulariser

@@ -112,6 +112,7 @@ def merged_regression(first: Regression | None, second: Regression | None) -> Re
 def notes_of_merging(*parts: Regression | None) -> list[str]:
     """What a union loses, for the notes of its certificate."""
     robust = {kind for part in parts if part is not None for kind in part.facts["covariances"]}
+    robust -= {"cluster_plain"}
     if not robust:
         return []
     return [
@@ -125,7 +126,7 @@ def answers(stored: Regression | None) -> dict[str, Any]:
     if stored is None:
         return {}
     kinds = ["nonrobust"]
-    for kind in sorted(stored.facts["covariances"]):
+    for kind in sorted(set(stored.facts["covariances"]) - {"cluster_plain"}):
         description = stored.facts["covariances"][kind]
         kinds += (
             ["HC0", "HC1"]

@@ -62,6 +62,10 @@ class FormulaLayout(Layout):
         Whether batches carry these labels.
     about_missing : tuple
         What a message advises where a value is missing, and which argument that is about.
+    frequencies : bool
+        Whether the weights count rows.
+    joined : str or None
+        The column of the response, in a table of cells (:mod:`karat.formulas.cells`).
     """
 
     formula: Formula = field(kw_only=True)
@@ -71,12 +75,16 @@ class FormulaLayout(Layout):
     clusters: tuple[str, ...] = field(default=(), kw_only=True)
     labelled: bool = field(default=False, kw_only=True)
     about_missing: tuple[str, str | None] = field(default=LEAVE_OUT, kw_only=True)
+    frequencies: bool = field(default=False, kw_only=True)
+    joined: str | None = field(default=None, kw_only=True)
 
     @property
     def columns(self) -> list[str]:
         weight = [] if self.roles.weight is None else [self.roles.weight]
         labels = self.clusters if self.drop or self.labelled else ()
         variables = self.formula.variables if self.only is None else self.only
+        if self.joined is not None and self.only is None:
+            variables = [*self.formula.regressors, self.joined]
         return list(dict.fromkeys([*variables, *weight, *labels]))
 
     @property
@@ -91,6 +99,7 @@ class FormulaLayout(Layout):
         return DesignLayout(
             replace(self.roles, features=tuple(design.names)), None, self.drop, design=design,
             formula=self.formula, text=self.text, row=self.row, clusters=self.clusters,
+            frequencies=self.frequencies, joined=self.joined,
         )  # fmt: skip
 
     def among(self, schema: pa.Schema) -> FormulaLayout:
@@ -241,6 +250,13 @@ class FormulaLayout(Layout):
                 f"{where(row)}: the weight in column {self.roles.weight!r} is not positive; drop"
                 " such rows, because packages disagree on whether they count as observations."
             )
+        if self.frequencies and self.joined is None and (weights[keep] % 1 != 0).any():
+            row = int(np.flatnonzero((weights % 1 != 0) & keep)[0])
+            raise InputError(
+                f"{where(row)}: the frequency in column {self.roles.weight!r} is not an integer;"
+                " pass inverse variances as weights=.",
+                column=self.roles.weight,
+            )
         return weights
 
     def checked(self, values: np.ndarray, text: str, keep: np.ndarray, where: Where) -> np.ndarray:
@@ -300,8 +316,12 @@ class DesignLayout(FormulaLayout):
         return replace(batch, numbers=number + rows[kept], keys=labels), table.num_rows - len(kept)
 
     def parts(self, table: Any, keep: np.ndarray, where: Where) -> list[Any]:
-        response = self.numbers(
-            table, self.design.formula.response, keep, where, self.design.learned.states
+        response = (
+            self.numbers(
+                table, self.design.formula.response, keep, where, self.design.learned.states
+            )
+            if self.joined is None
+            else self._number(table, self.joined, keep, where)
         )
         blocks = self.blocks(table, keep, where)
         if self.dropped:

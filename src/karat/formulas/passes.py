@@ -20,11 +20,12 @@ import pyarrow as pa
 from karat.cluster.partitions import cluster_of, scan_partitions
 from karat.cluster.sketches import finish, last_pass
 from karat.core.coreset import Coreset
+from karat.core.synthetic import REAL, SYNTHETIC, RowChoice
 from karat.data import containers
 from karat.data.labels import as_objects
 from karat.engine.rows import Progress
 from karat.engine.stream import FOLD
-from karat.errors import InputError
+from karat.errors import InputError, NotExactError
 from karat.formulas.formula import parse
 from karat.formulas.layout import DesignLayout, FormulaLayout
 from karat.io.columnar import ColumnarFiles
@@ -80,12 +81,26 @@ class SourceRows:
 
     def coreset(self, layout: DesignLayout) -> Coreset:
         """The coreset of all rows."""
-        sketch = Sketch(LeastSquares(), random_state=0, buffer_rows=FOLD)
-        position = self._scan(layout, Reduce(sketch, layout))
-        core = sketch.coreset()
+        try:
+            core, position = self._reduced(layout, SYNTHETIC)
+        except NotExactError:  # sums of these rows have too few digits; rows themselves have all
+            if self.source.once:
+                raise
+            core, position = self._reduced(layout, REAL)
         source = self.source.described(self.source.identity(), position.counts)
         dropped = {"missing": position.dropped, "broken": position.bad}
         return replace(core, provenance=layout.provenance(core.problem, 0, source, dropped, None))
+
+    def _reduced(self, layout: DesignLayout, kind: Any) -> tuple[Coreset, Position]:
+        sketch = Sketch(LeastSquares(), rows=kind, random_state=0, buffer_rows=FOLD)
+        position = self._scan(layout, Reduce(sketch, layout))
+        return sketch.coreset(), position
+
+    rows_at_once = FOLD
+
+    def opened(self, table: pa.Table) -> Source:
+        """A source of a table in memory."""
+        return open_table(table)
 
 
 class ClusterRows:
@@ -114,7 +129,7 @@ class ClusterRows:
         return scan_partitions(self.data, layout, partial(replace, consumer))[0]
 
     def coreset(self, layout: DesignLayout) -> Coreset:
-        work = last_pass(LeastSquares(), layout, 0)
+        work = last_pass(LeastSquares(), layout, 0, RowChoice(SYNTHETIC))
         return finish(work, self.home.messages(self.data, work), self.home.NAME)
 
 

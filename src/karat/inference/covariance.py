@@ -26,6 +26,8 @@ from scipy import linalg
 from karat.engine.least_squares import COLLINEAR, LeastSquaresSolution
 from karat.engine.linalg import Array
 from karat.errors import NotExactError
+from karat.inference.scores import PLAIN
+from karat.inference.ssc import STATSMODELS, SmallSample
 
 WHITENING = "whitening"  # the coordinates of the sums, stored beside them
 
@@ -133,22 +135,26 @@ class FullData:
     clusters: tuple[int, ...] = ()
     merged: bool = False
 
-    def covariance(self, kind: str, solution: LeastSquaresSolution) -> Covariance:
-        """A robust covariance with the small-sample corrections of statsmodels."""
+    def covariance(
+        self, kind: str, solution: LeastSquaresSolution, ssc: SmallSample = STATSMODELS
+    ) -> Covariance:
+        """A robust covariance with small-sample corrections."""
         stored, n, width = "HC0" if kind == "HC1" else kind, self.observations, len(solution.params)
         if stored not in self.sums:
             raise NotExactError(self._not_stored(kind))
-        middle = turned(self.sums, solution)[stored]
+        middles = turned(self.sums, solution)
         if kind == "HC1":
-            return Covariance(solution, n / (n - width) * middle)
+            return Covariance(solution, ssc.heteroscedastic(n, width) * middles[stored])
         if kind != "cluster":
-            return Covariance(solution, middle)
-        if len(self.clusters) == 1:  # the sum of several ways has these factors already
-            middle = self.clusters[0] / max(self.clusters[0] - 1, 1) * middle
-        return _without_negative(Covariance(solution, (n - 1) / (n - width) * middle))
+            return Covariance(solution, middles[stored])
+        middle = middles[stored]
+        if len(self.clusters) == 1 or not (ssc.g_adj and ssc.g_df == "conventional"):
+            # the sum of several ways has the conventional factors already
+            middle = ssc.clusters(min(self.clusters), self.clusters) * middles.get(PLAIN, middle)
+        return _without_negative(Covariance(solution, ssc.parameters(n, width) * middle))
 
     def _not_stored(self, kind: str) -> str:
-        available = {*self.sums, *(["HC1"] if "HC0" in self.sums else [])} - {WHITENING}
+        available = {*self.sums, *(["HC1"] if "HC0" in self.sums else [])} - {WHITENING, PLAIN}
         lost = " (merging dropped them: they belong to the solution of one part)" * self.merged
         return (
             f"The sums of the robust covariance {kind} (fourth moments of rows and residuals) were"

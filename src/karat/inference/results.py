@@ -26,6 +26,7 @@ from karat.inference import show
 from karat.inference.covariance import Covariance, FullData, constraints_of
 from karat.inference.hypotheses import KeptRows, compare_levels, constraints, hypothesis
 from karat.inference.new_rows import check_rows, checked_array, design_columns, in_blocks
+from karat.inference.ssc import STATSMODELS
 
 KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", "cluster")  # of covariances (cov_type)
 NO_RESIDUALS = "They need every residual of the full data, which a coreset does not keep."
@@ -44,6 +45,8 @@ def check_cov_type(cov_type: str) -> None:
 
 class FrequencyWLS(WLS):
     """Weighted least squares of the kept rows, with the number of rows that they represent."""
+
+    ssc = STATSMODELS
 
     def __init__(
         self, y: Any, X: Any, weights: Array, full: FullData, coreset: Any, design: Any = None
@@ -144,7 +147,7 @@ class FullDataResults(RegressionResults):
         self, model: FrequencyWLS, solution: LeastSquaresSolution, cov_type: str, use_t: bool | None
     ) -> None:
         self.solution = solution
-        scale = solution.rss / model.df_resid
+        scale = model.ssc.classical(solution.rss, model.nobs, len(solution.params))
         unscaled, t = model.normalized_cov_params, use_t is None or use_t
         super().__init__(model, solution.params, unscaled, scale, use_t=t)
         self.scale = scale
@@ -153,7 +156,7 @@ class FullDataResults(RegressionResults):
         if cov_type != "nonrobust":
             self.cov_type, clustered = cov_type, cov_type == "cluster"
             robust = "robust to cluster correlation" if clustered else "heteroscedasticity robust"
-            self.covariance = model.full.covariance(cov_type, solution)
+            self.covariance = model.full.covariance(cov_type, solution, model.ssc)
             self.cov_params_default = self.covariance.matrix
             self.use_t = bool(use_t)  # by default the normal distribution, as in statsmodels
             # the wording of statsmodels
@@ -228,9 +231,9 @@ class FullDataResults(RegressionResults):
         rows = pd.DataFrame(self.model.exog[:, places], columns=[self.labels[i] for i in places])
         full = FullData(self.model.full.observations, self.model.full.log_weights)
         response = pd.Series(self.model.endog, name=self.model.endog_names)
-        return FrequencyWLS(
-            response, rows, self.model.weights, full, self.coreset, self.design
-        ).fit()
+        smaller = FrequencyWLS(response, rows, self.model.weights, full, self.coreset, self.design)
+        smaller.ssc = self.model.ssc
+        return smaller.fit()
 
     def _place(self, name: Any) -> int:
         if name not in self.labels:
@@ -313,7 +316,8 @@ class FullDataResults(RegressionResults):
         return show.glance(self)
 
     def _stored(self, kind: str) -> Array:
-        return self.model.full.covariance(kind, self.solution).matrix  # type: ignore[no-any-return]
+        covariance: Covariance = self.model.full.covariance(kind, self.solution, self.model.ssc)
+        return covariance.matrix
 
     def cov_params(
         self, r_matrix: Any = None, column: Any = None, scale: Any = None, cov_p: Any = None,

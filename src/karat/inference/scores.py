@@ -13,9 +13,6 @@ Sums of z z' lose no digits, whatever the scales of the columns.  Sums by cluste
 the pass sums u e x and multiplies by W' at the end: G products instead of n.  Only sums travel
 between workers: k x k numbers, and G x k for G clusters.  The same pass counts the rows and sums
 u e^2 and u e z.  These must agree with the coreset, which detects other data.
-
-Rows may arrive in any order.  Integer labels that lie close together are used as addresses of the
-sums of their clusters; other labels get addresses from a table.
 """
 
 from __future__ import annotations
@@ -29,16 +26,15 @@ from typing import Any
 import numpy as np
 
 from karat.data.batch import Batch
-from karat.data.labels import encode
 from karat.engine.least_squares import LeastSquaresSolution
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
+from karat.inference.cluster_sums import ClusterSums, joint_sums
+from karat.inference.ssc import STATSMODELS, UNCORRECTED, SmallSample
 from karat.io.scan import Consumer
 from karat.io.source import Chunk
 
-SPAN = 2**20  # addresses that are always allowed, however few rows there are
-SPARE = 8  # addresses that are allowed per row
-CLUSTER_BLOCK = 2**12  # clusters whose outer products are summed at a time
+PLAIN = "cluster_plain"  # the sum over several ways, without the factors G / (G - 1)
 BLOCK = 2**12  # rows that are summed at a time, so that they stay in the cache
 WAITING = 2**20  # scores that are collected before they are added to their clusters
 LEVERAGE = 1e-10  # 1 - h below which a row is fitted exactly, and HC2 and HC3 are 0 / 0
@@ -47,139 +43,6 @@ ROUNDING = 2**10 * np.finfo(float).eps  # of sums over rows, which the condition
 NOTHING = 1e-9  # an error this small, relative to the classical one, is rounding
 FEW = 10  # clusters for which errors are known to be too small
 SAME = 1e-6  # relative difference of sums that other data would exceed
-
-
-class ClusterSums:
-    """Sums of k numbers by label.
-
-    Parameters
-    ----------
-    width : int
-        The number of sums for each label.
-    """
-
-    def __init__(self, width: int) -> None:
-        self.sums = np.zeros((width, 0))
-        self.seen = np.zeros(0, dtype=bool)
-        self.low: int | None = None  # the label at address 0, if labels are addresses
-        self.places: dict[Any, int] | None = None  # addresses of other labels
-        self.rows = 0
-
-    def add(self, labels: np.ndarray, values: Array) -> None:
-        """Add the columns of ``values`` to the sums of their labels."""
-        self.rows += len(labels)
-        codes = self._codes(labels)
-        first, last = int(codes.min()), int(codes.max())
-        if first:
-            codes = codes - first
-        for row, value in zip(self.sums, values, strict=True):
-            row[first : last + 1] += np.bincount(codes, value, last + 1 - first)
-        self.seen[first : last + 1][codes] = True
-
-    def _codes(self, labels: np.ndarray) -> np.ndarray:
-        if self.places is None and labels.dtype.kind in "iu":
-            low, high = int(labels.min()), int(labels.max())
-            start = low if self.low is None else min(low, self.low)
-            end = high if self.low is None else max(high, self.low + len(self.seen) - 1)
-            if end - start < max(SPAN, SPARE * self.rows):
-                self._cover(start, end)
-                assert self.low is not None
-                return _differences(labels, self.low)
-        if self.places is None:
-            self._tabulate()
-        assert self.places is not None
-        distinct, codes = encode(labels)
-        places = self.places
-        addresses = np.array(
-            [places.setdefault(label, len(places)) for label in distinct.tolist()], dtype=np.intp
-        )
-        if len(places) > len(self.seen):
-            self._move(0, max(len(places), 3 * len(self.seen) // 2))
-        return np.asarray(addresses[codes])
-
-    def _cover(self, start: int, end: int) -> None:
-        """Allocate addresses for the labels from ``start`` to ``end``, with a margin for those of
-        the next rows.
-        """
-        if self.low is not None and self.low <= start and end < self.low + len(self.seen):
-            return
-        margin = (end - start) // 8
-        low = start - margin
-        low = low if self.low is None else min(low, self.low)
-        self._move(0 if self.low is None else self.low - low, end + margin - low + 1)
-        self.low = low
-
-    def _move(self, before: int, size: int) -> None:
-        """Allocate ``size`` addresses, ``before`` of them in front of the present ones."""
-        sums, seen = np.zeros((len(self.sums), size)), np.zeros(size, dtype=bool)
-        held = len(self.seen)
-        sums[:, before : before + held], seen[before : before + held] = self.sums, self.seen
-        self.sums, self.seen = sums, seen
-
-    def _tabulate(self) -> None:
-        """Change from labels as addresses to a table of labels."""
-        labels = self.labels()
-        self.sums, self.places, self.low = (
-            self.sums[:, self.seen],
-            {label: i for i, label in enumerate(labels)},
-            None,
-        )
-        self.seen = np.ones(len(labels), dtype=bool)
-
-    def labels(self) -> list[Any]:
-        """The labels that were seen, in the order of their addresses."""
-        if self.places is not None:
-            return list(self.places)
-        return (
-            []
-            if self.low is None
-            else [self.low + place for place in np.flatnonzero(self.seen).tolist()]
-        )
-
-    def merge(self, other: ClusterSums) -> None:
-        """Add the sums of other rows."""
-        labels = other.labels()
-        if labels:
-            # labels of a table stay objects: -1 and 2**63 together would become doubles
-            self.add(
-                np.asarray(labels, dtype=None if other.places is None else object),
-                other.sums[:, other.seen],
-            )
-
-    @property
-    def count(self) -> int:
-        """The number of clusters that were seen."""
-        return int(self.seen.sum())
-
-    def outer(self, whitening: Array) -> Array:
-        """The sum of s s' over the clusters, where s are the sums of a cluster, whitened."""
-        total = np.zeros((whitening.shape[1], whitening.shape[1]))
-        for start in range(0, self.sums.shape[1], CLUSTER_BLOCK):
-            scores = whitening.T @ self.sums[:, start : start + CLUSTER_BLOCK]
-            total += scores @ scores.T
-        return total
-
-
-def joint_sums(labels: Sequence[np.ndarray], values: Array) -> tuple[np.ndarray, Array]:
-    """The distinct combinations of labels, as texts, and the sums of the columns of ``values``."""
-    encoded = [encode(column) for column in labels]
-    codes = np.zeros(len(labels[0]), dtype=np.int64)
-    for distinct, places in encoded:
-        codes = codes * len(distinct) + places
-    joint, inverse = np.unique(codes, return_inverse=True)
-    sums: Array = np.stack([np.bincount(inverse, row, len(joint)) for row in values]).astype(float)
-    parts = np.unravel_index(joint, [len(distinct) for distinct, _ in encoded])
-    columns = [distinct[part].tolist() for (distinct, _), part in zip(encoded, parts, strict=True)]
-    return np.array([repr(row) for row in zip(*columns, strict=True)], dtype=object), sums
-
-
-def _differences(labels: np.ndarray, low: int) -> np.ndarray:
-    """``labels - low`` for integers of any width; the result is between 0 and 2**63, so arithmetic
-    modulo 2**64 is exact.
-    """
-    if labels.dtype.kind == "i":
-        labels = labels.astype(np.int64, copy=False).view(np.uint64)
-    return np.asarray(labels.astype(np.uint64, copy=False) - np.uint64(low % 2**64), dtype=np.intp)
 
 
 @dataclass(frozen=True)
@@ -223,8 +86,9 @@ class Scores(Consumer):
     solution: FullDataSolution
     kinds: tuple[str, ...]
     ways: int = 0  # columns of cluster labels
+    frequencies: bool = False  # whether weights count rows, each with an error of its own
     clusters: dict[tuple[int, ...], ClusterSums] = field(default_factory=dict, init=False)
-    rows: int = 0
+    rows: float = 0
     rss: float = 0.0
     size: float = 0.0  # the sum of squares of the response
     block: Array = field(init=False)  # columns of the current block of rows
@@ -262,7 +126,8 @@ class Scores(Consumer):
                 np.multiply(x, weighted, out=self.room[:, self.held : self.held + len(weighted)])
                 self.labels.append(batch.keys[rows].columns)
                 self.held += len(weighted)
-        self.rows += len(batch)
+        counts = batch.weights if self.frequencies else None
+        self.rows += len(batch) if counts is None else float(counts.sum())
 
     def flush(self) -> None:
         """Add the collected scores to their clusters; each call costs time in proportion to the
@@ -310,7 +175,8 @@ class Scores(Consumer):
         factors: dict[str, Array | float] = {"HC0": 1.0}
         if "HC2" in self.sums or "HC3" in self.sums:
             leverage = np.einsum("ij,ij->j", z, z)
-            rest = 1.0 - (leverage if weights is None else weights * leverage)
+            single = weights is None or self.frequencies
+            rest = 1.0 - (leverage if single else weights * leverage)
             if (rest < LEVERAGE).any():
                 raise NotExactError(
                     f"{chunk.where(start + int(np.argmin(rest)))}, or a row near it, has leverage"
@@ -318,6 +184,8 @@ class Scores(Consumer):
                     " remove the term that only this row has."
                 )
             factors |= {"HC2": 1 / np.sqrt(rest), "HC3": 1 / rest}
+        if self.frequencies and weights is not None:
+            weighted = weighted / np.sqrt(weights)
         for kind in self.sums:
             scaled = z * (weighted * factors[kind])
             self.sums[kind] += scaled @ scaled.T
@@ -345,10 +213,12 @@ class Scores(Consumer):
         self.flush()
         middles = dict(self.sums)
         if self.clusters:
-            middles["cluster"] = self._clustered()
+            middles["cluster"] = self._clustered(STATSMODELS)
+            if self.ways > 1:
+                middles[PLAIN] = self._clustered(UNCORRECTED)
         return middles
 
-    def _clustered(self) -> Array:
+    def _clustered(self, ssc: SmallSample) -> Array:
         """The sum over clusters; of several ways, that of Cameron, Gelbach and Miller: each way and
         each combination of ways with its own G / (G - 1), combinations of two subtracted, of three
         added.
@@ -359,7 +229,7 @@ class Scores(Consumer):
         middle = np.zeros((self.solution.width, self.solution.width))
         for subset, sums in self.clusters.items():
             sign = 1 if len(subset) % 2 else -1
-            middle += sign * sums.count / max(sums.count - 1, 1) * sums.outer(whitening)
+            middle += sign * ssc.clusters(sums.count, self.counts) * sums.outer(whitening)
         return middle
 
     @property
@@ -377,13 +247,13 @@ class Scores(Consumer):
         tiny = EXACT * max(self.rss, expected, self.size)
         drift = float(np.linalg.norm(estimate.whitening.T @ self.total)) ** 2
         if (
-            self.rows == observations
+            abs(self.rows - observations) < 0.5
             and abs(self.rss - expected) <= SAME * expected + tiny
             and drift <= SAME**2 * expected + tiny
         ):
             return
         condition = estimate.condition
-        if self.rows == observations and drift <= (ROUNDING * condition) ** 2 * self.size:
+        if abs(self.rows - observations) < 0.5 and drift <= (ROUNDING * condition) ** 2 * self.size:
             raise NotExactError(
                 "The columns of the formula are nearly collinear (scaled to length one, their"
                 f" condition number is {condition:.1g}), so residuals have too few digits for"
@@ -391,7 +261,7 @@ class Scores(Consumer):
                 " enters powers and products."
             )
         raise InputError(
-            f"These are not the rows that the coreset was made from: {self.rows:,} rows with a"
+            f"These are not the rows that the coreset was made from: {self.rows:,.0f} rows with a"
             f" residual sum of squares of {self.rss:.9g}, instead of {observations:,} with"
             f" {expected:.9g}. The data must be the same in every pass."
         )

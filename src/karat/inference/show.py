@@ -14,6 +14,7 @@ from statsmodels.iolib.tableformatting import fmt_params
 
 from karat.engine.least_squares import DependentColumnError
 from karat.errors import InputError
+from karat.inference.ssc import STATSMODELS
 
 
 def summary(
@@ -58,6 +59,8 @@ def summary(
         cells = [["dropped", *[""] * (len(table.tables[1][0]) - 2)] for _ in dropped]
         table.tables[1].extend(SimpleTable(cells, stubs=list(dropped), txt_fmt=fmt_params))
     notes = [results.cov_kwds["description"]]
+    if results.cov_type in ("HC1", "cluster") or results.model.ssc != STATSMODELS:
+        notes.append(f"Small-sample corrections: {results.model.ssc}.")
     if dropped:
         left_out = ", ".join(map(repr, dropped))
         notes.append(f"Dropped, as linear combinations of columns before them: {left_out}.")

@@ -28,21 +28,23 @@ from karat.core.synthetic import SYNTHETIC
 from karat.data import containers
 from karat.data.arguments import progress_bar
 from karat.engine.least_squares import dependent_columns
-from karat.engine.linalg import MOST
 from karat.engine.rows import Progress
 from karat.errors import InputError, NotExactError
+from karat.formulas.cells import FREQUENCY, RESPONSE, as_cells
 from karat.formulas.design import INTERCEPT, make_design, restored_design
 from karat.formulas.formula import parse
 from karat.formulas.layout import formula_columns
 from karat.formulas.learn import Learn
 from karat.formulas.passes import needed_columns, open_rows
+from karat.formulas.transforms import transforms_of
 from karat.inference.covariance import WHITENING, FullData, turned
 from karat.inference.new_rows import Encoder
+from karat.inference.options import check_design, cluster_columns, covariance_kinds
 from karat.inference.residuals import residual_quantiles
-from karat.inference.results import KINDS, FrequencyWLS, check_cov_type
+from karat.inference.results import FrequencyWLS
 from karat.inference.scores import FullDataSolution, Scores, check_clusters, wanted_sums
+from karat.inference.ssc import STATSMODELS, SmallSample, small_sample
 
-MOST_WAYS = 4  # of clustering: all 15 combinations are summed
 JOINT = " + "  # between the names of cluster columns
 
 
@@ -53,6 +55,8 @@ def ols(
     cov_type: str | Sequence[str] = "nonrobust",
     cluster: str | Sequence[str] | None = None,
     weights: str | None = None,
+    frequencies: str | None = None,
+    ssc: Any = None,
     use_t: bool | None = None,
     on_missing: str = "error",
     on_collinear: str = "error",
@@ -78,6 +82,11 @@ def ols(
     weights : str, optional
         The column of the weights: inverse variances, as in statsmodels' WLS (``weights`` of lm,
         analytic weights of Stata).
+    frequencies : str, optional
+        A column of integers: how many equal observations each row stands for.
+    ssc : str or dict, optional
+        Small-sample corrections: ``"statsmodels"`` (default), ``"pyfixest"``, ``"none"``, or
+        switches such as ``{"g_adj": False}``; the table says which.
     use_t : bool, optional
         Use the t distribution with robust covariances; the default is the normal distribution, as
         in statsmodels.
@@ -111,8 +120,8 @@ def ols(
     >>> list(fit.params.index), int(fit.nobs)
     (['Intercept', 'C(g)[T.1]', 'C(g)[T.2]', 'x'], 50000)
     """
-    clusters = _cluster_columns(cluster)
-    kinds = _kinds(cov_type, clusters)
+    clusters = cluster_columns(cluster)
+    kinds, corrections = covariance_kinds(cov_type, clusters), small_sample(ssc)
     for name, switch in (("use_t", use_t), ("residual_quantiles", residual_quantiles)):
         if switch not in (None, True, False):
             raise InputError(f"{name} must be True or False, not {switch!r}.", argument=name)
@@ -123,8 +132,11 @@ def ols(
         )
     drop = on_collinear == "drop"
     if isinstance(formula, Coreset):
-        if weights is not None:
-            raise InputError("Remove weights=: a coreset has its own weights.", argument="weights")
+        if weights is not None or frequencies is not None:
+            raise InputError(
+                "Remove weights= and frequencies=: a coreset has its own weights.",
+                argument="weights",
+            )
         core = _dropping(formula) if drop else formula
         if data is not None:
             with progress_bar(progress, "B") as advance:
@@ -132,7 +144,7 @@ def ols(
                     core, data, kinds, clusters, on_missing, residual_quantiles, advance
                 )
         _check_cluster(core, kinds, clusters)
-        fit = _shown(core, kinds[0], use_t, drop)
+        fit = _shown(core, kinds[0], use_t, drop, corrections)
         if residual_quantiles:
             fit.residual_quantiles  # noqa: B018 - raises if they are not stored
         return fit
@@ -144,49 +156,19 @@ def ols(
     if data is None:
         raise InputError("A formula needs data: ols('y ~ x', frame_or_path).", argument="data")
     if isinstance(data, Coreset):
-        if kinds != ("nonrobust",) or weights is not None or residual_quantiles:
+        given = (weights, frequencies) != (None, None)
+        if kinds != ("nonrobust",) or given or residual_quantiles:
             raise NotExactError(
                 "A submodel of a coreset has only the classical covariance; robust sums and"
                 " quantiles of residuals belong to one formula."
             )
-        return _shown(data, "nonrobust", use_t, drop).submodel(formula)
+        return _shown(data, "nonrobust", use_t, drop, corrections).submodel(formula)
     with progress_bar(progress, "B") as advance:
         core = formula_coreset(
-            formula, data, weights, on_missing, advance, kinds, clusters, residual_quantiles, drop
-        )
-    return _shown(core, kinds[0], use_t)
-
-
-def _cluster_columns(cluster: Any) -> tuple[str, ...]:
-    columns = () if cluster is None else (cluster,) if isinstance(cluster, str) else cluster
-    if (
-        not isinstance(columns, list | tuple)
-        or not all(isinstance(name, str) for name in columns)
-        or len(set(columns)) < len(columns)
-        or len(columns) > MOST_WAYS
-    ):
-        raise InputError(
-            f"cluster must be the name of a column of the data, or a list of up to {MOST_WAYS}"
-            f" different ones, not {cluster!r}.",
-            argument="cluster",
-        )
-    return tuple(columns)
-
-
-def _kinds(cov_type: str | Sequence[str], clusters: Sequence[str]) -> tuple[str, ...]:
-    if not isinstance(cov_type, str | list | tuple):
-        raise InputError(
-            f"cov_type must be one of {', '.join(KINDS)}, or a list of them, not {cov_type!r}.",
-            argument="cov_type",
-        )
-    kinds = (cov_type,) if isinstance(cov_type, str) else tuple(cov_type)
-    for kind in kinds:
-        check_cov_type(kind)
-    if not kinds:
-        raise InputError("cov_type must name at least one covariance.", argument="cov_type")
-    if clusters and "cluster" not in kinds:
-        raise InputError("cluster= is for cov_type='cluster'; pass both.", argument="cov_type")
-    return kinds
+            formula, data, weights, on_missing, advance, kinds, clusters, residual_quantiles, drop,
+            frequencies,
+        )  # fmt: skip
+    return _shown(core, kinds[0], use_t, ssc=corrections)
 
 
 def _check_cluster(core: Coreset, kinds: Sequence[str], clusters: Sequence[str]) -> None:
@@ -202,8 +184,11 @@ def _check_cluster(core: Coreset, kinds: Sequence[str], clusters: Sequence[str])
         )
 
 
-def _shown(core: Coreset, kind: str, use_t: bool | None, drop: bool = False) -> Any:
-    results = _table(core, kind, use_t, drop)
+def _shown(
+    core: Coreset, kind: str, use_t: bool | None, drop: bool = False,
+    ssc: SmallSample = STATSMODELS,
+) -> Any:  # fmt: skip
+    results = _table(core, kind, use_t, drop, ssc)
     if core.regression is not None:
         results.model.design = Encoder(restored_design(core.regression.facts))
     return results
@@ -226,8 +211,9 @@ def _dropping(core: Coreset) -> Coreset:
 
 
 def _table(
-    core: Coreset, cov_type: str = "nonrobust", use_t: bool | None = None, drop: bool = False
-) -> Any:
+    core: Coreset, cov_type: str = "nonrobust", use_t: bool | None = None, drop: bool = False,
+    ssc: SmallSample = STATSMODELS,
+) -> Any:  # fmt: skip
     """Ordinary least squares on the full data from a coreset of LeastSquares() with one target.
 
     Input weights count as frequencies, unless the coreset was made by :func:`ols` with weights.
@@ -263,7 +249,7 @@ def _table(
     targets = Provenance.read(core.provenance).targets or [getattr(core.y, "name", None) or "y"]
     response = pd.Series(y.ravel(), name=facts.get("response", str(targets[0])))
     model = FrequencyWLS(response, design, core.weights, _full_data(core), core)
-    model.dropped = tuple(dropped or ())
+    model.dropped, model.ssc = tuple(dropped or ()), ssc
     return model.fit(cov_type=cov_type, use_t=use_t)
 
 
@@ -284,53 +270,64 @@ def _full_data(core: Coreset) -> FullData:
 def formula_coreset(
     text: str, data: Any, weight: str | None, on_missing: str, progress: Progress | None,
     kinds: Sequence[str] = (), clusters: Sequence[str] = (), quantiles: bool = False,
-    drop: bool = False,
+    drop: bool = False, frequencies: str | None = None,
 ) -> Coreset:  # fmt: skip
     """The coreset of a formula, with the sums of the covariances and the quantiles of the
     residuals.
     """
-    if weight is not None and not isinstance(weight, str):
-        raise InputError("weights must be the name of a column of the data.", argument="weights")
+    for name, given in (("weights", weight), ("frequencies", frequencies)):
+        if given is not None and not isinstance(given, str):
+            raise InputError(f"{name} must be the name of a column of the data.", argument=name)
+    if frequencies is not None and (weight is not None or quantiles):
+        raise InputError(
+            "frequencies= cannot be combined with weights= or residual_quantiles=; repeat the rows,"
+            " or leave one of them out.",
+            argument="frequencies",
+        )
+    weight = weight or frequencies
     others = (weight, *clusters)
     rows = open_rows(needed_columns(data, text, others), progress)
     schema = rows.schema()
     formula = parse(text, [name for name in schema.names if name not in others])
     columns = formula_columns(formula, schema, weight, on_missing, clusters)
+    columns = replace(columns, frequencies=frequencies is not None)
     rows.as_codes(columns.coded())
+    if (
+        weight is None
+        and not quantiles
+        and not list(transforms_of((*formula.factors, formula.response)))
+    ):
+        cells = as_cells(rows, columns, tuple(dict.fromkeys([*formula.regressors, *clusters])))
+        if cells is not None:
+            roles = replace(columns.roles, weight=FREQUENCY)
+            rows, columns = cells, replace(columns, roles=roles, frequencies=True, joined=RESPONSE)
     learn = Learn(columns, rows.declared, rows.all_doubles)
     if learn.needed:
         learn = rows.scan(learn.reading(), learn)
     design = make_design(formula, learn.learned())
     if not design.names:
         raise InputError(f"The formula {text!r} has no term; add one, or the intercept.")
-    _check_width(design)
+    check_design(design)
     layout = columns.of_design(design)
     core = rows.coreset(layout)
-    facts = design.facts() | {
-        "response": formula.response.text,
-        "columns": design.names,
-        "intercept": design.intercept,
-        "observations": int(core.n_represented),
-        "weights": weight,
-        "log_weights": learn.log_weights if weight is not None else None,
-        "covariances": {},
-    }
+    facts = (
+        design.facts()
+        | {
+            "response": formula.response.text,
+            "columns": design.names,
+            "intercept": design.intercept,
+            "observations": round(learn.total_weight)
+            if columns.frequencies
+            else int(core.n_represented),
+            "weights": weight,
+            "log_weights": learn.log_weights if weight is not None and not frequencies else None,
+            "covariances": {},
+        }
+        | ({"frequencies": True} if frequencies else {})
+    )
     core = replace(core, regression=Regression(facts))
     core = _dropping(core) if drop else core
     return _scored(core, rows, layout, kinds, clusters, quantiles)
-
-
-def _check_width(design: Any) -> None:
-    """Raise if there are too many columns for a useful coreset, and name the widest term."""
-    width = len(design.names)
-    if (width + 2) * (width + 3) // 2 > MOST:
-        widest = max(design.terms, key=lambda term: len(term.columns))
-        text = ":".join(factor for factor, _ in widest.factors)
-        raise InputError(
-            f"The formula has {width:,} columns, {len(widest.columns):,} of them of the term"
-            f" {text!r}, too many for a useful coreset. Join levels, remove the term, or use it as"
-            " cluster=."
-        )
 
 
 def _scored(
@@ -360,7 +357,8 @@ def _scored(
     layout = replace(layout, dropped=tuple(regression.facts.get("dropped") or ()))
     if wanted:
         scores = rows.scan(
-            replace(layout, labelled="cluster" in wanted), Scores(solution, wanted, len(clusters))
+            replace(layout, labelled="cluster" in wanted),
+            Scores(solution, wanted, len(clusters), layout.frequencies),
         )
         regression = _with_sums(regression, scores, clusters)
     if quantiles:
@@ -412,5 +410,11 @@ def _with_scores(
     columns = formula_columns(
         design.formula, rows.schema(), core.regression.facts["weights"], on_missing, clusters
     )
+    columns = replace(columns, frequencies=bool(core.regression.facts.get("frequencies")))
+    if columns.frequencies and quantiles:
+        raise InputError(
+            "Quantiles of residuals are not available with frequencies; repeat the rows.",
+            argument="residual_quantiles",
+        )
     rows.as_codes(columns.coded())
     return _scored(core, rows, columns.of_design(design), kinds, clusters, quantiles)

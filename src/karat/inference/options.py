@@ -1,0 +1,59 @@
+"""Checks of the arguments of a table: kinds of covariances, columns of clusters, the width."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from karat.errors import InputError
+from karat.inference.results import KINDS, check_cov_type
+
+MOST_COLUMNS = 2**12  # a batch of rows then has 2 GiB
+MOST_WAYS = 4  # of clustering: all 15 combinations are summed
+
+
+def cluster_columns(cluster: Any) -> tuple[str, ...]:
+    """The names of the columns of cluster labels."""
+    columns = () if cluster is None else (cluster,) if isinstance(cluster, str) else cluster
+    if (
+        not isinstance(columns, list | tuple)
+        or not all(isinstance(name, str) for name in columns)
+        or len(set(columns)) < len(columns)
+        or len(columns) > MOST_WAYS
+    ):
+        raise InputError(
+            f"cluster must be the name of a column of the data, or a list of up to {MOST_WAYS}"
+            f" different ones, not {cluster!r}.",
+            argument="cluster",
+        )
+    return tuple(columns)
+
+
+def covariance_kinds(cov_type: str | Sequence[str], clusters: Sequence[str]) -> tuple[str, ...]:
+    """The kinds of covariances that are asked for."""
+    if not isinstance(cov_type, str | list | tuple):
+        raise InputError(
+            f"cov_type must be one of {', '.join(KINDS)}, or a list of them, not {cov_type!r}.",
+            argument="cov_type",
+        )
+    kinds = (cov_type,) if isinstance(cov_type, str) else tuple(cov_type)
+    for kind in kinds:
+        check_cov_type(kind)
+    if not kinds:
+        raise InputError("cov_type must name at least one covariance.", argument="cov_type")
+    if clusters and "cluster" not in kinds:
+        raise InputError("cluster= is for cov_type='cluster'; pass both.", argument="cov_type")
+    return kinds
+
+
+def check_design(design: Any) -> None:
+    """Raise if a batch of dense rows would not fit in memory, and name the widest term."""
+    width = len(design.names)
+    if width > MOST_COLUMNS:
+        widest = max(design.terms, key=lambda term: len(term.columns))
+        text = ":".join(factor for factor, _ in widest.factors)
+        raise InputError(
+            f"The formula has {width:,} columns, {len(widest.columns):,} of them of the term"
+            f" {text!r}; a table has at most {MOST_COLUMNS:,}. Join levels, remove the term, or use"
+            " it as cluster=."
+        )
