@@ -15,7 +15,7 @@ from karat.core.synthetic import SYNTHETIC, readable_by_doubles
 from karat.core.verify_synthetic import measured_again, verified
 from karat.data.arguments import aligned
 from karat.data.batch import Table, read_input
-from karat.data.labels import as_stored
+from karat.data.labels import like_stored
 from karat.engine.claim import ErrorBudget, Proof
 from karat.engine.groups import measure_many
 from karat.engine.kernel import FittedMoments, Kernel, NonFiniteError, fit_moments
@@ -54,7 +54,7 @@ def verify(
             + "; verify it the same way."
         )
     if core.groups is not None and data.groups is not None:
-        data = replace(data, groups=as_stored(data.groups, np.asarray(core.groups)))
+        data = replace(data, groups=like_stored(data.groups, np.asarray(core.groups)))
     kept = kept_like(data, core)
     if kept.shape != data.shape:
         raise InputError(f"The coreset has {kept.shape}, the data has {data.shape}.")

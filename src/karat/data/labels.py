@@ -155,7 +155,7 @@ def same_kind(first: np.ndarray, second: np.ndarray, what: str = "groups") -> No
         )
 
 
-def as_stored(labels: np.ndarray, stored: np.ndarray) -> np.ndarray:
+def like_stored(labels: np.ndarray, stored: np.ndarray) -> np.ndarray:
     """Labels in the type of stored ones, where nothing is lost: the number 7 is the text "7", and
     the text "007" is no number.
     """
