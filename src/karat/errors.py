@@ -17,7 +17,7 @@ from pathlib import Path
 PACKAGE = str(Path(__file__).parent)
 
 
-class Brief(Exception):
+class BriefError(Exception):
     """An error whose message says enough: a notebook shows it without the frames inside karat."""
 
     def _render_traceback_(self) -> list[str]:  # IPython asks for it
@@ -29,7 +29,7 @@ class Brief(Exception):
         return [*"".join(lines).splitlines(), f"{type(self).__name__}: {self}"]
 
 
-class InputError(Brief, ValueError):
+class InputError(BriefError, ValueError):
     """The data or an argument cannot be used; the message says where and what to do.
 
     Parameters
@@ -61,11 +61,11 @@ class UnknownLabelError(InputError, KeyError):
     __str__ = ValueError.__str__  # KeyError would put the message in quotes
 
 
-class NotExactError(Brief, RuntimeError):
+class NotExactError(BriefError, RuntimeError):
     """No exact result was found, or a coreset does not keep what was asked for."""
 
 
-class StorageError(Brief, OSError):
+class StorageError(BriefError, OSError):
     """A file could not be written (an older file is unchanged), or its content is not valid."""
 
 
@@ -73,7 +73,7 @@ class DamagedFileError(InputError, StorageError):
     """A file is damaged, was changed by another tool, or is no coreset or checkpoint."""
 
 
-class MissingExtraError(Brief, ImportError):
+class MissingExtraError(BriefError, ImportError):
     """An optional dependency is needed and not installed."""
 
     def __init__(self, what: str, extra: str) -> None:

@@ -29,7 +29,7 @@ def _check_encoded(
 ) -> None:
     """Raise unless columns can be encoded: of a frame whose other columns are given by name."""
     for argument, value in {"y": y, "sample_weight": sample_weight, "groups": groups}.items():
-        if not (value is None or isinstance(value, str) or (argument == "y" and _names(value))):
+        if not (value is None or isinstance(value, str) or (argument == "y" and _are_names(value))):
             raise InputError(
                 f"one_hot and on_missing read columns by name; put {argument} into the frame, and"
                 f" pass {argument}= the name of its column.",
@@ -44,5 +44,5 @@ def _check_encoded(
         raise InputError("one_hot and on_missing cannot be combined with lengths or method.")
 
 
-def _names(value: Any) -> bool:
+def _are_names(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(name, str) for name in value)
