@@ -79,6 +79,7 @@ def without_privileges():
         ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
 
 
+@pytest.mark.nightly
 def test_permissions(data, tmp_path):
     closed, secret = tmp_path / "closed", tmp_path / "secret.parquet"
     closed.mkdir()
@@ -191,6 +192,7 @@ def test_places_that_cannot_be_written(data, tmp_path, inside):
     assert len(karat.load(tmp_path / "mine.parquet")) == 15
 
 
+@pytest.mark.nightly
 def test_a_full_disk_leaves_what_was_there(core, data, tmp_path):
     before = core.read_bytes()
     (tmp_path / "core.parquet").write_bytes(before)
@@ -214,6 +216,7 @@ def test_a_full_disk_leaves_what_was_there(core, data, tmp_path):
     assert not leftovers(tmp_path)
 
 
+@pytest.mark.nightly
 def test_standard_output_on_a_full_disk(core):
     with open("/dev/full", "w") as full:
         done = subprocess.run(
@@ -291,6 +294,7 @@ main({arguments!r})
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("package", "arguments", "words"),
     [

@@ -55,6 +55,7 @@ class TestDask:
         with dask.config.set(scheduler="threads", num_workers=2):
             yield
 
+    @pytest.mark.sampled(3)
     @pytest.mark.parametrize("keep", MODES)
     def test_frames(self, case, keep, tmp_path):
         core = karat.dask.coreset(

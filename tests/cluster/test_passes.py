@@ -189,6 +189,7 @@ def _runs(labels):
     return [labels[a:b] for a, b in pairwise(edges)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("groups", [1, 40, 200])
 @pytest.mark.parametrize("rows", [1, 3, 60])
 @pytest.mark.parametrize("spread", ["together", "apart"])

@@ -62,6 +62,7 @@ def check_exact(tag: str, case: str, core) -> None:
         assert judge(tag, case).error(spec.kept(core), core.weights) <= tolerance
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("tag", "case", "method"), by_turns(SMALL, CASES))
 def test_small(tag, case, method):
     if tag == "outlier" and case.startswith("l6"):
@@ -74,6 +75,7 @@ def test_small(tag, case, method):
     check_exact(tag, case, core)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("tag", "case", "method"),
     by_turns(

@@ -62,6 +62,7 @@ def attempts(problem, X, y):
     yield sketched
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.describe())
 def test_no_warning_at_any_door(problem, size):

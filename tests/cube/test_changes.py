@@ -190,6 +190,7 @@ cube.drop(day="2026-01-31") if kind == "drop" else getattr(cube, kind)(rows)
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("kind", "wait"), [("update", 0.05), ("replace", 0.02), ("drop", 0.0)])
 def test_a_killed_change_leaves_the_old_file_or_the_new(cube, frame, tmp_path, kind, wait):
     """A few kills here; ``python -m cube.kills 100`` makes a hundred."""

@@ -24,6 +24,7 @@ def gram(X, y, weights):
     return D.T @ (D * np.asarray(weights, dtype=np.longdouble)[:, None])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(2))
 def test_rare_pairs_need_no_tree(seed):
     X, y = categories(seed=seed)

@@ -37,6 +37,7 @@ def error(table, dense, weights=None):
     return worst
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["cauchy", "lognormal", "uniform", "indicators"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_of_random_numbers(kind, weighted):
@@ -53,6 +54,7 @@ def test_of_random_numbers(kind, weighted):
     assert error(table, dense, rng.random(4_000) if weighted else None) < 2
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("spike", [1.0, 1e2, 1e4, 1e6])
 @pytest.mark.parametrize("value", [1.0, 0.7])
 def test_of_equal_numbers_beside_a_large_one(spike, value):

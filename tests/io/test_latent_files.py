@@ -44,6 +44,7 @@ def check(core, case, weights=None):
     assert parameter_error(full, case.learner().fit_coreset(core), case.parameters) <= 1e-10
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore:.*were left out")
 @pytest.mark.parametrize("keep", MODES)
 def test_parquet(case, keep, tmp_path):
@@ -83,6 +84,7 @@ def test_weights_and_keys(case, tmp_path):
     np.testing.assert_allclose(core.weights.sum(), case.weights[case.windows()].sum(), rtol=1e-12)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore:.*were left out")
 @pytest.mark.parametrize("tag", ["mixture", "single topic", "chain, gaussian", "views"])
 @pytest.mark.parametrize("batch_rows", [997, 50_000])

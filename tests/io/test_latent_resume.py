@@ -61,6 +61,7 @@ def test_every_place_leads_to_the_same_end(tag, tmp_path):
     assert run(case, folder, path).certificate.notes == whole.certificate.notes
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("after", [3, 20, 29])
 def test_csv_resumes_within_a_file(after, tmp_path):
     case = case_of("chain, gaussian")

@@ -26,6 +26,7 @@ def test_data_of_another_model_are_noticed(family, kind):
     assert misfit.share(family, kind, 3000, 2)[0] >= 1
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("family", misfit.FAMILIES)
 def test_at_least_four_in_five_are_noticed_and_one_in_fifty_is_a_false_alarm(family):

@@ -72,6 +72,7 @@ def check(core, X, y, weights=None):
     return True
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("kind", "absorb", "intercept"), half(KINDS, ["box", "diagonal"], [True, False])
 )
@@ -85,6 +86,7 @@ def test_squares_at_every_alpha(kind, absorb, intercept):
         assert sum(found) >= 5, "benign data must still be absorbed"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("kind", "share", "absorb", "intercept"),
     half(
@@ -109,6 +111,7 @@ def test_sixth_powers(kind, absorb):
     assert found or kind == "collinear 1e-3"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("unit", [1e-300, 1e-120, 1e-99, 1e99, 1e120, 1e200])
 @pytest.mark.parametrize("p", [2, 4])
 @pytest.mark.parametrize("absorb", ["box", "diagonal"])
@@ -227,6 +230,7 @@ def _dot(row, z):
     return sum(a * b for a, b in zip(row, z, strict=True))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("kind", "p", "absorb", "intercept"),
     half(
@@ -341,6 +345,7 @@ def test_negative_regulariser_weights_are_refused():
         problem.regulariser_weights(wrong)
 
 
+@pytest.mark.nightly
 def test_a_stalling_programme_ends_in_exact_rows():
     """0.1.0 takes minutes; a programme of its size usually takes a tenth of a second."""
     X, y = stalling()
@@ -379,6 +384,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_a_programme_can_be_interrupted():

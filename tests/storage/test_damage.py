@@ -15,6 +15,7 @@ from karat import problems as P
 from karat.errors import DamagedFileError
 
 
+@pytest.mark.nightly
 def test_no_damaged_or_hostile_file_is_believed():
     results = fuzz.campaign(150)
     assert not [name for name in results if "BELIEVED" in name or "RAW" in name]

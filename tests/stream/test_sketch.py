@@ -98,6 +98,7 @@ def test_any_chunks_give_the_same_moments(seed, rows):
     np.testing.assert_allclose(moments(core), whole, rtol=1e-12, atol=1e-12 * N)
 
 
+@pytest.mark.nightly
 def test_thousands_of_folds_do_not_drift():
     rng = np.random.default_rng(1)
     X = rng.standard_normal((60_000, 3)) + 5.0

@@ -71,6 +71,7 @@ def test_an_addition_changes_the_named_files_only(patch):
     assert {f"{PurePosixPath(path).parent}/" for path in patch.NEW_FILES} == folders
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("patch", EXTRAS, ids=lambda patch: patch.__name__.split(".")[-1])
 def test_an_addition_works(patch, tmp_path):
     missing = [name for name in EXTRAS[patch] if find_spec(name) is None]

@@ -154,6 +154,7 @@ def test_columns_that_move_by_rho_keep_the_claim(p, affine, seed):
     assert 1e-3 < worst.ratio <= 1
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["plain", "collinear", "units", "offset"])
 @pytest.mark.parametrize("affine", [True, False])
 @pytest.mark.parametrize("p", [2, 4])

@@ -83,6 +83,7 @@ OVERFLOWING = ["absorb-units/162"]  # bounds of a linear programme
 CRASHED = ["sparse/60 991101"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of oracles; those of karat are errors still
 @pytest.mark.parametrize(
     "name", [*MERGED, *RESUMED, *VERIFIED, *REFUSED, *STANDARD_ERRORS, *OVERFLOWING, *CRASHED]
