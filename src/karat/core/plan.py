@@ -17,6 +17,7 @@ from math import ceil
 from numbers import Integral
 
 from karat.core.synthetic import KEEP, SYNTHETIC, RowKind, check_rows_argument, made_memory
+from karat.core.wording import PAGE, amount, notebook_box
 from karat.data.arguments import chosen_problem
 from karat.engine.kernel import Kernel
 from karat.engine.reduce import first_candidates
@@ -73,6 +74,18 @@ class Plan:
             f"At most {self.rows:,} rows, about {self.memory / 1e6:,.0f} MB {beside}, {self.passes}"
             f" pass{'es' if self.passes != 1 else ''}, about {self.operations:.0e} operations, by"
             f" {self.method}.{travels} {self.why}"
+        )
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "rows kept": f"at most {self.rows:,}",
+            "memory": f"about {amount(self.memory)}",
+            "passes": str(self.passes),
+            "operations": f"about {PAGE.error(self.operations)}",
+            "method": f"{self.method}. {self.why}",
+        }
+        return notebook_box(
+            "Plan", facts | ({"sent": amount(self.travels)} if self.travels else {})
         )
 
 
