@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from karat import problems
     from karat.core.certify import Certificate
-    from karat.core.coreset import Coreset, coreset, load
+    from karat.core.coreset import Coreset, coreset
+    from karat.core.load import load
     from karat.core.plan import Plan, plan
     from karat.cubes import Cube, cube
     from karat.errors import InputError, MissingExtraError, NotExactError, StorageError
@@ -49,7 +50,8 @@ __all__ = [
 # extras matter only where they are needed.
 _HOMES = {
     "core.certify": ["Certificate"],
-    "core.coreset": ["Coreset", "coreset", "load"],
+    "core.coreset": ["Coreset", "coreset"],
+    "core.load": ["load"],
     "core.plan": ["Plan", "plan"],
     "cubes": ["Cube", "cube"],
     "stream.sketch": ["Sketch"],

@@ -6,14 +6,30 @@ error, whatever fails while they are read (:func:`reading`).
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 # NumPy's integers are registered; NumPy itself is not needed here
 from numbers import Integral
+from pathlib import Path
+
+PACKAGE = str(Path(__file__).parent)
 
 
-class InputError(ValueError):
+class BriefError(Exception):
+    """An error whose message says enough: a notebook shows it without the frames inside karat."""
+
+    def _render_traceback_(self) -> list[str]:  # IPython asks for it
+        """The line of the caller and the message."""
+        frames = traceback.extract_tb(self.__traceback__)
+        inside = [frame.filename.startswith(PACKAGE) for frame in frames]
+        caller = frames[max(inside.index(True) - 1, 0) :][:1] if any(inside) else frames[-1:]
+        lines = traceback.format_list(caller)
+        return [*"".join(lines).splitlines(), f"{type(self).__name__}: {self}"]
+
+
+class InputError(BriefError, ValueError):
     """The data or an argument cannot be used; the message says where and what to do.
 
     Parameters
@@ -45,11 +61,11 @@ class UnknownLabelError(InputError, KeyError):
     __str__ = ValueError.__str__  # KeyError would put the message in quotes
 
 
-class NotExactError(RuntimeError):
+class NotExactError(BriefError, RuntimeError):
     """No exact result was found, or a coreset does not keep what was asked for."""
 
 
-class StorageError(OSError):
+class StorageError(BriefError, OSError):
     """A file could not be written (an older file is unchanged), or its content is not valid."""
 
 
@@ -57,7 +73,7 @@ class DamagedFileError(InputError, StorageError):
     """A file is damaged, was changed by another tool, or is no coreset or checkpoint."""
 
 
-class MissingExtraError(ImportError):
+class MissingExtraError(BriefError, ImportError):
     """An optional dependency is needed and not installed."""
 
     def __init__(self, what: str, extra: str) -> None:

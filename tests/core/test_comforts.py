@@ -98,7 +98,7 @@ def test_a_list_of_labels_is_not_a_list_of_names(frame):
         ),
         (
             lambda f: karat.coreset(f.assign(town="Bonn"), "price"),
-            r"coreset_files\(X, \.\.\., one_hot=\['town'\]\), which",
+            r"one_hot=\['town'\] or one_hot='auto'",
         ),
         (
             lambda f: karat.Sketch().update(np.zeros(3), 1.0),
@@ -196,9 +196,9 @@ def test_weights_are_called_sample_weight(call):
 def test_arguments_of_files_are_for_frames_too(frame):
     towns = frame.assign(town=np.where(frame["year"] == 2020, "Bonn", "Ulm"))
     with pytest.raises(
-        TypeError, match=r"no argument 'one_hot'; karat\.coreset_files has it, for frames too"
+        TypeError, match=r"no argument 'memory'; karat\.coreset_files has it, for frames too"
     ):
-        karat.coreset(towns, "price", one_hot=["town"])
+        karat.coreset(towns, "price", memory=10**9)
     assert "town=Bonn" in karat.coreset_files(towns, "price", one_hot=["town"]).X.column_names
 
 

@@ -26,7 +26,7 @@ def inspect(
 
     Example:  karat inspect core.parquet --rows 10
     """
-    loaded = karat.load(core)
+    loaded = karat.Coreset.load(core)
     columns = printing.ordered_columns(loaded)
     heaviest = (-loaded.weights).argsort(kind="stable")[:rows]
     if shown.as_json:

@@ -40,7 +40,7 @@ def merge(
         raise InputError("Name at least two coresets to merge.")
     check_output(output, [str(path) for path in cores], force)
     merged = reduce(
-        lambda left, right: left.merge(right, random_state=seed), map(karat.load, cores)
+        lambda left, right: left.merge(right, random_state=seed), map(karat.Coreset.load, cores)
     )
     merged.save(output)
     if shown.as_json:

@@ -288,7 +288,9 @@ def loads(load: Callable[[Path], object], path: Path) -> bool:
     return True
 
 
-CORESET = OutputKind("a coreset", (".parquet", ".npz"), lambda path: loads(karat.load, path))
+CORESET = OutputKind(
+    "a coreset", (".parquet", ".npz"), lambda path: loads(karat.Coreset.load, path)
+)
 
 
 def check_output(

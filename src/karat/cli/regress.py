@@ -157,7 +157,7 @@ def _coreset(paths: list[str]) -> Any:
     ):
         return None
     try:
-        return karat.load(paths[0])
+        return karat.Coreset.load(paths[0])
     except (InputError, StorageError):
         if Path(paths[0]).suffix == ".npz":
             raise

@@ -47,7 +47,7 @@ def report(
     from karat.report.page import facts, write_page
 
     start = time.perf_counter()
-    loaded = karat.load(core)
+    loaded = karat.Coreset.load(core)
     with printing.progress(not shown.as_json) as advance:
         page_facts = facts(loaded, stored.source_if_given(data), progress=advance)
     write_page(page_facts, output)

@@ -53,7 +53,7 @@ def train(
 
     Example:  karat train core.parquet --model lasso --alpha 0.1 --check data.parquet
     """
-    loaded = karat.load(core)
+    loaded = karat.Coreset.load(core)
     chosen, learner = trainer(loaded, model, alpha, l1_ratio, not no_intercept)
     fitted = Fitted(learner.on_coreset(loaded), learner.seconds_on_coreset(loaded))
     results: dict[str, Any] = {

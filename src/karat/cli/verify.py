@@ -66,7 +66,7 @@ def verify(
         "columns": named("--columns", columns, available) or None,
     }
     options |= {} if memory is None else {"memory": memory}
-    loaded = karat.load(core)
+    loaded = karat.Coreset.load(core)
     with printing.progress(not shown.as_json, lambda: loaded.n_rows) as advance:
         verification = karat.verify_files(
             loaded,

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from karat.core.wording import certificate_text, readable
+from karat.core.wording import certificate_facts, certificate_text, notebook_box, readable
 from karat.engine import linalg
 from karat.engine.claim import PROOF_VERSION, Claim, united
 from karat.engine.frame import Frame
@@ -214,6 +214,9 @@ class Certificate(Claim):
 
     def __str__(self) -> str:
         return certificate_text(self)
+
+    def _repr_html_(self) -> str:
+        return notebook_box("Certificate", certificate_facts(self), ok=self.ok)
 
 
 def certify(

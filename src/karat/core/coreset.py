@@ -1,18 +1,20 @@
-"""The Coreset: a few weighted rows with the same loss as all rows; and how it is made or loaded."""
+"""The Coreset: a few weighted rows with the same loss as all rows; and how it is made."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Never
+from typing import Any, Literal, Never, cast
 
 import numpy as np
 
 from karat.core import export, synthetic
 from karat.core.certify import Certificate
 from karat.core.construct import assembled, read_rows, reduced
+from karat.core.encoded import encoded_coreset
 from karat.core.files import loaded_fields, save
 from karat.core.merge import merge
 from karat.core.provenance import Provenance
@@ -23,7 +25,7 @@ from karat.data import containers
 from karat.data.advice import unknown_argument
 from karat.data.arguments import check_absorbing, chosen_problem, named_columns, progress_bar
 from karat.data.batch import features_of, read_input
-from karat.data.labels import as_objects, as_text
+from karat.data.labels import contained
 from karat.engine.kernel import NonFiniteError
 from karat.engine.linalg import Array
 from karat.engine.rows import Progress
@@ -33,6 +35,8 @@ from karat.problems.absorb.correction import Correction
 
 Method = Literal["auto", "onepass", "tree", "caratheodory"]
 METHODS = ("auto", "onepass", "tree", "caratheodory")
+# what other rooms ask of a coreset, and users need not see
+INTERNAL = {"absorbed", "arrays", "minus_offsets", "strata", "tables"}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -213,6 +217,8 @@ class Coreset:
         """
         if unknown:
             raise unknown_argument(Coreset.verify, unknown)
+        if Provenance.read(self.provenance).encoding is not None and containers.is_frame(X):
+            return cast("Certificate", import_module("karat.io").verify_files(self, X).certificate)
         X, y, sample_weight, groups, _ = named_columns(X, y, sample_weight, groups)
         return verify(self, X, y, sample_weight, groups, lengths)
 
@@ -240,24 +246,13 @@ class Coreset:
         array of bool
         """
         if self.rows == SYNTHETIC:
-            raise InputError(
-                "Synthetic rows have no keys, because they are not rows of the data.",
-                argument="keys",
-            )
+            raise InputError("Synthetic rows have no keys: they are made.", argument="keys")
         if self.keys is None:
             raise InputError(
                 "The coreset has no keys; build it with key=, the column that identifies rows.",
                 argument="key",
             )
-        wanted = np.atleast_1d(as_objects(keys))
-        if wanted.dtype.kind == "O":
-            wanted = as_text(wanted)
-        if len(wanted) and (wanted.dtype.kind in "US") != (self.keys.dtype.kind in "US"):
-            raise InputError(
-                f"Keys are like {self.keys[0].item()!r}, not like {wanted[0].item()!r}.",
-                argument="keys",
-            )
-        return np.isin(wanted, self.keys)
+        return contained(keys, self.keys)
 
     def to_pandas(self) -> Any:
         """The kept rows as a pandas frame: features, target, ``weight`` (``group``, ``key``).
@@ -311,6 +306,14 @@ class Coreset:
         """
         save(self, Path(path))
 
+    @staticmethod
+    def load(path: str | Path, problem: Problem | None = None) -> Coreset:
+        """Read a coreset that :meth:`save` wrote; :func:`karat.load` reads cubes, too."""
+        return Coreset(**loaded_fields(Path(path), problem))
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__()} - INTERNAL)
+
     def __repr__(self) -> str:
         return export.coreset_line(self)
 
@@ -329,6 +332,8 @@ def coreset(
     method: Method = "auto",
     rows: RowKind = "real",
     verbatim: Verbatim = "keep",
+    one_hot: Sequence[str] | Literal["auto"] = (),
+    on_missing: Literal["error", "drop", "mean"] = "error",
     random_state: int = 0,
     progress: Progress | bool | None = None,
     **unknown: Never,
@@ -359,6 +364,9 @@ def coreset(
         linear in the columns.  They hold no record of the data but those of ``verbatim``.
     verbatim : {"keep", "error"}
         Synthetic rows: keep single rows that are far larger than all others as they are, or raise.
+    one_hot, on_missing
+        Of a frame whose target is named: its categories ("auto": all columns of text), and what to
+        do about missing values, as in :func:`karat.coreset_files`.
     random_state : int
         Seed for the choice of rows; the result is exact for every seed.
     progress : True or callable, optional
@@ -392,6 +400,12 @@ def coreset(
     start = time.perf_counter()
     if unknown:
         raise unknown_argument(coreset, unknown)
+    if len(one_hot) or on_missing != "error":
+        return encoded_coreset(
+            X, y, problem, lengths, method, one_hot=one_hot, on_missing=on_missing, rows=rows,
+            sample_weight=sample_weight, groups=groups, verbatim=verbatim, progress=progress,
+            random_state=random_state,
+        )  # fmt: skip
     if progress is not None and not callable(progress):
         with progress_bar(progress, "rows") as advance:
             return coreset(
@@ -434,16 +448,3 @@ def coreset(
     return Coreset(
         **assembled(problem, data, X, y, reductions, correction, start), provenance=provenance
     )
-
-
-def load(path: str | Path, problem: Problem | None = None) -> Coreset:
-    """Read a coreset that :meth:`karat.Coreset.save` wrote.
-
-    Parameters
-    ----------
-    path : path
-        An ``.npz`` or ``.parquet`` file.
-    problem : Problem, optional
-        Needed where the problem holds a user's function, which is not saved.
-    """
-    return Coreset(**loaded_fields(Path(path), problem))

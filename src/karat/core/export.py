@@ -7,7 +7,6 @@ uses its name: ``weight_`` if there is a feature ``weight``.
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from html import escape
 from importlib import import_module
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
 OWN = ("index", "weight", "group", "key")
 
 LINE = 88  # characters of a printed line
-STYLE = "border-collapse:collapse;font-size:90%"
-CELL = "text-align:left;padding:2px 10px 2px 0;vertical-align:top"
-HEAD = "border-left:3px solid #b8860b;padding-left:10px"
 
 
 def to_pandas(core: Coreset) -> Any:
@@ -136,21 +132,11 @@ class CoresetSummary:
 
 
 def coreset_html(core: Coreset) -> str:
-    """The headline and the summary of a coreset for a notebook, with text of the data escaped."""
+    """The headline and the summary of a coreset for a notebook."""
     facts, page = coreset_facts(core), wording.PAGE
-    rows = "".join(
-        f'<tr><th style="{CELL}">{escape(name)}</th><td style="{CELL}">{escape(value)}</td></tr>'
-        for name, value in (
-            wording.summary_rows(facts, page) | wording.details(facts, page)
-        ).items()
-    )
-    mark = "&#10003;" if facts["exact"] else "&#10007;"
     kind = "made rows" if facts["made"] else "rows"
-    head = (
-        f"<b>{page.count(facts['rows'])} &rarr; {page.count(facts['kept'])} {kind}</b> &nbsp;"
-        f" {mark} "
-    )
-    return (
-        f'<div style="{HEAD}">{head}{wording.verdict(facts["exact"])}<table'
-        f' style="{STYLE}">{rows}</table></div>'
+    return wording.notebook_box(
+        f"{page.count(facts['rows'])} \N{RIGHTWARDS ARROW} {page.count(facts['kept'])} {kind}",
+        wording.summary_rows(facts, page) | wording.details(facts, page),
+        ok=facts["exact"],
     )

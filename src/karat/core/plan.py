@@ -14,9 +14,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
+from numbers import Integral
 
 from karat.core.synthetic import KEEP, SYNTHETIC, RowKind, check_rows_argument, made_memory
-from karat.data.arguments import check_problem
+from karat.core.wording import PAGE, amount, notebook_box
+from karat.data.arguments import chosen_problem
 from karat.engine.kernel import Kernel
 from karat.engine.reduce import first_candidates
 from karat.engine.rows import block_rows
@@ -74,11 +76,23 @@ class Plan:
             f" {self.method}.{travels} {self.why}"
         )
 
+    def _repr_html_(self) -> str:
+        facts = {
+            "rows kept": f"at most {self.rows:,}",
+            "memory": f"about {amount(self.memory)}",
+            "passes": str(self.passes),
+            "operations": f"about {PAGE.error(self.operations)}",
+            "method": f"{self.method}. {self.why}",
+        }
+        return notebook_box(
+            "Plan", facts | ({"sent": amount(self.travels)} if self.travels else {})
+        )
+
 
 def plan(
-    problem: Problem,
-    n: int,
-    d: int,
+    problem: Problem | None = None,
+    n: int | None = None,
+    d: int | None = None,
     *,
     targets: int = 1,
     groups: int = 1,
@@ -95,7 +109,8 @@ def plan(
 
     Parameters
     ----------
-    problem : Problem
+    problem : Problem, optional
+        What must not change; :class:`~karat.problems.LeastSquares` by default.
     n, d : int
         Rows and columns (without the target).  Of MultiView, columns of a view; of HiddenMarkov,
         dimensions or symbols.
@@ -114,15 +129,19 @@ def plan(
     Examples
     --------
     >>> import karat
-    >>> karat.plan(karat.problems.LeastSquares(), n=1_000_000, d=10).rows
+    >>> karat.plan(n=1_000_000, d=10).rows
     78
-    >>> karat.plan(karat.problems.LeastSquares(), n=1_000_000, d=300, rows="synthetic").rows
+    >>> karat.plan(n=1_000_000, d=300, rows="synthetic").rows
     302
-    >>> problem = karat.problems.LeastSquares()
-    >>> karat.plan(problem, n=10**12, d=10, source="cluster", partitions=10_000).passes
+    >>> karat.plan(n=10**12, d=10, source="cluster", partitions=10_000).passes
     1
     """
-    check_problem(problem)
+    if isinstance(problem, Integral) or n is None or d is None:
+        raise InputError(
+            "plan needs the size of the data by name: karat.plan(n=1_000_000, d=10); the problem,"
+            " if there is one, comes first."
+        )
+    problem = chosen_problem(problem, with_target=True)
     counts = {
         "n": n, "d": d, "targets": targets, "groups": groups, "partitions": partitions,
         "workers": workers,

@@ -32,10 +32,14 @@ TYPES: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 
 
+class CubeFileError(InputError):
+    """The file holds a cube, not a coreset."""
+
+
 def validate_coreset_arrays(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
     """Raise unless the arrays are those of the header, with one entry for each kept row."""
     if header.get("kind") == "cube":
-        raise InputError(
+        raise CubeFileError(
             "The file is a cube, not a coreset; load it with karat.Cube.load, and select cells with"
             " select()."
         )

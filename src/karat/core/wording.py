@@ -2,14 +2,15 @@
 
 The functions below turn the dictionary of :func:`karat.core.facts.coreset_facts` into rows of
 text.  A :class:`Style` formats the numbers: ``PAGE`` uses typographic signs, ``TERMINAL`` plain
-ASCII.  :func:`certificate_text` writes a certificate in sentences.  Programs read the facts (JSON,
-files), never these texts.
+ASCII.  :func:`certificate_text` writes a certificate in sentences, :func:`notebook_box` any result
+as HTML.  Programs read the facts (JSON, files), never these texts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from math import floor, isfinite, isnan, log10
 from re import compile as pattern
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,11 @@ MADE = "They are made, not rows of the data."
 CORRECTION = (
     "the regulariser has absorbed a part of the data; use the rows with the stored correction"
 )
+
+LINES = 20  # of a table in a notebook
+STYLE = "border-collapse:collapse;font-size:90%"
+CELL = "text-align:left;padding:2px 10px 2px 0;vertical-align:top"
+HEAD = "border-left:3px solid #b8860b;padding-left:10px"
 
 
 def grouped_digits(value: int) -> str:
@@ -230,6 +236,19 @@ def details(facts: Mapping[str, Any], style: Style) -> dict[str, str]:
     return rows | ({"correction": CORRECTION} if facts["absorbed"] else {})
 
 
+def certificate_facts(certificate: Certificate) -> dict[str, str]:
+    """The certificate as rows of a table."""
+    proof, made = certificate, certificate.rows != "real"
+    facts = {
+        "rows in": PAGE.count(proof.n_rows),
+        "rows made" if made else "rows kept": PAGE.count(proof.size),
+        "worst error": worst_error(proof.to_dict(), PAGE),
+    }
+    if proof.ok:
+        facts |= {"kept": proof.keeps, "not kept": "; ".join(proof.excludes)}
+    return facts | ({"note": " ".join(proof.notes)} if proof.notes else {})
+
+
 def certificate_text(certificate: Certificate) -> str:
     """The certificate in sentences: the claim, how it was reached, what is kept and what is not."""
     proof, made = certificate, certificate.rows != "real"
@@ -317,3 +336,46 @@ def readable(value: float, limit: float, kind: str = "e") -> str:
         (text for text in texts if not value > limit or float(text) > limit),
         f"{value:.{least}{kind}}",
     )
+
+
+def notebook_box(
+    title: str,
+    facts: Mapping[str, Any] | None = None,
+    *,
+    ok: bool | None = None,
+    columns: Mapping[str, Any] | None = None,
+) -> str:
+    """The HTML of a result in a notebook, with text of the data escaped.
+
+    A title (with a mark where something is ``ok`` or not), a line for each of the ``facts``, and
+    the first lines of a table, given by its ``columns`` (sequences or arrays).
+    """
+    mark = "" if ok is None else f" {'&#10003;' if ok else '&#10007;'} {verdict(ok)}"
+    lines = [[("th", name), ("td", value)] for name, value in (facts or {}).items()]
+    html = _html_table(lines)
+    if columns:
+        length = min(map(len, columns.values()))
+        lines = [[("th", name) for name in columns]]
+        lines += [
+            [("td", _cell_text(values[i])) for values in columns.values()]
+            for i in range(min(length, LINES))
+        ]
+        rest = f"<small>and {PAGE.count(length - LINES)} more</small>" if length > LINES else ""
+        html += _html_table(lines) + rest
+    return f'<div style="{HEAD}"><b>{escape(title)}</b>{mark}{html}</div>'
+
+
+def _cell_text(value: Any) -> str:
+    return PAGE.number(float(value), 6) if isinstance(value, float) else str(value)
+
+
+def _html_table(lines: Sequence[Sequence[tuple[str, Any]]]) -> str:
+    if not lines:
+        return ""
+    rows = "".join(
+        "<tr>"
+        + "".join(f'<{tag} style="{CELL}">{escape(str(text))}</{tag}>' for tag, text in line)
+        + "</tr>"
+        for line in lines
+    )
+    return f'<table style="{STYLE}">{rows}</table>'

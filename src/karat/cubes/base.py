@@ -17,6 +17,7 @@ import numpy as np
 from karat.core.certify import Certificate
 from karat.core.coreset import Coreset
 from karat.core.export import distinct
+from karat.core.wording import notebook_box
 from karat.cubes.build import gather_cells, stamped
 from karat.cubes.cells import CellLayout, Cells, Reducer
 from karat.cubes.changes import (
@@ -87,7 +88,6 @@ class Cube:
         self._lock = threading.RLock()
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickle and copy: everything but the lock."""
         return {name: value for name, value in vars(self).items() if name != "_lock"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -104,12 +104,13 @@ class Cube:
             f" {self.problem.describe()})"
         )
 
+    def _repr_html_(self) -> str:
+        return notebook_box(repr(self), columns=self.table(), ok=bool(self.facts()["ok"].all()))
+
     @property
     def reducer(self) -> Reducer:
         """Merges cells."""
         return Reducer.of(self.problem, self.layout, self.seed)
-
-    # The cells
 
     def labels(self, name: str) -> np.ndarray:
         """The distinct labels of a column, in order."""

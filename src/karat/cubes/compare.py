@@ -21,6 +21,7 @@ import numpy as np
 from scipy import linalg, stats
 
 from karat.core.coreset import Coreset
+from karat.core.wording import notebook_box
 from karat.cubes.select import matching, merge_selections
 from karat.data import containers
 from karat.data.containers import native_frame
@@ -62,16 +63,20 @@ class Comparison:
     @property
     def coefficients(self) -> Any:
         """One line per term: both coefficients, their difference, and its standard error."""
+        return native_frame(self._columns())
+
+    def _columns(self) -> dict[str, Array]:
         columns = {"term": np.array(self.terms), "first": self.first, "second": self.second}
-        return native_frame(
-            columns | {"difference": self.second - self.first, "standard_error": self.errors}
-        )
+        return columns | {"difference": self.second - self.first, "standard_error": self.errors}
 
     def __str__(self) -> str:
         return (
             f"Chow test of {self.n_rows[0]:,} and {self.n_rows[1]:,} rows: F({self.df[0]},"
             f" {self.df[1]:,}) = {self.statistic:.6g}, p = {self.pvalue:.3g}"
         )
+
+    def _repr_html_(self) -> str:
+        return notebook_box(str(self), columns=self._columns())
 
 
 def compare_slices(cube: Cube, first: Mapping[str, Any], second: Mapping[str, Any]) -> Comparison:

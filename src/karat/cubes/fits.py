@@ -12,6 +12,7 @@ import numpy as np
 from karat.core.certify import Certificate
 from karat.core.coreset import Coreset
 from karat.core.export import distinct
+from karat.core.wording import notebook_box, several
 from karat.cubes.cells import Cells, label_keys
 from karat.cubes.changes import batches_of
 from karat.cubes.select import label_key
@@ -78,6 +79,10 @@ class Fits(Mapping[Any, Any]):
 
     def __len__(self) -> int:
         return len(self.models)
+
+    def _repr_html_(self) -> str:
+        title = f"{several(len(self), 'model')} by {', '.join(self.by) or 'nothing'}"
+        return notebook_box(title, columns=self.tidy())
 
     @property
     def coefficients(self) -> Any:

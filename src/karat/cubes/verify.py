@@ -20,7 +20,7 @@ import numpy as np
 
 from karat.core.certify import Certificate
 from karat.core.verify import kept_like, measured
-from karat.core.wording import readable, several, verdict
+from karat.core.wording import certificate_facts, notebook_box, readable, several, verdict
 from karat.cubes.build import Labels, gather_cells
 from karat.cubes.cells import Cells, label_list
 from karat.cubes.merge import joined_labels
@@ -91,6 +91,12 @@ class CubeVerification:
                 f"The worst relative loss error of a cell is {self.certificate.loss_error:.1e}."
             )
         return " ".join([*sentences, *self.reasons()])
+
+    def _repr_html_(self) -> str:
+        facts = {"cells": f"{len(self.cube):,}", "rows of the data": f"{self.n_rows:,}"}
+        facts |= certificate_facts(self.certificate) if self.ok else {}
+        facts |= {"not as the data": " ".join(self.reasons())} if not self.ok else {}
+        return notebook_box("Verification of a cube", facts, ok=self.ok)
 
     def reasons(self) -> list[str]:
         """What does not agree, in words; the first cells of each kind are named."""

@@ -46,7 +46,7 @@ KNOWN_AS = {
     "Moments": ("covariance", "gram", "pca"),
 }
 # arguments of coreset_files
-FILES = ("one_hot", "on_missing", "checkpoint", "memory", "columns", "key")
+FILES = ("checkpoint", "memory", "columns", "key")
 EXAMPLES = {
     "p": "4",
     "alpha0": "1.0",

@@ -129,6 +129,13 @@ def check_mergeable(problem: Problem) -> Problem:
 
 def column_problem(problem: Problem | None, target: Any) -> Problem:
     """The given or default problem for data with named columns; raise if a target is missing."""
+    if hasattr(target, "shape"):
+        raise InputError(
+            f"target must be the name of a column, not a {type(target).__name__} of values. Put the"
+            " values into the table and name their column, or call karat.coreset(X, y), which takes"
+            " values.",
+            argument="target",
+        )
     problem = chosen_problem(problem, target is not None and target != [])
     if problem.needs_target and not target:
         raise InputError(f"{problem.describe()} needs a target: name its column.")
@@ -277,6 +284,12 @@ def named_columns(X: Any, y: Any, sample_weight: Any = None, groups: Any = None)
         if isinstance(X, str | PathLike):
             raise InputError(
                 f"X is a path; read files with karat.coreset_files({str(X)!r}, {name!r}).",
+                argument="X",
+            )
+        if hasattr(X, "__arrow_c_stream__"):  # a relation, a cursor, a record-batch reader
+            raise InputError(
+                f"X is a {type(X).__name__}, which is read in batches; call"
+                f" karat.coreset_files(X, {name!r}).",
                 argument="X",
             )
         raise InputError(

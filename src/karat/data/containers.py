@@ -223,8 +223,8 @@ def _check_column(column: Any, kind: Any, name: str) -> None:
             fault = "is text" if str(kind) == "String" else f"has type {kind}"
             raise InputError(f"The target {target} {fault}; {NUMERIC_TARGET}.")
         advice = about_time(kind) or (
-            f"encode it (by karat.coreset_files(X, ..., one_hot=[{str(column)!r}]), which takes"
-            " frames too, or in a pipeline given to CoresetRegressor) or leave it out"
+            f"encode it (name the target and pass one_hot=[{str(column)!r}] or one_hot='auto', or"
+            " use a pipeline in CoresetRegressor) or leave it out"
         )
         raise InputError(
             f"Column {str(column)!r} of {name} has type {kind}, which is not numeric; {advice}.",

@@ -319,3 +319,15 @@ def sorted_codes(codes: np.ndarray, count: int) -> Indices:
         np.arange(len(codes) + 1, dtype=kind),
     )
     return np.asarray(sparse.csr_array(entries, shape=(len(codes), count)).tocsc().indices)
+
+
+def contained(keys: Any, among: np.ndarray) -> np.ndarray:
+    """Whether each key is one of others; raise if text is compared with numbers."""
+    wanted = np.atleast_1d(as_objects(keys))
+    if wanted.dtype.kind == "O":
+        wanted = as_text(wanted)
+    if len(wanted) and (wanted.dtype.kind in "US") != (among.dtype.kind in "US"):
+        raise InputError(
+            f"Keys are like {among[0].item()!r}, not like {wanted[0].item()!r}.", argument="keys"
+        )
+    return np.isin(wanted, among)

@@ -345,8 +345,7 @@ def _scored(
     assert regression is not None
     if "cluster" in wanted and not clusters:
         raise InputError(
-            "A clustered covariance needs the column that labels the clusters.",
-            "Pass its name as cluster=.",
+            "cov_type='cluster' needs cluster=, the column that labels the clusters.",
             argument="cluster",
         )
     if not wanted and not quantiles:

@@ -42,6 +42,7 @@ from karat.engine.stream import FOLD
 from karat.errors import InputError, check_integer, reading
 from karat.io.checkpoint import Checkpoint, transform_digest
 from karat.io.content_digest import ALGORITHM, Digest
+from karat.io.encoding import categories
 from karat.io.find import open_source
 from karat.io.layout import Layout
 from karat.io.learn import learned
@@ -68,7 +69,7 @@ def coreset_files(
     columns: Sequence[str] | None = None,
     batch_rows: int | None = None,
     on_missing: Literal["error", "drop", "mean"] = "error",
-    one_hot: Sequence[str] = (),
+    one_hot: Sequence[str] | Literal["auto"] = (),
     checkpoint: str | Path | None = None,
     memory: int = MEMORY,
     progress: Progress | bool | None = None,
@@ -108,10 +109,10 @@ def coreset_files(
         What to do with rows that have missing values or are broken.  "drop" leaves them out, and
         the certificate's notes say how many.  "mean" fills features with the mean of all rows
         (weighted, if there are weights), which takes one more pass.
-    one_hot : list of str
-        Features that are categories.  Each becomes a column of 0 and 1 per level, named
-        ``carrier=AA``.  The levels are those of all rows, which takes one more pass, and are stored
-        in ``provenance``.
+    one_hot : list of str, or "auto"
+        Features that are categories ("auto": all columns of text).  Each becomes a column of 0 and
+        1 per level, named ``carrier=AA``.  The levels are those of all rows, which takes one more
+        pass, and are stored in ``provenance``.
     checkpoint : path, optional
         An ``.npz`` file.  A run that was killed resumes from it.  A run that was complete returns
         its coreset.
@@ -160,7 +161,8 @@ def coreset_files(
     if rows != REAL or verbatim != KEEP:
         check_rows_argument(rows, problem, "auto", verbatim)
     roles = column_roles(problem, target, columns, sample_weight, groups, key, sequence)
-    layout = Layout.encoded(problem, roles, pipeline, on_missing, listed_names("one_hot", one_hot))
+    names = () if one_hot == "auto" else listed_names("one_hot", one_hot)
+    layout = Layout.encoded(problem, roles, pipeline, on_missing, names)
     if digest not in (None, ALGORITHM):
         raise InputError(f"digest must be {ALGORITHM!r} or None, not {digest!r}.")
     if not problem.needs_sums:
@@ -169,6 +171,9 @@ def coreset_files(
     if batch_rows is not None:
         check_integer("batch_rows", batch_rows)
     opened = open_source(source, rows=batch_rows or FOLD)
+    if one_hot == "auto":
+        names = categories(opened.schema(), roles)
+        layout = Layout.encoded(problem, roles, pipeline, on_missing, names)
     require_rereadable(problem, opened)
     layout = replace(layout.among(opened.schema()), reading="written")
     with progress_bar(progress, "B") as advance:

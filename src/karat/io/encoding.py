@@ -19,8 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from karat.data.arguments import ColumnRoles
 from karat.errors import InputError
-from karat.io.source import decoded, places
+from karat.io.source import decoded, places, sort_of
 
 MISSING = "(missing)"
 
@@ -102,6 +103,12 @@ class Encoding:
                     " pass did not see; the data has changed. Run again.",
                     column=name,
                 )
+
+
+def categories(schema: pa.Schema, roles: ColumnRoles) -> tuple[str, ...]:
+    """The features that are text: what one_hot="auto" encodes."""
+    text = {field.name for field in schema if sort_of(field.type) == "text"}
+    return tuple(name for name in roles.among(schema.names).features if name in text)
 
 
 def level_text(column: Any) -> Any:

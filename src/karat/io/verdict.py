@@ -11,7 +11,7 @@ from itertools import zip_longest
 from typing import Any, Literal
 
 from karat.core.certify import Certificate
-from karat.core.wording import data_verdict, several
+from karat.core.wording import certificate_facts, data_verdict, notebook_box, several
 from karat.errors import InputError
 from karat.io.layout import Layout
 from karat.io.row_hashes import BLOCK, RowHashes, changed_row, spans
@@ -107,9 +107,16 @@ class FileVerification:
         }
 
     def __str__(self) -> str:
+        return f"Data: {self._data()}. {self.certificate}"
+
+    def _repr_html_(self) -> str:
+        facts = {"data": self._data()} | certificate_facts(self.certificate)
+        return notebook_box("Verification", facts, ok=self.ok)
+
+    def _data(self) -> str:
         more = f" and {len(self.changed) - 3:,} more blocks" if len(self.changed) > 3 else ""
         where = f" ({'; '.join(map(str, self.changed[:3]))}{more})" if self.changed else ""
-        return f"Data: {data_verdict(self.data, len(self.columns))}{where}. {self.certificate}"
+        return data_verdict(self.data, len(self.columns)) + where
 
 
 def compare(

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from karat.core.certify import certify_again
-from karat.core.coreset import Coreset, load
+from karat.core.coreset import Coreset
 from karat.core.provenance import Provenance
 from karat.core.synthetic import SYNTHETIC
 from karat.core.verify import OTHER_ROWS, centred_kernel, kept_table, measure_again, shared_groups
@@ -98,7 +98,7 @@ def verify_files(
         Not ``ok`` if a moment differs, if the kept rows are not in the data, or if any row has
         changed.
     """
-    core = core if isinstance(core, Coreset) else load(core)
+    core = core if isinstance(core, Coreset) else Coreset.load(core)
     provenance = Provenance.read(core.provenance)
     source = source if source is not None else provenance.given
     # A stored query never runs by itself: the file may come from somebody else.

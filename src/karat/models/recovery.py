@@ -7,6 +7,7 @@ import warnings
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from karat.core.wording import notebook_box
 from karat.models.misfit import Check
 
 # |cosine| of whitened components beyond which the data are not of the model, or too few
@@ -131,11 +132,22 @@ class Recovery:
             )
         return doubts + [str(check) for check in self.checks if not check.ok]
 
+    def _measures(self) -> dict[str, str]:
+        return {
+            "eigen-gap": f"{self.eigen_gap:.2g}",
+            "whitening condition": f"{self.whitening_condition:.2g}",
+            "effective rank": f"{self.effective_rank:.3g}",
+            "tensor residual": f"{self.tensor_residual:.2g}",
+            "off-diagonal": f"{self.off_diagonal:.2g}",
+            "condition": f"{self.condition:.2g}",
+        }
+
+    def _repr_html_(self) -> str:
+        facts = self._measures() | {"converged": "yes" if self.converged else "NO"}
+        facts |= {check.name: f"p = {check.p_value:.1e}" for check in self.checks}
+        return notebook_box("Recovery", facts)
+
     def __str__(self) -> str:
-        return (
-            f"eigen-gap {self.eigen_gap:.2g}, whitening condition {self.whitening_condition:.2g},"
-            f" effective rank {self.effective_rank:.3g}, tensor residual"
-            f" {self.tensor_residual:.2g}, off-diagonal {self.off_diagonal:.2g}, condition"
-            f" {self.condition:.2g}, {'converged' if self.converged else 'NOT converged'}"
-            + "".join(f"; {check.name}: p = {check.p_value:.1e}" for check in self.checks)
-        )
+        measures = ", ".join(f"{name} {value}" for name, value in self._measures().items())
+        checks = "".join(f"; {check.name}: p = {check.p_value:.1e}" for check in self.checks)
+        return f"{measures}, {'converged' if self.converged else 'NOT converged'}{checks}"
