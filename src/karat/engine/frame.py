@@ -222,6 +222,20 @@ class Frame:
         return self._factored[0]
 
     @property
+    def covariance_root(self) -> Array | None:
+        """A square root of the covariance of the coordinates but the constant, up to rounding;
+        None unless one is known already.
+
+        The first step of Cholesky's method subtracts the products of the means.
+        """
+        if self.root is not None or not self.many or self.null is not None or self.factor is None:
+            return self.root
+        factor, root = self.factor[1:, 1:], np.sqrt(np.diag(self.half)[1:] / self.total)
+        # about as accurate as a factorisation of the covariance, unless means exceed the spreads
+        near = float(np.square(np.abs(self.factor[0, 1:])).max(initial=0.0)) <= 0.5
+        return np.asarray(factor * root) if self.affine and near else None
+
+    @property
     def least(self) -> float:
         """A lower bound of the smallest eigenvalue of the same matrix; 0 if there is none."""
         return self._factored[1]

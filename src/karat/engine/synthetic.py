@@ -37,6 +37,7 @@ import numpy as np
 from karat.engine import linalg
 from karat.engine.claim import Claim
 from karat.engine.combinations import BLIND
+from karat.engine.frame import NEGLIGIBLE
 from karat.engine.kernel import FittedMoments, fit_moments, pilot_size
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.peel import PEELED, wild_rows
@@ -164,7 +165,8 @@ class Maker:
 
     def __init__(self, fitted: FittedMoments, origin: Array | None, goal: float) -> None:
         assert fitted.frame is not None
-        self.goal = goal
+        # of many coordinates a simple bound of the error is used, which has a floor of its own
+        self.goal = max(goal, NEGLIGIBLE) if fitted.frame.many and goal == GOAL else goal
         self.origin = origin  # what rows are stored beside, of long integers; None if nothing
         self.fitted, self.frame = fitted, fitted.frame
         self.kernel, self.shift = fitted.kernel, fitted.kernel.shift
@@ -196,8 +198,10 @@ class Maker:
 
     def made(self, moments: Array, share: float) -> tuple[Array, Array] | None:
         """Rows and weights with a part of the moments; the weights add up to ``share``."""
-        mean, root = moments[0, 1:] / share, self.frame.root
-        if root is None or moments is not self.moments or len(root) != self.rank:
+        mean, root = moments[0, 1:] / share, None
+        if moments is self.moments:
+            root = self.frame.covariance_root
+        if root is None or len(root) != self.rank:
             root = square_root(moments[1:, 1:] / share - np.outer(mean, mean), self.rank)
         if root is None:
             return None
