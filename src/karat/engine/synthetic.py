@@ -165,8 +165,7 @@ class Maker:
 
     def __init__(self, fitted: FittedMoments, origin: Array | None, goal: float) -> None:
         assert fitted.frame is not None
-        # of many coordinates a simple bound of the error is used, which has a floor of its own
-        self.goal = max(goal, NEGLIGIBLE) if fitted.frame.many and goal == GOAL else goal
+        self.goal = goal
         self.origin = origin  # what rows are stored beside, of long integers; None if nothing
         self.fitted, self.frame = fitted, fitted.frame
         self.kernel, self.shift = fitted.kernel, fitted.kernel.shift
@@ -283,7 +282,10 @@ def make_rows(fitted: FittedMoments, origin: Array | None = None, sharp: bool = 
 
     ``sharp`` as in :func:`synthesise`.
     """
-    maker = Maker(fitted, origin, SHARP if sharp else GOAL)
+    assert fitted.frame is not None
+    # of many coordinates a simple bound of the error is taken, which has a floor of its own
+    goal = NEGLIGIBLE if fitted.frame.many else GOAL
+    maker = Maker(fitted, origin, SHARP if sharp else goal)
     best: MadeRows | None = None
     for distance, layers in ATTEMPTS:
         attempt = maker.attempt(distance, layers)
