@@ -79,6 +79,70 @@ def _check_kinds(kinds: Sequence[str], clusters: Sequence[str], effects: Sequenc
 
 
 @dataclass(frozen=True)
+class FirstPass:
+    """What the first pass found.
+
+    Attributes
+    ----------
+    sums : PanelSums
+    singletons : Singletons
+    equations : NormalEquations
+    absorbed : AbsorbedEffects
+    repeated : dict
+        The combinations of two ways of clustering that have several rows.
+    """
+
+    sums: PanelSums
+    singletons: Singletons
+    equations: NormalEquations
+    absorbed: AbsorbedEffects
+    repeated: dict[tuple[int, int], np.ndarray]
+
+    @staticmethod
+    def solved(sums: PanelSums) -> FirstPass:
+        """Leave singletons out, and solve for the effects."""
+        sums.finish()
+        read = sums.rows
+        singletons = drop_singletons(sums)
+        if not sums.rows:
+            raise InputError(
+                f"All {read:,} rows are singletons: each is alone in a level of a fixed effect, so"
+                " nothing is left to estimate from."
+            )
+        if singletons.rows:
+            warnings.warn(
+                f"{singletons.rows:,} of {read:,} rows are singletons, each alone in a level of a"
+                " fixed effect that fits it exactly; they are left out.",
+                UserWarning,
+                stacklevel=6,
+            )
+        equations = NormalEquations(sums)
+        repeated = {pair: pairs.repeated() for pair, pairs in sums.pairs.items()}
+        sums.pairs.clear()  # their memory
+        absorbed = absorb_effects(sums, equations)
+        for levels in sums.levels:
+            levels.freeze()
+        return FirstPass(sums, singletons, equations, absorbed, repeated)
+
+    def parameters(self, regressors: int, exact: bool) -> Parameters:
+        """How many there are; raises if no degree of freedom is left."""
+        rows = self.sums.rows
+        levels = tuple(int((by.counts > 0).sum()) for by in self.sums.by_level)
+        rank: int | None = levels[0]
+        if len(levels) == 2:
+            rank = sum(levels) - len(np.setdiff1d(self.equations.components, [-1]))
+        elif len(levels) > 2:
+            rank = self.equations.rank() if exact and sum(levels) <= MOST_DENSE else None
+        parameters = Parameters(rows, regressors, levels, (False,) * len(levels), rank)
+        if rows - regressors - parameters.absorbed(False) <= 0:
+            raise InputError(
+                f"{rows:,} observations leave no degrees of freedom for {regressors} regressors and"
+                f" {sum(levels):,} levels of fixed effects."
+            )
+        return parameters
+
+
+@dataclass(frozen=True)
 class Panel:
     """The rows of a panel, and how they are read.
 
@@ -139,50 +203,25 @@ class Panel:
 
     def model(self, kinds: Sequence[str], drop: bool, exact: bool) -> PanelModel:
         """The estimates, and sums for covariances."""
-        first = PanelSums(self.plan, np.zeros(self.plan.width))
-        sums: PanelSums = self.rows.scan(self.layout, first)
-        sums.finish()
-        read = sums.rows
-        singletons = drop_singletons(sums)
-        if not sums.rows:
-            raise InputError(
-                f"All {read:,} rows are singletons: each is alone in a level of a fixed effect, so"
-                " nothing is left to estimate from."
-            )
-        if singletons.rows:
-            warnings.warn(
-                f"{singletons.rows:,} of {read:,} rows are singletons, each alone in a level of a"
-                " fixed effect that fits it exactly; they are left out.",
-                UserWarning,
-                stacklevel=5,
-            )
-        equations = NormalEquations(sums)
-        absorbed = absorb_effects(sums, equations)
-        for levels in sums.levels:
-            levels.freeze()
-        chosen, coordinates = self._independent(sums, absorbed, singletons, drop)
-        parameters = self._parameters(sums, equations, int(chosen.sum()) - 1, exact)
-        last, coordinates = self._scored(
-            sums, absorbed, singletons, kinds, chosen, coordinates, parameters
+        first = FirstPass.solved(
+            self.rows.scan(self.layout, PanelSums(self.plan, np.zeros(self.plan.width)))
         )
+        chosen, coordinates = self._independent(first, drop)
+        parameters = first.parameters(int(chosen.sum()) - 1, exact)
+        last, coordinates = self._scored(first, kinds, chosen, coordinates, parameters)
         parameters = replace(parameters, nested=tuple(last.nested()))
-        return self._finished(
-            sums, absorbed, singletons, equations, last, coordinates, chosen, parameters
-        )
+        return self._finished(first, last, coordinates, chosen, parameters)
 
-    def _scores(
-        self, sums: PanelSums, absorbed: AbsorbedEffects, singletons: Singletons, turn: Array,
-        kinds: Sequence[str] = (),
-    ) -> PanelScores:  # fmt: skip
+    def _scores(self, first: FirstPass, turn: Array, kinds: Sequence[str] = ()) -> PanelScores:
         """A pass in some coordinates."""
+        sums = first.sums
         wanted = dict.fromkeys("HC0" if kind == "HC1" else kind for kind in kinds)
-        repeated = {pair: pairs.repeated() for pair, pairs in sums.pairs.items()}
-        first = PanelScores(
-            self.plan, sums.shift, sums.levels, absorbed.values, singletons, turn,
+        empty = PanelScores(
+            self.plan, sums.shift, sums.levels, first.absorbed.values, first.singletons, turn,
             tuple(kind for kind in wanted if kind != "nonrobust"), sums.by_level[0].weights,
-            repeated if len(self.plan.clusters) > 1 and "cluster" in kinds else {},
+            first.repeated if len(self.plan.clusters) > 1 and "cluster" in kinds else {},
         )  # fmt: skip
-        scores: PanelScores = self.rows.scan(self.layout, first)
+        scores: PanelScores = self.rows.scan(self.layout, empty)
         scores.flush()
         if scores.rows != sums.rows:
             raise InputError(
@@ -191,13 +230,12 @@ class Panel:
             )
         return scores
 
-    def _independent(
-        self, sums: PanelSums, absorbed: AbsorbedEffects, singletons: Singletons, drop: bool
-    ) -> tuple[Flags, Coordinates]:
+    def _independent(self, first: FirstPass, drop: bool) -> tuple[Flags, Coordinates]:
         """Which columns are no combinations of effects and columns before them, and coordinates of
         these.
         """
-        products, whole = within_products(sums, absorbed.values), sums.centred_products()
+        sums = first.sums
+        products, whole = within_products(sums, first.absorbed.values), sums.centred_products()
         sizes = np.sqrt(np.maximum(np.diag(whole), 0.0))
         means = np.abs(sums.total / sums.weight + sums.shift) * np.sqrt(sums.weight)
         constant = sizes <= CONSTANT * means
@@ -209,7 +247,7 @@ class Panel:
             gram = np.zeros_like(products)
             for _ in range(PASSES):
                 turn = coordinates.turn
-                gram = self._scores(sums, absorbed, singletons, turn).gram
+                gram = self._scores(first, turn).gram
                 dependent |= coordinates.dependent(gram)
                 coordinates = coordinates.decided(gram)
                 if not (coordinates.apart & ~dependent).any():
@@ -246,32 +284,15 @@ class Panel:
             argument="on_collinear",
         )
 
-    def _parameters(
-        self, sums: PanelSums, equations: NormalEquations, regressors: int, exact: bool
-    ) -> Parameters:
-        levels = tuple(int((by.counts > 0).sum()) for by in sums.by_level)
-        rank: int | None = levels[0]
-        if len(levels) == 2:
-            rank = sum(levels) - len(np.setdiff1d(equations.components, [-1]))
-        elif len(levels) > 2:
-            rank = equations.rank() if exact and sum(levels) <= MOST_DENSE else None
-        parameters = Parameters(sums.rows, regressors, levels, (False,) * len(levels), rank)
-        if sums.rows - regressors - parameters.absorbed(False) <= 0:
-            raise InputError(
-                f"{sums.rows:,} observations leave no degrees of freedom for {regressors}"
-                f" regressors and {sum(levels):,} levels of fixed effects."
-            )
-        return parameters
-
     def _scored(
-        self, sums: PanelSums, absorbed: AbsorbedEffects, singletons: Singletons,
-        kinds: Sequence[str], chosen: Flags, coordinates: Coordinates, parameters: Parameters,
+        self, first: FirstPass, kinds: Sequence[str], chosen: Flags, coordinates: Coordinates,
+        parameters: Parameters,
     ) -> tuple[PanelScores, Coordinates]:  # fmt: skip
         """The last pass, and its coordinates: in it the estimates do not move."""
         whole = np.zeros((len(chosen), int(chosen.sum())))
         for _ in range(PASSES):
             whole[chosen] = coordinates.turn
-            last = self._scores(sums, absorbed, singletons, whole, kinds)
+            last = self._scores(first, whole, kinds)
             if _settled(last, parameters):
                 return last, coordinates
             coordinates = coordinates.decided(last.gram)
@@ -282,12 +303,11 @@ class Panel:
         )
 
     def _finished(
-        self, sums: PanelSums, absorbed: AbsorbedEffects, singletons: Singletons,
-        equations: NormalEquations, last: PanelScores, coordinates: Coordinates, chosen: Flags,
+        self, first: FirstPass, last: PanelScores, coordinates: Coordinates, chosen: Flags,
         parameters: Parameters,
     ) -> PanelModel:  # fmt: skip
         """The solution and the middles of covariances, in its orthonormal coordinates."""
-        gram, turn = last.gram, coordinates.turn
+        sums, gram, turn = first.sums, last.gram, coordinates.turn
         root = linalg.cholesky(gram[:-1, :-1])
         inverse = linalg.solve_triangular(root, np.eye(len(root)))
         move = inverse @ (inverse.T @ gram[:-1, -1])
@@ -318,11 +338,11 @@ class Panel:
             total=float(sums.centred_products()[-1, -1]),
             within=float((back.T @ gram @ back)[-1, -1]),
             log_weights=sums.log_weights,
-            singletons=singletons.rows,
-            absorbed=absorbed,
+            singletons=first.singletons.rows,
+            absorbed=first.absorbed,
             levels=sums.levels[: len(self.plan.effects)],
             counts=[by.counts for by in sums.by_level],
-            components=equations.components if len(self.plan.effects) == 2 else None,
+            components=first.equations.components if len(self.plan.effects) == 2 else None,
             shift=sums.shift,
             chosen=chosen,
         )
