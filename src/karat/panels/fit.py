@@ -29,6 +29,7 @@ from karat.formulas.learn import Learn
 from karat.formulas.passes import needed_columns, open_rows
 from karat.inference.options import check_design
 from karat.inference.ssc import SmallSample
+from karat.io.passes import OTHER_ROWS
 from karat.panels.effects import Effect, parse_effects
 from karat.panels.errors import MOST_DENSE, ClusterMiddles, Parameters, check_cluster_counts
 from karat.panels.read import PanelLayout
@@ -44,6 +45,7 @@ MEMORY = 2**32  # bytes of pairs of levels, unless memory= says otherwise
 CONSTANT = 64 * np.finfo(float).eps  # of its size: a column that varies less is constant
 MOVED = 1e-10  # standard errors: what estimates may move by in the last pass
 ROUND = 1e-8  # what the products of the last pass may be off from orthonormal ones
+EXPECTED = 0.01  # what the first products may be off; those of other rows are
 PASSES = 4  # at the solution, at most
 
 
@@ -224,10 +226,7 @@ class Panel:
         scores: PanelScores = self.rows.scan(self.layout, empty)
         scores.flush()
         if scores.rows != sums.rows:
-            raise InputError(
-                f"The passes over the data read {sums.rows:,} and {scores.rows:,} rows. The data"
-                " must be the same in every pass."
-            )
+            raise InputError(OTHER_ROWS)
         return scores
 
     def _independent(self, first: FirstPass, drop: bool) -> tuple[Flags, Coordinates]:
@@ -290,9 +289,11 @@ class Panel:
     ) -> tuple[PanelScores, Coordinates]:  # fmt: skip
         """The last pass, and its coordinates: in it the estimates do not move."""
         whole = np.zeros((len(chosen), int(chosen.sum())))
-        for _ in range(PASSES):
+        for attempt in range(PASSES):
             whole[chosen] = coordinates.turn
             last = self._scores(first, whole, kinds)
+            if attempt == 0 and np.abs(last.gram - np.eye(len(last.gram))).max() > EXPECTED:
+                raise InputError(OTHER_ROWS)
             if _settled(last, parameters):
                 return last, coordinates
             coordinates = coordinates.decided(last.gram)

@@ -97,7 +97,8 @@ class ClusterScores:
         """Add the sums of other rows."""
         self.direct += other.direct
         self.alone += other.alone
-        theirs: Indices = np.arange(len(other.sums.counts))
+        joint = 0 if self.sieve is None or not self.levels else len(self.sieve.known)
+        theirs = np.arange(joint or len(other.sums.counts))  # unless joint, codes are those here
         for mine, level in zip(self.levels, other.levels, strict=True):
             pairs = np.array(level.labels(), dtype=np.int64)
             theirs = mine.codes(packed([theirs[pairs >> 32], pairs & 0xFFFFFFFF]))

@@ -33,7 +33,7 @@ FILL = 20  # products per pair for which the matrix is formed
 CERTIFIED = 1e-8  # standard deviations: the largest mean of a level that is allowed
 AIM = 1e-11  # standard deviations of what is left: the mean that refinement aims at
 LEAST = 1e-6  # of the deviations of a column; what is left of it may be rounding
-REFINEMENTS = 3
+REFINEMENTS = 4
 RANK = 1e-10  # eigenvalues below are zero; those of all levels are between 0 and 8
 TRIAL = 30  # steps of conjugate gradients before the matrix is formed
 MORE_STEPS = 5_000  # where it is not formed
@@ -75,11 +75,11 @@ class NormalEquations:
         }
         self.starts = np.cumsum([0, *(sizes[effect] for effect in self.others)])
         self.method = "division"
+        self.well_connected = bool(self.others)  # until a trial fails
         if not self.others:
             return
         blocks = [self.block(self.largest, other) for other in self.others]
         self.across = blocks[0] if len(blocks) == 1 else sparse.csr_array(sparse.hstack(blocks))
-        self.well_connected = True  # until a trial fails
 
     def block(self, a: int, b: int) -> Any:
         """The pairs of two effects."""
@@ -130,10 +130,10 @@ class NormalEquations:
         this is the ``last`` resort.
         """
         inverse, rest = self.inverse[self.largest][:, None], self._rest()
-        diagonal = _inverse(np.concatenate([self.weights[other] for other in self.others]))
+        diagonal = np.concatenate([self.weights[other] for other in self.others])
         x, steps, done = conjugate_gradients(
             lambda x: rest @ x - self.across.T @ (inverse * (self.across @ x)),
-            b, diagonal_of(diagonal), most,
+            b, diagonal_of(_inverse(diagonal)), diagonal, most,
         )  # fmt: skip
         self.method = f"{steps} steps of conjugate gradients"
         return x if done or last else None
@@ -197,12 +197,15 @@ def absorb_effects(sums: PanelSums, equations: NormalEquations) -> AbsorbedEffec
         if worst <= AIM:
             break
         more = [a + b for a, b in zip(values, equations.solve(rest), strict=True)]
-        rest = equations.left(right, more)
-        after = _largest_mean(equations, rest, within)
-        if not after < worst / 2:
+        left = equations.left(right, more)
+        after = _largest_mean(equations, left, within)
+        if after < worst / 2:
+            values, rest, worst = more, left, after
+        elif equations.well_connected:
+            equations.well_connected = False  # factorise
+        else:
             break
-        values, worst = more, after
-    worst = _largest_mean(equations, equations.left(right, values), whole)
+    worst = _largest_mean(equations, rest, whole)
     if not worst <= CERTIFIED:
         raise NotExactError(
             f"The fixed effects were not found: the mean of what is left in some level is"
