@@ -6,9 +6,9 @@
     python benchmarks/device.py --json FILE        and the results there
 
 Needs PyTorch, NumPy, SciPy and array-api-compat, and karat on the path (PYTHONPATH=src).  Times are
-medians of 5, in milliseconds, with the device synchronised.  "proof" is what the host takes to prove
-made rows and to bound the errors of coefficients, and is part of the time.  "pass" is the proven sums alone, so
-that the rest of a coreset is the sample, the rows and the proof, on the host.  "unproven" is one
+medians of 5, in milliseconds, with the device synchronised.  "pass" is the proven sums alone;
+"proof", once more, is what the host takes to prove made rows and to bound the errors of
+coefficients; the rest of a coreset is the sample and the rows, on the host.  "unproven" is one
 product a block of 2^18 rows, added up without a bound on rounding.  Memory on the device is what is
 taken beyond the data; on the host, how much the peak of the process grew.
 """
