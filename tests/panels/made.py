@@ -200,7 +200,7 @@ def panel(seed: int) -> Panel:
     kind, draws = NAMES[seed % len(NAMES)], Draws(seed)
     factors = KINDS[kind](draws)
     n, k = len(factors[0]), draws.number(1, 4)
-    between = 2.0 ** draws.number(6, 17) if kind == "high between" else 1.0
+    between = 2.0 ** draws.number(4, 11) if kind == "high between" else 1.0
     x = np.column_stack([draws.noise(n) for _ in range(k)])
     noise = draws.noise(n)
     for codes in factors:  # regressors and effects go together, else nothing is to be absorbed
