@@ -2,7 +2,8 @@
 
 levels      one pass, if regressors have categories or transforms of all rows
 sums        one pass: products, sums by level, pairs of levels (:mod:`.sums`); singletons are left
-            out, and the effects of all columns solved for (:mod:`.solve`)
+            out (in one more pass, if they are far larger than the other rows), and the effects of
+            all columns solved for (:mod:`.solve`)
 decisions   one pass, if some regressor seems to be a combination of effects and others
 scores      one pass, or two if the first estimates were off by more than 1e-10 standard errors,
             which happens where columns vary far more between levels than within (:mod:`.scores`)
@@ -31,8 +32,9 @@ from karat.inference.options import check_design
 from karat.inference.ssc import SmallSample
 from karat.panels.effects import Effect, parse_effects
 from karat.panels.errors import MOST_DENSE, ClusterMiddles, Parameters, check_cluster_counts
+from karat.panels.model import PanelModel
 from karat.panels.read import PanelLayout
-from karat.panels.results import PanelModel, PanelResults
+from karat.panels.results import PanelResults
 from karat.panels.rows import PanelPlan
 from karat.panels.scores import PanelScores
 from karat.panels.singletons import Singletons, drop_singletons
@@ -44,6 +46,7 @@ MEMORY = 2**32  # bytes of pairs of levels, unless memory= says otherwise
 CONSTANT = 64 * np.finfo(float).eps  # of its size: a column that varies less is constant
 MOVED = 1e-10  # standard errors: what estimates may move by in the last pass
 ROUND = 1e-8  # what the products of the last pass may be off from orthonormal ones
+LARGER = 1e4  # times the squares of the rows that are left: singletons that cost them digits
 PASSES = 4  # at the solution, at most
 
 
@@ -139,10 +142,25 @@ class Panel:
 
     def model(self, kinds: Sequence[str], drop: bool, exact: bool) -> PanelModel:
         """The estimates, and sums for covariances."""
+        sums, singletons = self._summed()
+        equations = NormalEquations(sums)
+        absorbed = absorb_effects(sums, equations)
+        chosen, coordinates = self._independent(sums, absorbed, singletons, drop)
+        parameters = self._parameters(sums, equations, int(chosen.sum()) - 1, exact)
+        last, coordinates = self._scored(
+            sums, absorbed, singletons, kinds, chosen, coordinates, parameters
+        )
+        parameters = replace(parameters, nested=tuple(last.nested()))
+        return self._finished(
+            sums, absorbed, singletons, equations, last, coordinates, chosen, parameters
+        )
+
+    def _summed(self) -> tuple[PanelSums, Singletons]:
+        """The sums without singletons, again if these took the digits of the other rows along."""
         first = PanelSums(self.plan, np.zeros(self.plan.width))
         sums: PanelSums = self.rows.scan(self.layout, first)
         sums.finish()
-        read = sums.rows
+        read, sizes = sums.rows, np.diag(sums.products).copy()
         singletons = drop_singletons(sums)
         if not sums.rows:
             raise InputError(
@@ -154,21 +172,21 @@ class Panel:
                 f"{singletons.rows:,} of {read:,} rows are singletons, each alone in a level of a"
                 " fixed effect that fits it exactly; they are left out.",
                 UserWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
-        equations = NormalEquations(sums)
-        absorbed = absorb_effects(sums, equations)
         for levels in sums.levels:
             levels.freeze()
-        chosen, coordinates = self._independent(sums, absorbed, singletons, drop)
-        parameters = self._parameters(sums, equations, int(chosen.sum()) - 1, exact)
-        last, coordinates = self._scored(
-            sums, absorbed, singletons, kinds, chosen, coordinates, parameters
-        )
-        parameters = replace(parameters, nested=tuple(last.nested()))
-        return self._finished(
-            sums, absorbed, singletons, equations, last, coordinates, chosen, parameters
-        )
+        for _ in range(PASSES):
+            lost = sizes > LARGER * np.diag(sums.centred_products())
+            if not singletons.rows or not lost.any():
+                break
+            again = PanelSums(
+                self.plan, sums.shift + sums.total / sums.weight, sums.levels, singletons
+            )
+            sums = self.rows.scan(self.layout, again)
+            sums.finish()
+            sizes = np.diag(sums.products).copy()
+        return sums, singletons
 
     def _scores(
         self, sums: PanelSums, absorbed: AbsorbedEffects, singletons: Singletons, turn: Array,
