@@ -2,7 +2,8 @@
 
 levels      one pass, if regressors have categories or transforms of all rows
 sums        one pass: products, sums by level, pairs of levels (:mod:`.sums`); singletons are left
-            out, and the effects of all columns solved for (:mod:`.solve`)
+            out (in one more pass, if they are far larger than the other rows), and the effects of
+            all columns solved for (:mod:`.solve`)
 decisions   one pass, if some regressor seems to be a combination of effects and others
 scores      one pass, or two if the first estimates were off by more than 1e-10 standard errors,
             which happens where columns vary far more between levels than within (:mod:`.scores`)
@@ -32,8 +33,9 @@ from karat.inference.ssc import SmallSample
 from karat.io.passes import OTHER_ROWS
 from karat.panels.effects import Effect, parse_effects
 from karat.panels.errors import MOST_DENSE, ClusterMiddles, Parameters, check_cluster_counts
+from karat.panels.model import PanelModel
 from karat.panels.read import PanelLayout
-from karat.panels.results import PanelModel, PanelResults
+from karat.panels.results import PanelResults
 from karat.panels.rows import PanelPlan
 from karat.panels.scores import PanelScores
 from karat.panels.singletons import Singletons, drop_singletons
@@ -46,6 +48,7 @@ CONSTANT = 64 * np.finfo(float).eps  # of its size: a column that varies less is
 MOVED = 1e-10  # standard errors: what estimates may move by in the last pass
 ROUND = 1e-8  # what the products of the last pass may be off from orthonormal ones
 EXPECTED = 0.01  # what the first products may be off; those of other rows are
+LARGER = 1e4  # times the squares of the rows that are left: singletons that cost them digits
 PASSES = 4  # at the solution, at most
 
 
@@ -81,7 +84,7 @@ def _check_kinds(kinds: Sequence[str], clusters: Sequence[str], effects: Sequenc
 
 
 @dataclass(frozen=True)
-class FirstPass:
+class SolvedPanel:
     """What the first pass found.
 
     Attributes
@@ -101,30 +104,13 @@ class FirstPass:
     repeated: dict[tuple[int, int], np.ndarray]
 
     @staticmethod
-    def solved(sums: PanelSums) -> FirstPass:
-        """Leave singletons out, and solve for the effects."""
-        sums.finish()
-        read = sums.rows
-        singletons = drop_singletons(sums)
-        if not sums.rows:
-            raise InputError(
-                f"All {read:,} rows are singletons: each is alone in a level of a fixed effect, so"
-                " nothing is left to estimate from."
-            )
-        if singletons.rows:
-            warnings.warn(
-                f"{singletons.rows:,} of {read:,} rows are singletons, each alone in a level of a"
-                " fixed effect that fits it exactly; they are left out.",
-                UserWarning,
-                stacklevel=6,
-            )
+    def solved(sums: PanelSums, singletons: Singletons) -> SolvedPanel:
+        """Solve for the effects."""
         equations = NormalEquations(sums)
         repeated = {pair: pairs.repeated() for pair, pairs in sums.pairs.items()}
         sums.pairs.clear()  # their memory
         absorbed = absorb_effects(sums, equations)
-        for levels in sums.levels:
-            levels.freeze()
-        return FirstPass(sums, singletons, equations, absorbed, repeated)
+        return SolvedPanel(sums, singletons, equations, absorbed, repeated)
 
     def parameters(self, regressors: int, exact: bool) -> Parameters:
         """How many there are; raises if no degree of freedom is left."""
@@ -205,16 +191,47 @@ class Panel:
 
     def model(self, kinds: Sequence[str], drop: bool, exact: bool) -> PanelModel:
         """The estimates, and sums for covariances."""
-        first = FirstPass.solved(
-            self.rows.scan(self.layout, PanelSums(self.plan, np.zeros(self.plan.width)))
-        )
+        first = SolvedPanel.solved(*self._summed())
         chosen, coordinates = self._independent(first, drop)
         parameters = first.parameters(int(chosen.sum()) - 1, exact)
         last, coordinates = self._scored(first, kinds, chosen, coordinates, parameters)
         parameters = replace(parameters, nested=tuple(last.nested()))
         return self._finished(first, last, coordinates, chosen, parameters)
 
-    def _scores(self, first: FirstPass, turn: Array, kinds: Sequence[str] = ()) -> PanelScores:
+    def _summed(self) -> tuple[PanelSums, Singletons]:
+        """The sums without singletons, again if these took the digits of the other rows along."""
+        first = PanelSums(self.plan, np.zeros(self.plan.width))
+        sums: PanelSums = self.rows.scan(self.layout, first)
+        sums.finish()
+        read, sizes = sums.rows, np.diag(sums.products).copy()
+        singletons = drop_singletons(sums)
+        if not sums.rows:
+            raise InputError(
+                f"All {read:,} rows are singletons: each is alone in a level of a fixed effect, so"
+                " nothing is left to estimate from."
+            )
+        if singletons.rows:
+            warnings.warn(
+                f"{singletons.rows:,} of {read:,} rows are singletons, each alone in a level of a"
+                " fixed effect that fits it exactly; they are left out.",
+                UserWarning,
+                stacklevel=6,
+            )
+        for levels in sums.levels:
+            levels.freeze()
+        for _ in range(PASSES):
+            lost = sizes > LARGER * np.diag(sums.centred_products())
+            if not singletons.rows or not lost.any():
+                break
+            again = PanelSums(
+                self.plan, sums.shift + sums.total / sums.weight, sums.levels, singletons
+            )
+            sums = self.rows.scan(self.layout, again)
+            sums.finish()
+            sizes = np.diag(sums.products).copy()
+        return sums, singletons
+
+    def _scores(self, first: SolvedPanel, turn: Array, kinds: Sequence[str] = ()) -> PanelScores:
         """A pass in some coordinates."""
         sums = first.sums
         wanted = dict.fromkeys("HC0" if kind == "HC1" else kind for kind in kinds)
@@ -229,7 +246,7 @@ class Panel:
             raise InputError(OTHER_ROWS)
         return scores
 
-    def _independent(self, first: FirstPass, drop: bool) -> tuple[Flags, Coordinates]:
+    def _independent(self, first: SolvedPanel, drop: bool) -> tuple[Flags, Coordinates]:
         """Which columns are no combinations of effects and columns before them, and coordinates of
         these.
         """
@@ -284,7 +301,7 @@ class Panel:
         )
 
     def _scored(
-        self, first: FirstPass, kinds: Sequence[str], chosen: Flags, coordinates: Coordinates,
+        self, first: SolvedPanel, kinds: Sequence[str], chosen: Flags, coordinates: Coordinates,
         parameters: Parameters,
     ) -> tuple[PanelScores, Coordinates]:  # fmt: skip
         """The last pass, and its coordinates: in it the estimates do not move."""
@@ -304,7 +321,7 @@ class Panel:
         )
 
     def _finished(
-        self, first: FirstPass, last: PanelScores, coordinates: Coordinates, chosen: Flags,
+        self, first: SolvedPanel, last: PanelScores, coordinates: Coordinates, chosen: Flags,
         parameters: Parameters,
     ) -> PanelModel:  # fmt: skip
         """The solution and the middles of covariances, in its orthonormal coordinates."""

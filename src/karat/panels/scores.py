@@ -173,10 +173,7 @@ class PanelScores(PanelPass):
                     self.homes[effect, way] = np.full(size, NONE, dtype=np.int32)
 
     def add_rows(self, z: Array, weights: Array | None, codes: list[Indices]) -> None:
-        kept = self.singletons.kept(codes)
-        if kept is not None:
-            z, codes = z[:, kept], [places[kept] for places in codes]
-            weights = None if weights is None else weights[kept]
+        z, weights, codes = self.singletons.without(z, weights, codes)
         for values, places in zip(self.effects, codes, strict=False):
             z -= values.take(places, axis=0).T
         v = self.turn.T @ z
