@@ -54,7 +54,7 @@ class Kernel(ABC):
     @property
     def roundings(self) -> int:
         """How often a feature times a weight is rounded, from the shift on
-        (:mod:`karat.engine.linalg`).
+        (:mod:`karat.engine.sums`).
         """
         return 1
 

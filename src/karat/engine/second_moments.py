@@ -409,7 +409,7 @@ class SecondMoments(Powers):
     def rescaled(self, sizes: Array) -> Self:
         if not self.wide:
             return super().rescaled(sizes)
-        other, units = self, np.concatenate([[1.0], sizes])
+        units = np.concatenate([[1.0], sizes])
         scale = np.where(
             units > 0, np.exp2(-np.round(np.log2(np.where(units > 0, units, 1.0)))), self.scale
         )
