@@ -44,6 +44,7 @@ from karat.engine.sparse_sums import sparse_constants, sparse_squares
 from karat.engine.sums import (
     MOST_ROWS,
     SHORT,
+    RunningSum,
     exact_squares,
     gram_matrix,
     mirrored,
@@ -249,6 +250,12 @@ class SecondMoments(Powers):
         return (
             summed_product(values, rests if weights is None else rests * weights[:, None], SHORT),
         )
+
+    def add_statistic(self, sums: RunningSum, block: Array, weights: Array | None) -> None:
+        if self.exact or self._only_rests:
+            sums.add(self.statistic(block, weights))
+        else:
+            super().add_statistic(sums, block, weights)
 
     @property
     def _only_rests(self) -> bool:
