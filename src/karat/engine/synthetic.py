@@ -214,8 +214,10 @@ class Maker:
 
     def made(self, moments: Array, share: float) -> tuple[Array, Array] | None:
         """Rows and weights with a part of the moments; the weights add up to ``share``."""
-        mean, root = moments[0, 1:] / share, self.frame.root
-        if root is None or moments is not self.moments or len(root) != self.rank:
+        mean, root = moments[0, 1:] / share, None
+        if moments is self.moments:
+            root = self.known_root()
+        if root is None:
             root = square_root(moments[1:, 1:] / share - np.outer(mean, mean), self.rank)
         if root is None:
             return None
@@ -223,6 +225,17 @@ class Maker:
         coordinates = np.ones((count, 1 + len(mean)))
         np.add(simplex_rows(root), mean, out=coordinates[:, 1:])
         return self.stored(self.without_null(coordinates)), np.full(count, share / count)
+
+    def known_root(self) -> Array | None:
+        """A square root of the covariance, if one was found on the way to the moments or, without
+        the constant, their proof needs one.
+        """
+        frame = self.frame
+        if frame.root is not None and len(frame.root) == self.rank:
+            return frame.root
+        if not frame.many or frame.null is not None or frame.factor is None:
+            return None
+        return np.asarray(frame.factor[1:, 1:] * np.sqrt(np.diag(self.moments)[1:]))
 
     def without_null(self, coordinates: Array) -> Array:
         """The coordinates without what rounding has left along null directions."""
