@@ -23,8 +23,8 @@ means, so that
     S = sum_(j > 0) |z_j| sigma_j:
 
 the first is a relative change of f, the second a change of the columns by a fraction of their sizes
-(:func:`moved_columns`). Upper bounds of sizes and lower bounds of sigma are taken from the moments
-themselves: ``b_j = w . V_j + (b N) . W_j``.
+(:func:`karat.engine.coordinates.moved_columns`).  Upper bounds of sizes and lower bounds of sigma
+are taken from the moments themselves: ``b_j = w . V_j + (b N) . W_j``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from math import comb
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.coordinates import Basis
+from karat.engine.coordinates import Basis, moved_columns
 from karat.engine.linalg import Array
 from karat.engine.monomials import monomials
 from karat.engine.rows import power_means
@@ -65,15 +65,6 @@ NEGLIGIBLE = 5e-12  # error up to which a simple bound on it will do
 # coordinates from which on the smallest eigenvalue of their correlations bounds the rounding of
 # sums
 MANY = 200
-
-
-def moved_columns(k: Array, means: Array, spreads: Array, affine: bool) -> Array:
-    """An error ``sum_j k_j |z_j|`` as a change of every column, in units of its size; variables lie
-    along the last axis.
-    """
-    first = int(affine)
-    need = k[..., first:] + (k[..., :1] * np.abs(means[..., 1:]) if first else 0.0)
-    return np.where(need > 0, need / np.maximum(spreads[..., first:], TINY), 0.0)
 
 
 @dataclass(frozen=True)
@@ -219,16 +210,24 @@ class Frame:
         size = np.sqrt(np.maximum(np.diag(self.base), TINY))
         scaled = self.base / size
         scaled /= size[:, None]
-        norm, factor = (
-            float(np.linalg.norm(scaled)),
-            linalg.cholesky(scaled, linalg.lost_by_factoring(len(scaled))),
-        )
+        norm = float(np.linalg.norm(scaled))
+        factor = linalg.cholesky(scaled, linalg.lost_by_factoring(len(scaled)))
         return factor, 0.0 if factor is None else linalg.least_eigenvalue(scaled, factor), norm
 
     @property
     def factor(self) -> Array | None:
         """Cholesky's factor of :attr:`base`, scaled to a unit diagonal; None if it has none."""
         return self._factored[0]
+
+    @property
+    def covariance_root(self) -> Array | None:
+        """A square root of the covariance of all coordinates but the constant; None if unknown."""
+        if self.root is not None or not self.many or self.null is not None or not self.affine:
+            return self.root
+        # Cholesky's first step subtracts the means; digits are lost where they exceed the spreads.
+        if self.factor is None or np.abs(self.factor[0, 1:]).max() > 0.7:
+            return None
+        return np.asarray(self.factor[1:, 1:] * np.sqrt(np.diag(self.half)[1:] / self.total))
 
     @property
     def least(self) -> float:

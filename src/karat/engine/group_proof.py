@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from karat.engine.claim import Proof
-from karat.engine.frame import moved_columns
+from karat.engine.coordinates import moved_columns
 from karat.engine.group_weights import PIECE, each, second_moments
 from karat.engine.linalg import Array, Flags
 from karat.engine.sums import sum_rounding

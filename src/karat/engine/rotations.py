@@ -19,7 +19,7 @@ import numpy as np
 
 from karat.engine import linalg
 from karat.engine.claim import Proof
-from karat.engine.frame import moved_columns
+from karat.engine.coordinates import moved_columns
 from karat.engine.linalg import Array
 from karat.engine.sums import gram_matrix, squares_rounding
 from karat.engine.tolerances import COORDINATES, EPS, ROUNDING, TINY

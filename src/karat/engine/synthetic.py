@@ -37,6 +37,7 @@ import numpy as np
 from karat.engine import linalg
 from karat.engine.claim import Claim
 from karat.engine.combinations import BLIND
+from karat.engine.frame import NEGLIGIBLE
 from karat.engine.kernel import FittedMoments, fit_moments, pilot_size
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.peel import PEELED, wild_rows
@@ -216,8 +217,8 @@ class Maker:
         """Rows and weights with a part of the moments; the weights add up to ``share``."""
         mean, root = moments[0, 1:] / share, None
         if moments is self.moments:
-            root = self.known_root()
-        if root is None:
+            root = self.frame.covariance_root
+        if root is None or len(root) != self.rank:
             root = square_root(moments[1:, 1:] / share - np.outer(mean, mean), self.rank)
         if root is None:
             return None
@@ -225,17 +226,6 @@ class Maker:
         coordinates = np.ones((count, 1 + len(mean)))
         np.add(simplex_rows(root), mean, out=coordinates[:, 1:])
         return self.stored(self.without_null(coordinates)), np.full(count, share / count)
-
-    def known_root(self) -> Array | None:
-        """A square root of the covariance, if one was found on the way to the moments or, without
-        the constant, their proof needs one.
-        """
-        frame = self.frame
-        if frame.root is not None and len(frame.root) == self.rank:
-            return frame.root
-        if not frame.many or frame.null is not None or frame.factor is None:
-            return None
-        return np.asarray(frame.factor[1:, 1:] * np.sqrt(np.diag(self.moments)[1:]))
 
     def without_null(self, coordinates: Array) -> Array:
         """The coordinates without what rounding has left along null directions."""
@@ -310,7 +300,10 @@ def make_rows(fitted: FittedMoments, origin: Array | None = None, sharp: bool = 
 
     ``sharp`` as in :func:`synthesise`.
     """
-    maker = Maker(fitted, origin, SHARP if sharp else GOAL)
+    assert fitted.frame is not None
+    # of many coordinates a simple bound of the error is taken, which has a floor of its own
+    goal = NEGLIGIBLE if fitted.frame.many else GOAL
+    maker = Maker(fitted, origin, SHARP if sharp else goal)
     best: MadeRows | None = None
     for distance, layers in ATTEMPTS:
         attempt = maker.attempt(distance, layers)
