@@ -200,7 +200,8 @@ def deflate(
     for _ in range(k):
         starts, _, steps = follow(rest, random_units(rng, n_init, k), PATIENCE)
         start = best_of(tensor_eigenvalues(rest, starts), starts)
-        vector, calm, last = fixed_point(rest, start, 2 * float(np.linalg.norm(rest)))
+        shift = 2 * float(np.linalg.norm(rest.reshape(k, -1), 2))
+        vector, calm, last = fixed_point(rest, start, shift)
         taken, still = taken + steps + last, still and calm
         values.append(float(tensor_eigenvalues(rest, vector)[0]))
         directions.append(vector[0])
