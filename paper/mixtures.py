@@ -222,7 +222,7 @@ def run(settings: Settings) -> Experiment:
                 " in [-1, 1]^30 and the variance that the paper's loss implies."
             ),
             (
-                "The paper's theorem omits that the coreset needs the full data's whitening: the"
+                "The paper omits that the coreset needs the full data's whitening: the"
                 " kept rows alone (21 points in 54 dimensions) have a singular covariance. karat"
                 " stores it with the coreset."
             ),
