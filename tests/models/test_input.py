@@ -56,7 +56,7 @@ def test_short_documents_are_counted_and_left_out():
 def test_too_few_documents():
     with pytest.raises(InputError, match="3 documents of at least 3 words cannot support 4 topics"):
         models.SingleTopic(4).fit(COUNTS[:3])
-    with pytest.warns(RecoveryWarning, match="Only 40 documents"):
+    with pytest.warns(RecoveryWarning, match="only 40 documents"):
         models.SingleTopic(3).fit(COUNTS[:40])
 
 

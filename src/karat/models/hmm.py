@@ -15,20 +15,18 @@ from scipy.stats import multivariate_normal
 from karat.data import containers
 from karat.engine.linalg import Array, Flags
 from karat.errors import InputError, MissingExtraError, NotExactError
-from karat.models import misfit, simulate
+from karat.models import chains, misfit, simulate
 from karat.models import refine as refining
 from karat.models.base import (
     ENOUGH,
-    NOT_INDEPENDENT,
     Learner,
     as_distributions,
     positive_variances,
     solve_small,
     spherical_log_density,
-    view_checks,
-    view_products,
 )
 from karat.models.misfit import Check
+from karat.models.views import NOT_INDEPENDENT, view_checks
 from karat.problems import latent
 from karat.problems.latent.base import Maps
 from karat.problems.latent.markov import symbols_of
@@ -223,14 +221,20 @@ class HiddenMarkov(Learner):
         half = solve_small(before.T, inner, problem.parts)
         self.joint_ = solve_small(small.T, half.T, problem.parts).T
         n = float(maps["n"])
-        self.transmat_ = as_distributions(self.joint_, "The transition probabilities", n)
+        self.transmat_ = as_distributions(
+            self.joint_, "the transition probabilities", self._notes, n
+        )
         law = self.joint_.sum(axis=1)
         if self.start == "first":
             law = solve_small(small.T, maps["first"], problem.parts)
-        self.startprob_ = as_distributions(law[None], "The probabilities of the first state", n)[0]
+        self.startprob_ = as_distributions(
+            law[None], "the probabilities of the first state", self._notes, n
+        )[0]
         if self.emissions == "categorical":
             laws = maps["mean2"][None] if problem.k == 1 and "mean2" in maps else mixture.points
-            self.emissionprob_ = as_distributions(laws, "The emission probabilities", n)
+            self.emissionprob_ = as_distributions(
+                laws, "the emission probabilities", self._notes, n
+            )
             return
         squares = solve_small(
             (mixture.weights[:, None] * small).T, moments["spread"], problem.parts
@@ -244,7 +248,9 @@ class HiddenMarkov(Learner):
             1e-12 * float(np.square(mixture.points).mean()),
         )
         self.means_ = mixture.points + maps["mean2"]
-        self.covars_ = positive_variances(variances, common, "The variances of the states")
+        self.covars_ = positive_variances(
+            variances, common, "the variances of the states", self._notes
+        )
 
     def _checks(self, maps: Maps, problem: latent.Latent, sample: Sample | None) -> list[Check]:
         if sample is not None:
@@ -256,29 +262,10 @@ class HiddenMarkov(Learner):
             return constant + view_checks(maps, problem, sample, self._basis)
         if problem.k < 2 or float(maps["n"]) < ENOUGH:
             return []
-        return [Check("tensor", self._simulated(maps), NOT_INDEPENDENT)]
-
-    def _simulated(self, maps: Maps) -> float:
-        """The p-value of a diagonal tensor, with the noise of chains drawn from this model."""
-        ell, V = self._basis[0], misfit.orthonormal(self._basis[1])
-        hidden, whitenings = (
-            simulate.states(self.transmat_),
-            [maps[name] for name in ("W1", "M", "W3")],
-        )
-        if self.emissions == "gaussian":
-            means = [
-                (self.means_ - maps[f"mean{a}"]) @ whitening
-                for a, whitening in enumerate(whitenings, 1)
-            ]
-            views = simulate.gaussians(hidden, means, self.covars_, whitenings)
-        else:
-            views = simulate.symbols(hidden, self.emissionprob_, whitenings)
-        values = view_products([view.reshape(-1, len(V)) for view in views], V, ell)
-        windows = views[0].shape[1]
-        draws = values.reshape(len(hidden), windows, -1).mean(axis=1)
-        return simulate.p_value(
-            self._tensor, V, draws, ell, min(float(maps["n"]), misfit.PROBE) / windows
-        )
+        gaussian = self.emissions == "gaussian"
+        law: Any = self.emissionprob_ if not gaussian else (self.means_, self.covars_)
+        p_value = chains.simulated(self.transmat_, law, maps, self._basis, self._tensor)
+        return [misfit.compared("tensor", p_value, NOT_INDEPENDENT, misfit.NOTHING_OFF_DIAGONAL)]
 
     def _log_emissions(self, X: Any) -> Array:
         self._check_fitted()

@@ -16,7 +16,7 @@ from karat.core.construct import explaining_nan, read_sample
 from karat.core.coreset import Coreset
 from karat.engine.linalg import Array
 from karat.errors import InputError
-from karat.models import misfit, simulate
+from karat.models import fourth, misfit, simulate
 from karat.models import refine as refining
 from karat.models.base import (
     ENOUGH,
@@ -27,7 +27,6 @@ from karat.models.base import (
     spherical_log_density,
 )
 from karat.models.misfit import Check
-from karat.models.recovery import warn_recovery
 from karat.problems import latent
 from karat.problems.latent.base import Maps
 from karat.problems.latent.mixture import within
@@ -159,25 +158,28 @@ class GaussianMixture(DensityMixin, Learner):
             estimates = solve_small(
                 (mixture.weights[:, None] * mixture.small).T, moments["spread"], problem.parts
             )
-            variances = positive_variances(estimates, common, "The variances of the components")
+            variances = positive_variances(
+                estimates, common, "the variances of the components", self._notes
+            )
         else:
             variances = np.full(problem.k, common)
-        self.weights_ = as_distributions(mixture.weights[None], "The mixing weights")[0]
+        self.weights_ = as_distributions(mixture.weights[None], "the mixing weights", self._notes)[
+            0
+        ]
         self.covariances_ = variances
         self.n_components_ = problem.k
         self.covariance_type_, self.refinement_ = "spherical", None
-        noise = 4.0 * common * np.sqrt(d / float(maps["n"]))
+        noise = 5.0 * common * np.sqrt(d / float(maps["n"]))
         last = problem.k - 2
         if problem.k > 1 and maps["spectrum"][last] < noise:
-            warn_recovery(
-                f"The second moments do not clearly show {problem.k} components: eigenvalue"
+            self._notes.append(
+                f"the second moments do not clearly show {problem.k} components: eigenvalue"
                 f" {last + 1} is {maps['spectrum'][last]:.3g}, and sampling noise alone reaches"
-                f" about {noise:.3g}. Ask for fewer components."
+                f" about {noise:.3g}"
             )
         if not 0.5 < self.mass_ < 2.0:
-            warn_recovery(
-                f"The mixing weights add up to {self.mass_:.3g} before they were normalised; the"
-                " data are not of this model."
+            self._notes.append(
+                f"the mixing weights add up to {self.mass_:.3g} before they were normalised"
             )
 
     def _checks(self, maps: Maps, problem: latent.Latent, sample: Sample | None) -> list[Check]:
@@ -191,16 +193,22 @@ class GaussianMixture(DensityMixin, Learner):
         n = float(maps["effective"])
         equal = misfit.sphericity(float(maps["low"]), common, free, n, inflation)
         checks = [
-            Check(
+            misfit.compared(
                 "equal variances",
                 equal,
                 "the directions in which the components do not differ have unequal variances",
+                f"k = {k} components in {len(maps['mean'])} columns leave {max(free, 0)} direction"
+                + "s" * (free != 1),
             )
         ]
         shared = self.variances == "shared"
         if k > 1:
             ell, V = self._basis[0], misfit.orthonormal(self._basis[1])
             metric = within(maps["M"], k)
+
+        def diagonal(p_value: float | None) -> Check:
+            return misfit.compared("tensor", p_value, NOT_SPHERICAL, misfit.NOTHING_OFF_DIAGONAL)
+
         if sample is None:
             if k > 1 and n >= ENOUGH and common > 0:
                 points = np.column_stack([(self.means_ - maps["mean"]) @ maps["M"], np.ones(k)])
@@ -208,20 +216,21 @@ class GaussianMixture(DensityMixin, Learner):
                 draws = misfit.off_diagonal(
                     *_parts(z @ V.T, q, common, V @ metric @ V.T, V[:, -1], shared), ell
                 )
-                tensor = simulate.p_value(self._tensor, V, draws, ell, min(n, misfit.PROBE))
-                checks.append(Check("tensor", tensor, NOT_SPHERICAL))
+                checks.append(
+                    diagonal(simulate.p_value(self._tensor, V, draws, ell, min(n, misfit.PROBE)))
+                )
             return checks
         index = misfit.probe(sample)
         x = read(sample.views[0], index) - maps["mean"]
         checks += misfit.constant_columns(x)
         top = x @ maps["top"]
         q = (np.square(x).sum(axis=1) - np.square(top).sum(axis=1)) / free
-        round_ = misfit.directions(x, maps["top"])
         checks.append(
-            Check(
+            misfit.compared(
                 "round noise",
-                round_,
+                misfit.directions(x, maps["top"]),
                 "the noise about the components is not the same in all directions",
+                "there is one direction across the components",
             )
         )
         if shared and common > 0:
@@ -234,7 +243,16 @@ class GaussianMixture(DensityMixin, Learner):
             values = misfit.off_diagonal(
                 *_parts(z, q, common, V @ metric @ V.T, V[:, -1], shared), ell
             )
-            checks.append(Check("tensor", misfit.wald(values), NOT_SPHERICAL))
+            checks.append(diagonal(misfit.wald(values)))
+            checks.append(
+                misfit.compared(
+                    "fourth moments",
+                    fourth.fourth_moment_p_value(x, maps["top"], maps["M"], V, shared),
+                    "the fourth moments along the components are not those of spherical Gaussians",
+                    f"it needs at most {fourth.MOST} components that stay when a fiftieth of the"
+                    " samples is left out",
+                )
+            )
         return checks
 
     def _log_joint(self, X: Any) -> Array:

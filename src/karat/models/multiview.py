@@ -18,9 +18,9 @@ from karat.models.base import (
     as_distributions,
     solve_small,
     spherical_log_density,
-    view_checks,
 )
 from karat.models.misfit import Check
+from karat.models.views import view_checks
 from karat.problems import latent
 from karat.problems.latent.base import Maps
 from karat.problems.latent.sample import Sample, read
@@ -100,7 +100,9 @@ class MultiView(Learner):
             )
         second = mixture.points + maps["mean2"]
         self.mass_ = mixture.mass
-        self.weights_ = as_distributions(mixture.weights[None], "The mixing weights")[0]
+        self.weights_ = as_distributions(mixture.weights[None], "the mixing weights", self._notes)[
+            0
+        ]
         self.means_ = (views[0], second, views[1])
         self.n_features_in_ = tuple(m.shape[1] for m in self.means_)
 

@@ -23,7 +23,7 @@ from karat.engine.linalg import Array
 from karat.engine.monomials import monomials
 from karat.errors import InputError, NotExactError
 from karat.models import misfit, quadruples
-from karat.models.base import SEEN, Learner, as_distributions
+from karat.models.base import Learner, as_distributions
 from karat.models.misfit import Check
 from karat.models.recovery import warn_recovery
 from karat.models.refine import smoothed
@@ -62,15 +62,17 @@ class _TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
         ell, V = self._components(moments["tensor"], maps, problem)
         documents, a = int(maps["n"]), problem.concentration
         if documents < FEW * problem.k:
-            warn_recovery(
-                f"Only {documents} documents of at least 3 words for {problem.k} topics; the result"
-                f" is mostly noise below {FEW * problem.k}."
+            self._notes.append(
+                f"only {documents} documents of at least 3 words for {problem.k} topics; the result"
+                f" is mostly noise below {FEW * problem.k}"
             )
         # one topic is the law of all words, whether the model fits or not
         rows = (
             maps["m1"][None] if problem.k == 1 else (a + 2) / 2 * ell[:, None] * (V @ maps["B"].T)
         )
-        self.topics_ = as_distributions(rows, "The word distributions of the topics", documents)
+        self.topics_ = as_distributions(
+            rows, "the word distributions of the topics", self._notes, documents
+        )
         self.n_words_ = 3.0 * float(maps["total"])  # a document counts by its triples
         self._weigh(ell)
 
@@ -92,11 +94,9 @@ class _TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
             )
         ]
         if problem.k > 1:
-            seen = misfit.word_remainder(counts, maps["B"][:, :-1])
-            if seen < SEEN:
-                checks.append(
-                    Check("too many", 0.0, f"pairs of words do not clearly show {problem.k} topics")
-                )
+            fewer = misfit.beyond(misfit.word_remainder(counts, maps["B"][:, :-1]))
+            shown = f"pairs of words do not clearly show {problem.k} topics"
+            checks.append(Check("fewer", fewer, shown, shortage=True))
             ell, V = self._basis
             values = misfit.off_diagonal(
                 *topic_parts(counts, maps, problem, misfit.orthonormal(V)), ell
@@ -104,9 +104,20 @@ class _TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
             model = "are not those of this model" + (
                 " and this alpha0" if hasattr(self, "alpha0_") else ""
             )
-            checks.append(Check("tensor", misfit.wald(values), f"triples of words {model}"))
-            fourth = quadruples.fourth_moment_p_value(counts, maps["M"], V, self._alpha0_values())
-            checks.append(Check("quadruples", fourth, f"quadruples of words {model}"))
+            diagonal = misfit.compared(
+                "tensor",
+                misfit.wald(values),
+                f"triples of words {model}",
+                misfit.NOTHING_OFF_DIAGONAL,
+            )
+            fourth = misfit.compared(
+                "quadruples",
+                quadruples.fourth_moment_p_value(counts, maps["M"], V, self._alpha0_values()),
+                f"quadruples of words {model}",
+                f"it needs at most {quadruples.MOST_TOPICS} topics and"
+                f" {quadruples.FEW * quadruples.FEW_BLOCKS} documents of four words",
+            )
+            checks += [diagonal, fourth]
         return checks
 
     def _alpha0_values(self) -> list[float]:
