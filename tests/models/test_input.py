@@ -121,7 +121,7 @@ def test_one_cluster_only_is_a_warning_with_numbers():
     assert any(re.search(r"eigenvalue 1 is [\d.e-]+", str(w.message)) for w in seen)
     assert np.isfinite(model.means_).all()
     assert seen[0].filename == __file__  # the warning points at the user's line
-    assert models.GaussianMixture("gap").fit(X).n_components_ == 1
+    assert models.GaussianMixture("auto").fit(X).n_components_ == 1
 
 
 def test_gaussian_sources_are_a_warning():
@@ -214,7 +214,7 @@ def test_without_scikit_learn_the_problems_work_and_the_models_say_why():
     "learner",
     [
         models.GaussianMixture(2),
-        models.GaussianMixture("gap"),
+        models.GaussianMixture("auto"),
         models.ICA(2),
         models.HiddenMarkov(2, emissions="gaussian"),
     ],

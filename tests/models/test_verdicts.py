@@ -79,7 +79,7 @@ def population(places, weights, variances, free):
     q = np.square(x[:, d - free :]).mean(axis=1)
     u = np.column_stack([inside, np.ones(len(x))])
     four = np.einsum("n,na,nb,nc,nd->abcd", share, u, u, u, u, optimize=True)
-    moments = fourth.Moments(four, (u.T * (share * q)) @ u, float(share @ q**2), 0.0)
+    moments = fourth.FourthMoments(four, (u.T * (share * q)) @ u, float(share @ q**2), 0.0)
     return moments, inside.shape[1]
 
 

@@ -9,7 +9,7 @@ The last two arrows are the same code, so equal moments give equal parameters.
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -24,6 +24,7 @@ from karat.data import containers
 from karat.data.transformed import dense
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
+from karat.models import number
 from karat.models.misfit import Check
 from karat.models.recovery import NOISE, Recovery, warn_recovery
 from karat.models.tensor import decompose
@@ -31,8 +32,12 @@ from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
 from karat.problems.latent.sample import Sample
 
+# of the spread of the means: variances that are zero up to rounding; the smallest that is used; and
+# that with which EM begins where the moments give none
+ROUNDING, SMALLEST, BEGIN = 1e-9, 1e-12, 0.1
 FLOOR = 1e-3  # smallest variance, relative to the common one, that a component is given
 FAR = 1e-3  # smallest last entry of a whitened component: its square is the share of the component
+AUTO = "auto"  # as many components, topics, states or sources as the data show
 ENOUGH = 100  # samples below which nothing is compared
 CLIPPED = 0.05  # negative mass of an estimated distribution beyond which a warning is due
 
@@ -44,17 +49,38 @@ class Learner(BaseEstimator):
     ----------
     recovery_ : Recovery
         How well the moments fit the model.
+    n_components_ : int
+        Number of components, topics, states or sources.
     n_features_in_ : int or tuple of int
         Columns seen.
     """
 
     problem_type: ClassVar[type[Latent]]
     recovery_: Recovery
+    n_components_: int
     n_features_in_: Any
 
     @abstractmethod
-    def _problem(self, X: Any = None, sample_weight: Any = None) -> Latent:
+    def _problem(self, X: Any = None, sample_weight: Any = None, lengths: Any = None) -> Latent:
         """The problem with this estimator's parameters; the data may decide some of them."""
+
+    def _number(self, X: Any, sample_weight: Any, one: Latent, lengths: Any = None) -> int:
+        """The number of components, topics or states; "auto" is what the data show, or what a
+        coreset was built for.
+
+        ``one``: the problem with a single one of them.
+        """
+        name = fields(one)[0].name  # type: ignore[arg-type]
+        given = getattr(self, name)
+        if not isinstance(given, str):
+            return given  # type: ignore[no-any-return]
+        if given != AUTO:
+            raise InputError(
+                f'{name} must be an integer or "{AUTO}", not {given!r}.', argument=name
+            )
+        if isinstance(X, Coreset):
+            return X.problem.k  # type: ignore[attr-defined, no-any-return]
+        return number.number_shown(one, X, sample_weight, lengths)
 
     @abstractmethod
     def _recover(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> None:
@@ -68,7 +94,7 @@ class Learner(BaseEstimator):
         if isinstance(X, Coreset):
             raise InputError("fit takes rows; use fit_coreset(core) for a coreset.", argument="X")
         X = self._validated(X, reset=True)
-        problem = self._problem(X, sample_weight)
+        problem = self._problem(X, sample_weight, lengths)
         sample, tables = read_sample(X, problem, sample_weight, lengths)
         for note in problem.notes(sample.inputs, sample.dropped):
             warn_recovery(note)
@@ -117,7 +143,7 @@ class Learner(BaseEstimator):
                 f"{type(self).__name__} learns from a coreset of"
                 f" problems.{self.problem_type.__name__}, not of {core.problem.describe()}."
             )
-        values = self._problem().params() | {
+        values = self._problem(core).params() | {
             "keep": core.problem.keep,
             "total_weight": core.problem.total_weight,
         }
@@ -127,7 +153,7 @@ class Learner(BaseEstimator):
         self, moments: dict[str, Array], maps: Maps, problem: Latent, sample: Sample | None = None
     ) -> Self:
         """Parameters from moments; if the samples are at hand, compare them with the model."""
-        self.n_features_in_ = len(maps["M"])
+        self.n_features_in_, self.n_components_ = len(maps["M"]), problem.k
         self._notes: list[str] = []
         self._recover(moments, maps, problem)
         if sample is not None and len(sample) < ENOUGH:
@@ -290,6 +316,24 @@ def as_distributions(rows: Array, subject: str, notes: list[str], samples: float
         )
     return np.asarray(
         np.where(total > 0, positive / np.maximum(total, 1e-300), 1.0 / rows.shape[1])
+    )
+
+
+def common_variance(mixture: Mixture, variances: Array, em_follows: bool) -> float:
+    """The mean variance of the states of a chain; an error if it is negative beyond rounding,
+    unless EM follows, which finds variances of its own.
+    """
+    spread = float(np.square(mixture.points).mean())
+    common = float(mixture.weights @ variances / mixture.weights.sum())
+    if common >= -ROUNDING * spread:
+        return max(common, SMALLEST * spread)
+    if em_follows:
+        return BEGIN * spread
+    listed = ", ".join(f"{x:.3g}" for x in variances)
+    raise InputError(
+        f"The variances of the states came out as {listed}, and no model has negative ones: the"
+        " data are not of Gaussian states that a single step shows, or too few. Ask for fewer"
+        ' states, or continue with EM: refine="diag".'
     )
 
 

@@ -33,7 +33,7 @@ MOST = 10  # components; the fourth moments of more have too many entries
 STEPS = 60  # of the power method, from the components found
 
 
-class Moments(NamedTuple):
+class FourthMoments(NamedTuple):
     """Means over samples; u are the coordinates in the whitened space (unscaled), and 1; if only
     one direction is across, u holds it as well.
 
@@ -55,7 +55,7 @@ class Moments(NamedTuple):
     bell: float
 
 
-def fourth_moment_p_value(x: Array, top: Array, M: Array, V: Array, shared: bool) -> float | None:
+def fourth_moments_p_value(x: Array, top: Array, M: Array, V: Array, shared: bool) -> float | None:
     """The p-value of "the fourth moments are those of the mixture"; None if it is unknown.
 
     Parameters
@@ -86,13 +86,13 @@ def fourth_moment_p_value(x: Array, top: Array, M: Array, V: Array, shared: bool
     if not 0 < unit < np.inf:
         return None
     blocks = block_moments(inside / unit, q / unit**2)
-    whole = Moments(*(np.mean(parts, axis=0) for parts in zip(*blocks, strict=True)))
+    whole = FourthMoments(*(np.mean(parts, axis=0) for parts in zip(*blocks, strict=True)))
     parts = deviations(whole, whitening * unit, V, free, shared)
     if parts is None:
         return None
     left_out = []
     for block in blocks:
-        rest = Moments(
+        rest = FourthMoments(
             *((BLOCKS * a - b) / (BLOCKS - 1) for a, b in zip(whole, block, strict=True))
         )
         found = deviations(rest, whitening * unit, V, free, shared)
@@ -107,8 +107,8 @@ def fourth_moment_p_value(x: Array, top: Array, M: Array, V: Array, shared: bool
     return min(1.0, len(known) * min(known)) if known else None
 
 
-def block_moments(inside: Array, q: Array) -> list[Moments]:
-    """Moments of every BLOCKS-th sample, from each of the first BLOCKS on."""
+def block_moments(inside: Array, q: Array) -> list[FourthMoments]:
+    """FourthMoments of every BLOCKS-th sample, from each of the first BLOCKS on."""
     moments = []
     for start in range(BLOCKS):
         u, size = inside[start::BLOCKS], q[start::BLOCKS]
@@ -117,7 +117,7 @@ def block_moments(inside: Array, q: Array) -> list[Moments]:
         pairs = (u[:, :, None] * u[:, None, :]).reshape(n, -1)
         fourth = (pairs.T @ pairs / n).reshape((p,) * 4)
         moments.append(
-            Moments(
+            FourthMoments(
                 fourth,
                 (size[:, None] * u).T @ u / n,
                 float(size @ size) / n,
@@ -128,7 +128,7 @@ def block_moments(inside: Array, q: Array) -> list[Moments]:
 
 
 def deviations(
-    moments: Moments, whitening: Array, V: Array, free: int, shared: bool
+    moments: FourthMoments, whitening: Array, V: Array, free: int, shared: bool
 ) -> list[Array] | None:
     """Fourth moments less those of the model with the parameters of these moments, in groups; None
     if they give no model.
@@ -151,11 +151,11 @@ def deviations(
     if not values[0] > 0 or not sigma2 > 0:
         return None
     M = start @ (vectors / np.sqrt(values)) @ vectors.T
-    A = lifted(M, mean)
+    A = with_constant(M, mean)
     metric = np.zeros((k, k))
     metric[:-1, :-1] = M.T @ M
     if far:
-        c = lifted(across[:, None], mean)[:, 0]
+        c = with_constant(across[:, None], mean)[:, 0]
         spread = fourth @ c @ c
         square = float(c @ spread @ c)
     sizes = A.T @ spread @ A
@@ -195,7 +195,7 @@ def deviations(
     return groups
 
 
-def lifted(M: Array, mean: Array) -> Array:
+def with_constant(M: Array, mean: Array) -> Array:
     """The matrix A with ``(u, 1) A = (M'(u - mean), 1)``."""
     A = np.zeros((len(M) + 1, M.shape[1] + 1))
     A[:-1, :-1], A[-1, :-1], A[-1, -1] = M, -mean @ M, 1.0

@@ -21,6 +21,7 @@ from karat.models.base import (
     ENOUGH,
     Learner,
     as_distributions,
+    common_variance,
     positive_variances,
     solve_small,
     spherical_log_density,
@@ -65,7 +66,8 @@ class HiddenMarkov(Learner):
 
     Parameters
     ----------
-    n_states : int
+    n_states : int or "auto"
+        "auto": as many as the products of steps show.
     emissions : {"categorical", "gaussian"}
         Symbols 0, 1, .. in one column, or spherical Gaussians.
     start : {"windows", "first"}
@@ -102,7 +104,7 @@ class HiddenMarkov(Learner):
 
     def __init__(
         self,
-        n_states: int = 2,
+        n_states: int | Literal["auto"] = 2,
         *,
         emissions: Literal["categorical", "gaussian"] = "categorical",
         start: Literal["windows", "first"] = "windows",
@@ -148,7 +150,7 @@ class HiddenMarkov(Learner):
 
         def start_of(rows: Array, cut: Array) -> Any:
             part = HiddenMarkov(
-                self.n_states, emissions=self.emissions, start=self.start,
+                self.n_components_, emissions=self.emissions, start=self.start,
                 random_state=self.random_state,
             )  # fmt: skip
             return part.fit(rows, lengths=cut).to_hmmlearn(
@@ -196,11 +198,15 @@ class HiddenMarkov(Learner):
             tags.input_tags.one_d_array = tags.input_tags.categorical = True
         return tags
 
-    def _problem(self, X: Any = None, sample_weight: Any = None) -> latent.HiddenMarkov:
+    def _problem(
+        self, X: Any = None, sample_weight: Any = None, lengths: Any = None
+    ) -> latent.HiddenMarkov:
         refining.check_kind(self.refine)
         if self.start not in ("windows", "first"):
             raise InputError(f'start must be "windows" or "first", not {self.start!r}.')
-        return latent.HiddenMarkov(self.n_states, self.emissions)
+        one = latent.HiddenMarkov(1, self.emissions)
+        k = self._number(X, sample_weight, one, lengths)
+        return latent.HiddenMarkov(k, self.emissions)
 
     def _recover(self, moments: dict[str, Array], maps: Maps, problem: latent.Latent) -> None:
         if self.start == "first" and "first" not in maps:
@@ -243,10 +249,7 @@ class HiddenMarkov(Learner):
             variances = squares
         else:
             variances = (squares - np.square(mixture.points).sum(axis=1)) / mixture.points.shape[1]
-        common = max(
-            float(mixture.weights @ variances / mixture.weights.sum()),
-            1e-12 * float(np.square(mixture.points).mean()),
-        )
+        common = common_variance(mixture, variances, self.refine is not None)
         self.means_ = mixture.points + maps["mean2"]
         self.covars_ = positive_variances(
             variances, common, "the variances of the states", self._notes

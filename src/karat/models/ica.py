@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -28,7 +28,8 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
 
     Parameters
     ----------
-    n_components : int
+    n_components : int or "auto"
+        "auto": the rank of the covariance.
 
     Attributes
     ----------
@@ -44,11 +45,11 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
 
     problem_type = latent.ICA
 
-    def __init__(self, n_components: int = 2) -> None:
+    def __init__(self, n_components: int | Literal["auto"] = 2) -> None:
         self.n_components = n_components
 
-    def _problem(self, X: Any = None, sample_weight: Any = None) -> latent.ICA:
-        return latent.ICA(self.n_components)
+    def _problem(self, X: Any = None, sample_weight: Any = None, lengths: Any = None) -> latent.ICA:
+        return latent.ICA(self._number(X, sample_weight, latent.ICA(1)))
 
     def _recover(self, moments: dict[str, Array], maps: Maps, problem: latent.Latent) -> None:
         G = expand(moments["second"], problem.k, 2)

@@ -5,15 +5,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
 from scipy.special import logsumexp
 from sklearn.base import DensityMixin
 
-from karat.core.construct import explaining_nan, read_sample
-from karat.core.coreset import Coreset
 from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.models import fourth, misfit, simulate
@@ -30,7 +27,6 @@ from karat.models.misfit import Check
 from karat.problems import latent
 from karat.problems.latent.base import Maps
 from karat.problems.latent.mixture import within
-from karat.problems.latent.plain import mean_and_covariance
 from karat.problems.latent.sample import Sample, read
 
 NOT_SPHERICAL = "the third moments are not those of spherical components"
@@ -42,8 +38,8 @@ class GaussianMixture(DensityMixin, Learner):
 
     Parameters
     ----------
-    n_components : int or "gap"
-        Number of components; "gap" reads it off the largest gap in the spectrum of the covariance.
+    n_components : int or "auto"
+        Number of components; "auto" reads it off the largest gap in the spectrum of the covariance.
     variances : {"shared", "spherical"}
         One variance for all components, or one for each.
     refine : {None, "spherical", "diag", "tied", "full"}
@@ -68,13 +64,12 @@ class GaussianMixture(DensityMixin, Learner):
 
     refinement_: refining.Refinement | None
     means_: Array
-    n_components_: int
     covariance_type_: str
     problem_type = latent.GaussianMixture
 
     def __init__(
         self,
-        n_components: int | Literal["gap"] = 2,
+        n_components: int | Literal["auto"] = 2,
         *,
         variances: Literal["shared", "spherical"] = "shared",
         refine: Literal["spherical", "diag", "tied", "full"] | None = None,
@@ -132,22 +127,13 @@ class GaussianMixture(DensityMixin, Learner):
             self.weights_, self.means_ - centre, self.covariances_, kind, self.random_state
         )
 
-    def _problem(self, X: Any = None, sample_weight: Any = None) -> latent.GaussianMixture:
+    def _problem(
+        self, X: Any = None, sample_weight: Any = None, lengths: Any = None
+    ) -> latent.GaussianMixture:
         refining.check_kind(self.refine)
-        k = self.n_components
-        if k == "gap":
-            if X is None:
-                raise InputError(
-                    'n_components="gap" needs data; a coreset was built for a number of components,'
-                    " give that one."
-                )
-            k = components_by_gap(X, sample_weight)
+        one = latent.GaussianMixture(1, self.variances)
+        k = self._number(X, sample_weight, one)
         return latent.GaussianMixture(k, self.variances)
-
-    def _matching(self, core: Coreset) -> latent.Latent:
-        if self.n_components == "gap" and isinstance(core.problem, latent.GaussianMixture):
-            return replace(core.problem, variances=self.variances)
-        return super()._matching(core)
 
     def _recover(self, moments: dict[str, Array], maps: Maps, problem: latent.Latent) -> None:
         mixture = self._mixture(moments["tensor"], maps, problem)
@@ -167,7 +153,6 @@ class GaussianMixture(DensityMixin, Learner):
             0
         ]
         self.covariances_ = variances
-        self.n_components_ = problem.k
         self.covariance_type_, self.refinement_ = "spherical", None
         noise = 5.0 * common * np.sqrt(d / float(maps["n"]))
         last = problem.k - 2
@@ -247,7 +232,7 @@ class GaussianMixture(DensityMixin, Learner):
             checks.append(
                 misfit.compared(
                     "fourth moments",
-                    fourth.fourth_moment_p_value(x, maps["top"], maps["M"], V, shared),
+                    fourth.fourth_moments_p_value(x, maps["top"], maps["M"], V, shared),
                     "the fourth moments along the components are not those of spherical Gaussians",
                     f"it needs at most {fourth.MOST} components that stay when a fiftieth of the"
                     " samples is left out",
@@ -359,30 +344,3 @@ def _parts(
         )
 
     return entry, lambda i, j: z[:, i] * z[:, j] - q * G[i, j]
-
-
-def components_by_gap(X: Any, sample_weight: Any = None) -> int:
-    """The number of components that the spectrum of the covariance shows.
-
-    k components add k - 1 large eigenvalues to d - k + 1 equal ones.  The largest ratio of
-    neighbours marks the end of the large ones, if it exceeds what sampling noise gives on equal
-    eigenvalues (Marchenko and Pastur).
-    """
-    problem = latent.GaussianMixture(1)
-    sample, tables = read_sample(X, problem, sample_weight, None)
-    mean, cov = explaining_nan(tables, lambda: mean_and_covariance(problem.sums(sample)))
-    values = np.linalg.eigvalsh(cov)[::-1]
-    d, n = len(mean), len(sample)
-    if d < 3:
-        raise InputError(
-            'n_components="gap" compares neighbours in the spectrum and needs at least 3 columns,'
-            f" X has {d}."
-        )
-    if not values[0] > 0:
-        return 1
-    values = np.maximum(values, 1e-15 * values[0])
-    ratio = values[:-1] / values[1:]
-    edge = np.sqrt(d / n)
-    noise = ((1 + edge) / max(1 - edge, 0.1)) ** 2
-    largest = int(ratio.argmax())
-    return largest + 2 if ratio[largest] > noise else 1
