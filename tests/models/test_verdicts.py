@@ -35,6 +35,11 @@ def test_old_faithful_does_not_fit(variances, standardised):
     assert untested == {"equal variances", "round noise", "tensor"}
     assert "equal variances: not tested (k = 2 components in 2 columns leave 1" in message
     assert "p = 1.0e+00" not in message
+    assert 'or continue with EM (refine="full")' in message
+    # what the message recommends serves better
+    better = models.GaussianMixture(2, variances=variances, refine="full")
+    said(better, X)
+    assert better.score(X) > model.score(X) + 0.2
 
 
 def test_too_little_data_is_another_sentence():

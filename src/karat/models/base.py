@@ -56,6 +56,7 @@ class Learner(BaseEstimator):
     """
 
     problem_type: ClassVar[type[Latent]]
+    instead: ClassVar[str] = "other models"  # what may serve better where the model does not fit
     recovery_: Recovery
     n_components_: int
     n_features_in_: Any
@@ -169,7 +170,7 @@ class Learner(BaseEstimator):
             notes=tuple(self._notes),
         )
         del self._basis, self._tensor, self._notes
-        if verdict := self.recovery_.verdict(problem.parts, problem.k):
+        if verdict := self.recovery_.verdict(problem.parts, problem.k, self.instead):
             warn_recovery(f"{verdict} [{self.recovery_}]")
         return self
 

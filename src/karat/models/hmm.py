@@ -100,6 +100,7 @@ class HiddenMarkov(Learner):
 
     refinement_: refining.Refinement | None
     means_: Array
+    instead = 'other models, or continue with EM (refine="full")'
     problem_type = latent.HiddenMarkov
 
     def __init__(

@@ -65,6 +65,7 @@ class GaussianMixture(DensityMixin, Learner):
     refinement_: refining.Refinement | None
     means_: Array
     covariance_type_: str
+    instead = 'other models, or continue with EM (refine="full")'
     problem_type = latent.GaussianMixture
 
     def __init__(

@@ -145,16 +145,16 @@ class Recovery:
             )
         return signs + [str(check) for check in self.checks if not check.ok and check.shortage]
 
-    def verdict(self, parts: str, k: int) -> str | None:
+    def verdict(self, parts: str, k: int, instead: str = "other models") -> str | None:
         """One sentence, or None if nothing speaks against the model: that it does not fit, if a
         check says so; else that the data are too few; and which of both is not known if nothing
-        could be compared.
+        could be compared.  ``instead``: what may serve better.
         """
         misfits, shortages = self.misfits, self.shortages(parts, k)
         if misfits:
             return (
                 f"The model does not fit: {'; '.join(misfits + shortages)}. Compare other numbers"
-                f" of {parts} and other models."
+                f" of {parts} and {instead}."
             )
         if not shortages:
             return None

@@ -38,6 +38,7 @@ SMOOTH = 1e-3
 class TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
     """Base class of both topic models."""
 
+    instead = "other models, or fit scikit-learn's LatentDirichletAllocation"
     n_topics: int | Literal["auto"]
 
     @property
