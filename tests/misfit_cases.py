@@ -16,9 +16,14 @@ from karat.errors import InputError
 LEARNERS = {
     "mixture": lambda: models.GaussianMixture(3),
     "mixture, own variances": lambda: models.GaussianMixture(3, variances="spherical"),
+    "mixture, k = d = 2": lambda: models.GaussianMixture(2),
+    "mixture, k = d = 4": lambda: models.GaussianMixture(4),
+    "mixture, k = 8": lambda: models.GaussianMixture(8),
+    "mixture, 1 % component": lambda: models.GaussianMixture(3),
     "views": lambda: models.MultiView(3),
     "chain, Gaussian": lambda: models.HiddenMarkov(3, emissions="gaussian"),
     "chain, symbols": lambda: models.HiddenMarkov(3),
+    "chain, shared symbols": lambda: models.HiddenMarkov(3),
     "single topic": lambda: models.SingleTopic(3),
     "latent Dirichlet": lambda: models.LatentDirichlet(3, alpha0=1.2),
     "sources": lambda: models.ICA(4),
@@ -26,23 +31,28 @@ LEARNERS = {
 
 
 @cache  # several tests look at the same draws
-def noticed(family, kind, n, seed):
-    """What the learner says of one draw; None if nothing."""
+def said(family, kind, n, seed):
+    """What the learner says of one draw: "misfit" or "too few", and by what; None if nothing."""
     X = FAMILIES[family][0](kind, n, np.random.default_rng(seed))
     model = LEARNERS[family]()
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", models.RecoveryWarning)
         try:
             model.fit(X)
-        except InputError:
-            return "refused"
-    if not said:
+        except InputError as error:
+            if "fewer" not in str(error) and "support" not in str(error):
+                raise
+            return "too few", "refused"  # fewer components are seen than were asked for
+    if not caught:
         return None
-    failed = [check.name for check in model.recovery_.checks if not check.ok]
-    return ", ".join(failed) or "other"
+    failed = ", ".join(check.name for check in model.recovery_.checks if not check.ok)
+    return "misfit" if model.recovery_.misfits else "too few", failed or "notes"
 
 
 def share(family, kind, n, draws, seed=1000):
-    """How many draws were noticed, and by what."""
-    found = [noticed(family, kind, n, seed + i) for i in range(draws)]
-    return sum(one is not None for one in found), sorted({one for one in found if one is not None})
+    """Of how many draws it said that the model does not fit, and that the data are too few; and
+    by what.
+    """
+    found = [said(family, kind, n, seed + i) for i in range(draws)]
+    words = [one[0] for one in found if one is not None]
+    return words.count("misfit"), words.count("too few"), sorted({one for one in found if one})

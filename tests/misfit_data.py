@@ -28,6 +28,14 @@ OWN = (
     "skewed noise",
     "one too many",
 )
+FULL = (  # as many components as columns
+    "unequal variances",
+    "stretched axes",
+    "correlation",
+    "t3 noise",
+    "skewed noise",
+    "one too many",
+)
 VIEWS = (
     "more components",
     "one too many",
@@ -98,11 +106,18 @@ def _states(n, steps, rng, start=0):
     return np.array(states)
 
 
-def mixture(kind, n, rng, d=8, k=3):
-    """Rows of k spherical Gaussians."""
+def mixture(kind, n, rng, d=8, k=3, apart=0.0, rare=None):
+    """Rows of k spherical Gaussians; means at least ``apart``, in every direction that they span;
+    one component may be rare.
+    """
     count = k + 1 if kind == "more components" else k - 1 if kind == "one too many" else k
     means = 3 * rng.standard_normal((count, d))
-    h = rng.choice(count, n, p=rng.dirichlet(np.full(count, 8.0)))
+    while count > 1 and np.linalg.svd(means - means.mean(axis=0))[1][count - 2] < apart:
+        means = 3 * rng.standard_normal((count, d))
+    shares = rng.dirichlet(np.full(count, 8.0))
+    if rare is not None:
+        shares = np.append((1 - rare) * shares[1:] / shares[1:].sum(), rare)
+    h = rng.choice(count, n, p=shares)
     noise = rng.standard_normal((n, d))
     if kind == "t3 noise":
         noise = rng.standard_t(3, size=(n, d))
@@ -125,6 +140,26 @@ def mixture(kind, n, rng, d=8, k=3):
 def own_mixture(kind, n, rng):
     """Rows of k spherical Gaussians, each with a variance of its own."""
     return mixture("own" if kind is None else kind, n, rng)
+
+
+def two_in_a_plane(kind, n, rng):
+    """Two components in two columns, where the covariance and the third moments fit always."""
+    return mixture(kind, n, rng, d=2, k=2, apart=3.0)
+
+
+def full(kind, n, rng):
+    """As many components as columns."""
+    return mixture(kind, n, rng, d=4, k=4, apart=3.0)
+
+
+def eight(kind, n, rng):
+    """Eight components."""
+    return mixture(kind, n, rng, d=16, k=8, apart=3.0)
+
+
+def rare(kind, n, rng):
+    """Three components, one of them of 1 % of the rows."""
+    return mixture(kind, n, rng, apart=3.0, rare=0.01)
 
 
 def views(kind, n, rng, k=3):
@@ -196,11 +231,10 @@ def chain(kind, n, rng, d=5):
     return X + noise
 
 
-def symbols(kind, n, rng, d=7):
-    """Symbols of a Markov chain."""
+def symbols(kind, n, rng, d=7, own=0.85):
+    """Symbols of a Markov chain; every state has one of its own, of the given share."""
     states = _hidden(kind, n, rng)
-    # every state has a symbol of its own
-    laws = 0.85 * np.eye(4, d) + 0.15 * rng.dirichlet(np.full(d, 1.0), size=4)
+    laws = own * np.eye(4, d) + (1 - own) * rng.dirichlet(np.full(d, 1.0), size=4)
     if kind == "two chains in turn":
         states = states + 0
         other = 0.85 * np.eye(4, d, 3) + 0.15 * rng.dirichlet(np.full(d, 1.0), size=4)
@@ -220,6 +254,11 @@ def symbols(kind, n, rng, d=7):
             if again[t]:
                 X[t] = X[t - 1]
     return X
+
+
+def shared_symbols(kind, n, rng):
+    """Symbols of a Markov chain that tell its states apart less well."""
+    return symbols(kind, n, rng, own=0.6)
 
 
 def topics(kind, n, rng, k=3, d=15, length=20, alpha=None):
@@ -304,9 +343,14 @@ def sources(kind, n, rng):
 FAMILIES = {
     "mixture": (mixture, MIXTURE),
     "mixture, own variances": (own_mixture, OWN),
+    "mixture, k = d = 2": (two_in_a_plane, FULL),
+    "mixture, k = d = 4": (full, FULL),
+    "mixture, k = 8": (eight, MIXTURE),
+    "mixture, 1 % component": (rare, MIXTURE),
     "views": (views, VIEWS),
     "chain, Gaussian": (chain, CHAIN),
     "chain, symbols": (symbols, SYMBOLS),
+    "chain, shared symbols": (shared_symbols, SYMBOLS),
     "single topic": (topics, TOPICS),
     "latent Dirichlet": (dirichlet, DIRICHLET),
     "sources": (sources, SOURCES),

@@ -56,7 +56,7 @@ def test_short_documents_are_counted_and_left_out():
 def test_too_few_documents():
     with pytest.raises(InputError, match="3 documents of at least 3 words cannot support 4 topics"):
         models.SingleTopic(4).fit(COUNTS[:3])
-    with pytest.warns(RecoveryWarning, match="Only 40 documents"):
+    with pytest.warns(RecoveryWarning, match="only 40 documents"):
         models.SingleTopic(3).fit(COUNTS[:40])
 
 
@@ -121,7 +121,7 @@ def test_one_cluster_only_is_a_warning_with_numbers():
     assert any(re.search(r"eigenvalue 1 is [\d.e-]+", str(w.message)) for w in seen)
     assert np.isfinite(model.means_).all()
     assert seen[0].filename == __file__  # the warning points at the user's line
-    assert models.GaussianMixture("gap").fit(X).n_components_ == 1
+    assert models.GaussianMixture("auto").fit(X).n_components_ == 1
 
 
 def test_gaussian_sources_are_a_warning():
@@ -214,7 +214,7 @@ def test_without_scikit_learn_the_problems_work_and_the_models_say_why():
     "learner",
     [
         models.GaussianMixture(2),
-        models.GaussianMixture("gap"),
+        models.GaussianMixture("auto"),
         models.ICA(2),
         models.HiddenMarkov(2, emissions="gaussian"),
     ],

@@ -23,16 +23,16 @@ def test_data_of_the_model_are_no_alarm(family):
 
 @pytest.mark.parametrize(("family", "kind"), KINDS)
 def test_data_of_another_model_are_noticed(family, kind):
-    assert misfit.share(family, kind, 3000, 2)[0] >= 1
+    assert sum(misfit.share(family, kind, 3000, 1)[:2]) == 1
 
 
 @pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("family", misfit.FAMILIES)
-def test_at_least_four_in_five_are_noticed_and_one_in_fifty_is_a_false_alarm(family):
-    assert misfit.share(family, None, 3000, 50)[0] <= 1
-    kinds = misfit.FAMILIES[family][1]
-    assert sum(misfit.share(family, kind, 3000, 5)[0] for kind in kinds) >= 0.8 * 5 * len(kinds)
+def test_nineteen_in_twenty_are_noticed_and_one_in_twenty_is_a_false_alarm(family):
+    assert misfit.share(family, None, 3000, 40)[0] <= 2
+    for kind in misfit.FAMILIES[family][1]:
+        assert sum(misfit.share(family, kind, 3000, 20)[:2]) >= 19
 
 
 def test_a_coreset_knows_the_second_moments():
@@ -67,7 +67,7 @@ def test_a_coreset_is_compared_with_draws_of_the_model(family, keep):
                 misfit.LEARNERS[family]().fit_coreset(karat.coreset(X, problem=problem)).recovery_
             )
 
-    assert all(doubts(None, seed).fits for seed in range(3))
+    assert sum(not doubts(None, seed).fits for seed in range(4)) <= 1
     found = doubts(kind, 5)
     assert not found.fits
     assert "tensor" in [check.name for check in found.checks]
@@ -90,7 +90,9 @@ def test_two_components_always_have_a_diagonal_tensor():
     X = rng.standard_normal((2000, 4)) + 4 * rng.integers(2, size=(2000, 1)) * np.eye(4)[0]
     core = karat.coreset(X, problem=problems.GaussianMixture(2))
     for model in (models.GaussianMixture(2).fit(X), models.GaussianMixture(2).fit_coreset(core)):
-        assert {check.name: check.p_value for check in model.recovery_.checks}["tensor"] == 1.0
+        check = {check.name: check for check in model.recovery_.checks}["tensor"]
+        assert not check.tested
+        assert "tensor: not tested (two components" in str(model.recovery_)
 
 
 @pytest.mark.parametrize("learner", [models.SingleTopic(3), models.LatentDirichlet(3, alpha0=1.2)])
@@ -149,7 +151,7 @@ def test_messages_are_one_warning():
         models.GaussianMixture(3).fit(
             misfit.FAMILIES["mixture"][0]("correlation", 3000, np.random.default_rng(0))
         )
-    assert sum("may not fit" in str(one.message) for one in said) == 1
+    assert sum("does not fit" in str(one.message) for one in said) == 1
 
 
 @pytest.mark.parametrize(

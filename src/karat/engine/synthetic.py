@@ -195,7 +195,7 @@ class Maker:
             values = np.zeros((len(coordinates), len(self.shift)))
             values[:, frame.basis.map[1:].any(axis=1)] = coordinates[:, 1:]
         elif frame.null is not None:
-            alive = frame.inverse[: len(frame.second)].any(axis=0)
+            alive = np.asarray(frame.inverse[: len(frame.second)].any(axis=0))
             values = variables_of(coordinates, frame.basis.map, alive)[:, 1:]
         else:
             values = linalg.product_with_units(coordinates, frame.inverse[: len(frame.second), 1:])

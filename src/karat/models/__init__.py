@@ -21,12 +21,13 @@ from karat.estimators.weighted.second_moments import (
     LinearDiscriminant,
     QuadraticDiscriminant,
 )
+from karat.models.dirichlet import LatentDirichlet
 from karat.models.hmm import HiddenMarkov
 from karat.models.ica import ICA
 from karat.models.mixture import GaussianMixture
 from karat.models.multiview import MultiView
 from karat.models.recovery import Recovery, RecoveryWarning
-from karat.models.topics import LatentDirichlet, SingleTopic
+from karat.models.topics import SingleTopic
 
 __all__ = [
     "ICA",

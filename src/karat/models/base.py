@@ -9,7 +9,7 @@ The last two arrows are the same code, so equal moments give equal parameters.
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -22,24 +22,23 @@ from karat.core.construct import explaining_nan, read_sample
 from karat.core.coreset import Coreset
 from karat.data import containers
 from karat.data.transformed import dense
-from karat.engine.linalg import Array, Indices
+from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
-from karat.models import misfit
+from karat.models import number
 from karat.models.misfit import Check
 from karat.models.recovery import NOISE, Recovery, warn_recovery
 from karat.models.tensor import decompose
 from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
-from karat.problems.latent.sample import Sample, read
+from karat.problems.latent.sample import Sample
 
+# of the spread of the means: variances that are zero up to rounding; the smallest that is used; and
+# that with which EM begins where the moments give none
+ROUNDING, SMALLEST, BEGIN = 1e-9, 1e-12, 0.1
 FLOOR = 1e-3  # smallest variance, relative to the common one, that a component is given
 FAR = 1e-3  # smallest last entry of a whitened component: its square is the share of the component
-# columns up to which the rank of products is tested; standard errors of a component that is seen
-WIDE, SEEN = 600, 3.0
+AUTO = "auto"  # as many components, topics, states or sources as the data show
 ENOUGH = 100  # samples below which nothing is compared
-NOT_INDEPENDENT = (
-    "the third moments are not those of views that are independent given the hidden value"
-)
 CLIPPED = 0.05  # negative mass of an estimated distribution beyond which a warning is due
 
 
@@ -50,17 +49,39 @@ class Learner(BaseEstimator):
     ----------
     recovery_ : Recovery
         How well the moments fit the model.
+    n_components_ : int
+        Number of components, topics, states or sources.
     n_features_in_ : int or tuple of int
         Columns seen.
     """
 
     problem_type: ClassVar[type[Latent]]
+    instead: ClassVar[str] = "other models"  # what may serve better where the model does not fit
     recovery_: Recovery
+    n_components_: int
     n_features_in_: Any
 
     @abstractmethod
-    def _problem(self, X: Any = None, sample_weight: Any = None) -> Latent:
+    def _problem(self, X: Any = None, sample_weight: Any = None, lengths: Any = None) -> Latent:
         """The problem with this estimator's parameters; the data may decide some of them."""
+
+    def _number(self, X: Any, sample_weight: Any, one: Latent, lengths: Any = None) -> int:
+        """The number of components, topics or states; "auto" is what the data show, or what a
+        coreset was built for.
+
+        ``one``: the problem with a single one of them.
+        """
+        name = fields(one)[0].name  # type: ignore[arg-type]
+        given = getattr(self, name)
+        if not isinstance(given, str):
+            return given  # type: ignore[no-any-return]
+        if given != AUTO:
+            raise InputError(
+                f'{name} must be an integer or "{AUTO}", not {given!r}.', argument=name
+            )
+        if isinstance(X, Coreset):
+            return X.problem.k  # type: ignore[attr-defined, no-any-return]
+        return number.number_shown(one, X, sample_weight, lengths)
 
     @abstractmethod
     def _recover(self, moments: dict[str, Array], maps: Maps, problem: Latent) -> None:
@@ -74,7 +95,7 @@ class Learner(BaseEstimator):
         if isinstance(X, Coreset):
             raise InputError("fit takes rows; use fit_coreset(core) for a coreset.", argument="X")
         X = self._validated(X, reset=True)
-        problem = self._problem(X, sample_weight)
+        problem = self._problem(X, sample_weight, lengths)
         sample, tables = read_sample(X, problem, sample_weight, lengths)
         for note in problem.notes(sample.inputs, sample.dropped):
             warn_recovery(note)
@@ -123,7 +144,7 @@ class Learner(BaseEstimator):
                 f"{type(self).__name__} learns from a coreset of"
                 f" problems.{self.problem_type.__name__}, not of {core.problem.describe()}."
             )
-        values = self._problem().params() | {
+        values = self._problem(core).params() | {
             "keep": core.problem.keep,
             "total_weight": core.problem.total_weight,
         }
@@ -133,18 +154,24 @@ class Learner(BaseEstimator):
         self, moments: dict[str, Array], maps: Maps, problem: Latent, sample: Sample | None = None
     ) -> Self:
         """Parameters from moments; if the samples are at hand, compare them with the model."""
-        self.n_features_in_ = len(maps["M"])
+        self.n_features_in_, self.n_components_ = len(maps["M"]), problem.k
+        self._notes: list[str] = []
         self._recover(moments, maps, problem)
-        checks = self._checks(
-            maps, problem, sample if sample is not None and len(sample) >= ENOUGH else None
+        if sample is not None and len(sample) < ENOUGH:
+            why = f"fewer than {ENOUGH} samples"
+            checks = [Check("fit", None, why)]
+            self._notes.append(f"only {len(sample)} samples; of {why} nothing is compared")
+        else:
+            checks = self._checks(maps, problem, sample)
+        self.recovery_ = replace(
+            self.recovery_,
+            checks=tuple(checks),
+            samples=float(maps["n"]),
+            notes=tuple(self._notes),
         )
-        del self._basis, self._tensor
-        self.recovery_ = replace(self.recovery_, checks=tuple(checks), samples=float(maps["n"]))
-        if doubts := self.recovery_.doubts(problem.parts, problem.k):
-            warn_recovery(
-                f"The model may not fit: {'; '.join(doubts)}. Compare other numbers of"
-                f" {problem.parts} and other models, or give more data. [{self.recovery_}]"
-            )
+        del self._basis, self._tensor, self._notes
+        if verdict := self.recovery_.verdict(problem.parts, problem.k, self.instead):
+            warn_recovery(f"{verdict} [{self.recovery_}]")
         return self
 
     def _checks(self, maps: Maps, problem: Latent, sample: Sample | None) -> list[Check]:
@@ -177,6 +204,12 @@ class Learner(BaseEstimator):
         if not problem.lifted:
             points = ell[:, None] * V @ maps["B"].T
             return Mixture(mass, float(mass.sum()), points @ maps["M"], points)
+        last = V[:, -1]
+        if (last < FAR).any():
+            self._notes.append(
+                f"a component has a share of about {max(float(last.min()), 0.0) ** 2:.1e} of the"
+                " samples, so that its place is not determined"
+            )
         return Mixture.about_mean(V, float(mass.sum()), maps["B"], problem.parts)
 
     def _check_fitted(self) -> None:
@@ -253,78 +286,11 @@ class Mixture(NamedTuple):
         the squares of the last entries.
         """
         last = V[:, -1]
-        if (last < FAR).any():
-            warn_recovery(
-                f"A component has a share of about {max(float(last.min()), 0.0) ** 2:.1e} of the"
-                " samples, so that its place is not determined: the data are too few, or not of"
-                f" this model. Ask for fewer {parts}."
-            )
         last = np.where(last < 0, np.minimum(last, -FAR), np.maximum(last, FAR))
         small = V / last[:, None]
         small[:, -1] = 1.0
         weights = solve_small(small.T, np.eye(len(V))[-1], parts)
         return Mixture(weights, mass, small, small[:, :-1] @ B.T)
-
-
-def view_checks(
-    maps: Maps, problem: Latent, sample: Sample, basis: tuple[Array, Array]
-) -> list[Check]:
-    """Comparisons of three views with independence given the hidden value."""
-    chain = problem.rows_per_sample > 1
-    index, lifted = misfit.probe(sample, chain), problem.lifted
-    views = [read(view, index) for view in sample.views]
-    used = [_used_columns(view) for view in views]
-    checks = []
-    if min(len(columns) for columns in used) <= WIDE:
-        centred = [dense(view[:, columns]) for view, columns in zip(views, used, strict=True)]
-        if lifted:  # symbols have one unit; scaled, rare ones would bring in the most noise
-            centred = [
-                misfit.of_unit_size(view - maps[f"mean{a}"][used[a - 1]])
-                for a, view in enumerate(centred, 1)
-            ]
-        rank = problem.k - lifted
-        pairs = [(centred[a], centred[b]) for a, b in ((0, 1), (0, 2), (1, 2))]
-        more = max(
-            (misfit.remainder(a, b, rank) for a, b in pairs if rank < min(a.shape[1], b.shape[1])),
-            default=-np.inf,
-        )
-        says = f"the views of a sample have more in common than {problem.k} {problem.parts} explain"
-        checks.append(Check("rank", min(1.0, 3 * misfit.beyond(more)), says))
-        if rank and misfit.remainder(*pairs[1], rank - 1) < SEEN:
-            checks.append(
-                Check(
-                    "too many",
-                    0.0,
-                    f"the first and third views do not clearly show {problem.k} {problem.parts}",
-                )
-            )
-    if problem.k > 1:
-        ell, V = basis
-        z = problem.reader(maps, "tensor")(*views)
-        k = problem.k
-        values = view_products(
-            [z[:, i * k : (i + 1) * k] for i in range(3)], misfit.orthonormal(V), ell
-        )
-        values = misfit.block_means(values) if chain else values
-        checks.append(Check("tensor", misfit.wald(values), NOT_INDEPENDENT))
-    return checks
-
-
-def _used_columns(view: Any) -> Indices:
-    """Columns that have an entry: few of the symbols up to a large code may occur."""
-    return np.unique(view.indices) if hasattr(view, "indices") else np.arange(view.shape[1])
-
-
-def view_products(views: list[Array], V: Array, ell: Array) -> Array:
-    """What the tensor of three whitened views does not have, sample by sample."""
-    a, b, c = (view @ V.T for view in views)
-
-    def pair(i: int, j: int) -> Array:
-        return np.asarray(
-            sum(x[:, i] * y[:, j] + x[:, j] * y[:, i] for x, y in ((a, b), (a, c), (b, c))) / 6.0
-        )
-
-    return misfit.off_diagonal(misfit.triple(a, b, c), pair, ell)
 
 
 def solve_small(matrix: Array, right: Array, parts: str) -> Array:
@@ -338,8 +304,8 @@ def solve_small(matrix: Array, right: Array, parts: str) -> Array:
         ) from error
 
 
-def as_distributions(rows: Array, subject: str, samples: float = np.inf) -> Array:
-    """Rows with negative entries clipped and sum 1; warn if that changes more than sampling noise
+def as_distributions(rows: Array, subject: str, notes: list[str], samples: float = np.inf) -> Array:
+    """Rows with negative entries clipped and sum 1; a note if that changes more than sampling noise
     would.
     """
     sign = np.where(rows.sum(axis=1, keepdims=True) < 0, -1.0, 1.0)
@@ -350,24 +316,38 @@ def as_distributions(rows: Array, subject: str, samples: float = np.inf) -> Arra
         np.max((total - rows.sum(axis=1, keepdims=True)) / np.maximum(total, 1e-300), initial=0.0)
     )
     if negative > CLIPPED + NOISE / max(samples, 1.0) ** 0.5:
-        warn_recovery(
-            f"{subject} came out with up to {negative:.0%} negative mass, which was clipped: the"
-            " data are too few, or not of this model."
+        notes.append(
+            f"{subject} came out with up to {negative:.0%} negative mass, which was clipped"
         )
     return np.asarray(
         np.where(total > 0, positive / np.maximum(total, 1e-300), 1.0 / rows.shape[1])
     )
 
 
-def positive_variances(variances: Array, common: float, subject: str) -> Array:
-    """Variances raised to at least a small share of the common one; warn if some were smaller."""
+def common_variance(mixture: Mixture, variances: Array, em_follows: bool) -> float:
+    """The mean variance of the states of a chain; an error if it is negative beyond rounding,
+    unless EM follows, which finds variances of its own.
+    """
+    spread = float(np.square(mixture.points).mean())
+    common = float(mixture.weights @ variances / mixture.weights.sum())
+    if common >= -ROUNDING * spread:
+        return max(common, SMALLEST * spread)
+    if em_follows:
+        return BEGIN * spread
+    listed = ", ".join(f"{x:.3g}" for x in variances)
+    raise InputError(
+        f"The variances of the states came out as {listed}, and no model has negative ones: the"
+        " data are not of Gaussian states that a single step shows, or too few. Ask for fewer"
+        ' states, or continue with EM: refine="diag".'
+    )
+
+
+def positive_variances(variances: Array, common: float, subject: str, notes: list[str]) -> Array:
+    """Variances raised to at least a small share of the common one; a note if some were smaller."""
     floor = FLOOR * max(common, 1e-300)
     if (variances < floor).any():
         listed = ", ".join(f"{x:.3g}" for x in variances)
-        warn_recovery(
-            f"{subject} came out as {listed}; those below {floor:.3g} were raised to it. The data"
-            " are too few, or not of this model."
-        )
+        notes.append(f"{subject} came out as {listed}; those below {floor:.3g} were raised to it")
     return np.maximum(variances, floor)
 
 

@@ -15,20 +15,19 @@ from scipy.stats import multivariate_normal
 from karat.data import containers
 from karat.engine.linalg import Array, Flags
 from karat.errors import InputError, MissingExtraError, NotExactError
-from karat.models import misfit, simulate
+from karat.models import chains, misfit, simulate
 from karat.models import refine as refining
 from karat.models.base import (
     ENOUGH,
-    NOT_INDEPENDENT,
     Learner,
     as_distributions,
+    common_variance,
     positive_variances,
     solve_small,
     spherical_log_density,
-    view_checks,
-    view_products,
 )
 from karat.models.misfit import Check
+from karat.models.views import NOT_INDEPENDENT, view_checks
 from karat.problems import latent
 from karat.problems.latent.base import Maps
 from karat.problems.latent.markov import symbols_of
@@ -67,7 +66,8 @@ class HiddenMarkov(Learner):
 
     Parameters
     ----------
-    n_states : int
+    n_states : int or "auto"
+        "auto": as many as the products of steps show.
     emissions : {"categorical", "gaussian"}
         Symbols 0, 1, .. in one column, or spherical Gaussians.
     start : {"windows", "first"}
@@ -100,11 +100,12 @@ class HiddenMarkov(Learner):
 
     refinement_: refining.Refinement | None
     means_: Array
+    instead = 'other models, or continue with EM (refine="full")'
     problem_type = latent.HiddenMarkov
 
     def __init__(
         self,
-        n_states: int = 2,
+        n_states: int | Literal["auto"] = 2,
         *,
         emissions: Literal["categorical", "gaussian"] = "categorical",
         start: Literal["windows", "first"] = "windows",
@@ -150,7 +151,7 @@ class HiddenMarkov(Learner):
 
         def start_of(rows: Array, cut: Array) -> Any:
             part = HiddenMarkov(
-                self.n_states, emissions=self.emissions, start=self.start,
+                self.n_components_, emissions=self.emissions, start=self.start,
                 random_state=self.random_state,
             )  # fmt: skip
             return part.fit(rows, lengths=cut).to_hmmlearn(
@@ -198,11 +199,15 @@ class HiddenMarkov(Learner):
             tags.input_tags.one_d_array = tags.input_tags.categorical = True
         return tags
 
-    def _problem(self, X: Any = None, sample_weight: Any = None) -> latent.HiddenMarkov:
+    def _problem(
+        self, X: Any = None, sample_weight: Any = None, lengths: Any = None
+    ) -> latent.HiddenMarkov:
         refining.check_kind(self.refine)
         if self.start not in ("windows", "first"):
             raise InputError(f'start must be "windows" or "first", not {self.start!r}.')
-        return latent.HiddenMarkov(self.n_states, self.emissions)
+        one = latent.HiddenMarkov(1, self.emissions)
+        k = self._number(X, sample_weight, one, lengths)
+        return latent.HiddenMarkov(k, self.emissions)
 
     def _recover(self, moments: dict[str, Array], maps: Maps, problem: latent.Latent) -> None:
         if self.start == "first" and "first" not in maps:
@@ -223,14 +228,20 @@ class HiddenMarkov(Learner):
         half = solve_small(before.T, inner, problem.parts)
         self.joint_ = solve_small(small.T, half.T, problem.parts).T
         n = float(maps["n"])
-        self.transmat_ = as_distributions(self.joint_, "The transition probabilities", n)
+        self.transmat_ = as_distributions(
+            self.joint_, "the transition probabilities", self._notes, n
+        )
         law = self.joint_.sum(axis=1)
         if self.start == "first":
             law = solve_small(small.T, maps["first"], problem.parts)
-        self.startprob_ = as_distributions(law[None], "The probabilities of the first state", n)[0]
+        self.startprob_ = as_distributions(
+            law[None], "the probabilities of the first state", self._notes, n
+        )[0]
         if self.emissions == "categorical":
             laws = maps["mean2"][None] if problem.k == 1 and "mean2" in maps else mixture.points
-            self.emissionprob_ = as_distributions(laws, "The emission probabilities", n)
+            self.emissionprob_ = as_distributions(
+                laws, "the emission probabilities", self._notes, n
+            )
             return
         squares = solve_small(
             (mixture.weights[:, None] * small).T, moments["spread"], problem.parts
@@ -239,12 +250,11 @@ class HiddenMarkov(Learner):
             variances = squares
         else:
             variances = (squares - np.square(mixture.points).sum(axis=1)) / mixture.points.shape[1]
-        common = max(
-            float(mixture.weights @ variances / mixture.weights.sum()),
-            1e-12 * float(np.square(mixture.points).mean()),
-        )
+        common = common_variance(mixture, variances, self.refine is not None)
         self.means_ = mixture.points + maps["mean2"]
-        self.covars_ = positive_variances(variances, common, "The variances of the states")
+        self.covars_ = positive_variances(
+            variances, common, "the variances of the states", self._notes
+        )
 
     def _checks(self, maps: Maps, problem: latent.Latent, sample: Sample | None) -> list[Check]:
         if sample is not None:
@@ -256,29 +266,10 @@ class HiddenMarkov(Learner):
             return constant + view_checks(maps, problem, sample, self._basis)
         if problem.k < 2 or float(maps["n"]) < ENOUGH:
             return []
-        return [Check("tensor", self._simulated(maps), NOT_INDEPENDENT)]
-
-    def _simulated(self, maps: Maps) -> float:
-        """The p-value of a diagonal tensor, with the noise of chains drawn from this model."""
-        ell, V = self._basis[0], misfit.orthonormal(self._basis[1])
-        hidden, whitenings = (
-            simulate.states(self.transmat_),
-            [maps[name] for name in ("W1", "M", "W3")],
-        )
-        if self.emissions == "gaussian":
-            means = [
-                (self.means_ - maps[f"mean{a}"]) @ whitening
-                for a, whitening in enumerate(whitenings, 1)
-            ]
-            views = simulate.gaussians(hidden, means, self.covars_, whitenings)
-        else:
-            views = simulate.symbols(hidden, self.emissionprob_, whitenings)
-        values = view_products([view.reshape(-1, len(V)) for view in views], V, ell)
-        windows = views[0].shape[1]
-        draws = values.reshape(len(hidden), windows, -1).mean(axis=1)
-        return simulate.p_value(
-            self._tensor, V, draws, ell, min(float(maps["n"]), misfit.PROBE) / windows
-        )
+        gaussian = self.emissions == "gaussian"
+        law: Any = self.emissionprob_ if not gaussian else (self.means_, self.covars_)
+        p_value = chains.simulated(self.transmat_, law, maps, self._basis, self._tensor)
+        return [misfit.compared("tensor", p_value, NOT_INDEPENDENT, misfit.NOTHING_OFF_DIAGONAL)]
 
     def _log_emissions(self, X: Any) -> Array:
         self._check_fitted()

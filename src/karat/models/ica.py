@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -11,13 +11,15 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from karat.engine.linalg import Array
 from karat.models import misfit
 from karat.models.base import Learner
+from karat.models.misfit import JACKKNIFE as BLOCKS
 from karat.models.misfit import Check
-from karat.models.recovery import warn_recovery
+from karat.models.tensor import follow, turned
 from karat.problems import latent
 from karat.problems.latent.base import Maps
 from karat.problems.latent.sample import Sample, read
 from karat.problems.latent.terms import expand
 
+MOST, STEPS = 8, 60  # sources that are compared; steps of the power method, from the sources found
 CAP = 3.0  # sources are compared up to this many standard deviations
 
 
@@ -26,7 +28,8 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
 
     Parameters
     ----------
-    n_components : int
+    n_components : int or "auto"
+        "auto": the rank of the covariance.
 
     Attributes
     ----------
@@ -42,11 +45,11 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
 
     problem_type = latent.ICA
 
-    def __init__(self, n_components: int = 2) -> None:
+    def __init__(self, n_components: int | Literal["auto"] = 2) -> None:
         self.n_components = n_components
 
-    def _problem(self, X: Any = None, sample_weight: Any = None) -> latent.ICA:
-        return latent.ICA(self.n_components)
+    def _problem(self, X: Any = None, sample_weight: Any = None, lengths: Any = None) -> latent.ICA:
+        return latent.ICA(self._number(X, sample_weight, latent.ICA(1)))
 
     def _recover(self, moments: dict[str, Array], maps: Maps, problem: latent.Latent) -> None:
         G = expand(moments["second"], problem.k, 2)
@@ -69,9 +72,9 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
         flat = int(np.sum(np.abs(self.kurtosis_) < noise))
         if flat > 1:
             listed = ", ".join(f"{x:.2g}" for x in self.kurtosis_)
-            warn_recovery(
+            self._notes.append(
                 f"{flat} sources look Gaussian (excess kurtosis {listed}, sampling noise about"
-                f" {noise:.2g}), and only one source without excess kurtosis can be found."
+                f" {noise:.2g}), and only one source without excess kurtosis can be found"
             )
 
     def _checks(self, maps: Maps, problem: latent.Latent, sample: Sample | None) -> list[Check]:
@@ -81,25 +84,25 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
         if sample is None or problem.k < 2:
             return []
         index = misfit.probe(sample)
-        h = (
-            (read(sample.views[0], index) - maps["mean"])
-            @ maps["M"]
-            @ misfit.orthonormal(self._basis[1]).T
+        z = (read(sample.views[0], index) - maps["mean"]) @ maps["M"]
+        V = misfit.orthonormal(self._basis[1])
+        bent = np.column_stack([_bent(source) for source in V @ z.T])
+        sizes = np.column_stack(
+            [bent[:, i] * bent[:, j] for i, j in combinations(range(problem.k), 2)]
         )
-        pairs = list(combinations(range(problem.k), 2))
-        bent = np.column_stack([_bent(source) for source in h.T])
-        sizes = np.column_stack([bent[:, i] * bent[:, j] for i, j in pairs])
-        bends = np.column_stack([_source_with_size(h[:, i], h[:, j]) for i, j in pairs])
+        why = "the samples are too few for so many sources"
         return [
-            Check(
+            misfit.compared(
                 "sizes",
                 misfit.wald(sizes),
                 "the sources are not independent: their sizes are correlated",
+                why,
             ),
-            Check(
+            misfit.compared(
                 "bends",
-                misfit.wald(bends),
+                bends(z, V),
                 "the sources are not independent: some go with the size of others",
+                why,
             ),
         ]
 
@@ -146,31 +149,61 @@ def _bent(h: Array) -> Array:
     return np.asarray(bent - bent.mean())
 
 
-def _source_with_size(a: Array, b: Array) -> Array:
-    """A combination of ``f(a) g(b)`` and ``g(a) f(b)``, of mean zero if a and b are independent,
-    sample by sample.
+def bends(z: Array, V: Array) -> float | None:
+    """The p-value of "no source goes with the size of another"; None if it is unknown.
 
-    f is the source up to CAP, g its square up to CAP^2, both of mean zero.  Let a small error of
-    the unmixing add e b to a and e' a to b.  Then E f(a) g(b) changes by ``e E f'(a) E b g(b) + e'
-    E a f(a) E g'(b)``.  The combination is the one that a turn (e' = -e) does not change; what the
-    error of the whitening (e' = e = -E ab / 2) changes is taken off.
+    f is a source h up to CAP, g its square up to CAP^2, both of mean zero.  E f(h_a) g(h_b)
+    vanishes for independent sources; but if the unmixing is wrong by h <- (I + E) h, it is
+    ``E_ab E f'(h_a) E h_b g(h_b) + E_ba E h_a f(h_a) E g'(h_b)``.  The jackknife measures the noise
+    of the means and of E together: blocks of samples are left out, and the sources are found again.
+
+    Parameters
+    ----------
+    z : array (n, k)
+        Whitened samples.
+    V : array (k, k)
+        The sources in the whitened space (rows, orthonormal).
     """
-    f, g, slopes = [], [], []
-    for h in (a, b):
-        inside = np.abs(h) < CAP
-        f.append(np.clip(h, -CAP, CAP) - np.clip(h, -CAP, CAP).mean())
-        g.append(np.minimum(np.square(h), CAP**2))
-        g[-1] = g[-1] - g[-1].mean()
-        # f', h f, h g, g'
-        slopes.append(
-            (inside.mean(), (h * f[-1]).mean(), (h * g[-1]).mean(), 2 * (h * inside).mean())
-        )
-    moved = (
-        [slopes[i][0] * slopes[j][2] for i, j in ((0, 1), (1, 0))],
-        [slopes[i][1] * slopes[j][3] for i, j in ((0, 1), (1, 0))],
-    )
-    turned = moved[0][0] - moved[1][0], moved[1][1] - moved[0][1]  # of f(a) g(b) and of g(a) f(b)
-    size = max(float(np.hypot(*turned)), 1e-300)
-    first, second = turned[1] / size, -turned[0] / size
-    whitened = first * (moved[0][0] + moved[1][0]) + second * (moved[0][1] + moved[1][1])
-    return np.asarray(first * f[0] * g[1] + second * g[0] * f[1] - whitened * a * b / 2)
+    h = z @ V.T
+    n, k = h.shape
+    if not MOST >= k > 1 or n < 2 * BLOCKS or k * (k - 1) + 10 > BLOCKS:
+        return None
+    f, g = np.clip(h, -CAP, CAP), np.minimum(np.square(h), CAP**2)
+    f, g = f - f.mean(axis=0), g - g.mean(axis=0)
+    inside = np.abs(h) < CAP
+    moved = np.outer(inside.mean(axis=0), (h * g).mean(axis=0))
+    turned_by = np.outer((h * f).mean(axis=0), 2 * (h * inside).mean(axis=0))
+    blocks = []
+    for start in range(BLOCKS):
+        rows = h[start::BLOCKS]
+        pairs = (rows[:, :, None] * rows[:, None, :]).reshape(len(rows), -1)
+        fourth = (pairs.T @ pairs / len(rows)).reshape((k,) * 4)
+        products = f[start::BLOCKS].T @ g[start::BLOCKS] / len(rows)
+        blocks.append((fourth, rows.T @ rows / len(rows), rows.mean(axis=0), products))
+    whole = tuple(np.mean(parts, axis=0) for parts in zip(*blocks, strict=True))
+    off = ~np.eye(k, dtype=bool)
+
+    def measured(moments: tuple[Array, ...]) -> Array:
+        error = unmixing(*moments[:3]) - np.eye(k)
+        return np.asarray((moments[3] + error * moved + error.T * turned_by)[off])
+
+    left_out = [
+        measured(tuple((BLOCKS * a - b) / (BLOCKS - 1) for a, b in zip(whole, block, strict=True)))
+        for block in blocks
+    ]
+    # at the whole sample the unmixing is what it is: its error there is no deviation
+    return misfit.jackknife(whole[3][off], np.array(left_out))
+
+
+def unmixing(fourth: Array, second: Array, mean: Array) -> Array:
+    """The matrix that takes nearly independent coordinates to those that these moments give."""
+    k = len(mean)
+    covariance = second - np.outer(mean, mean)
+    values, vectors = np.linalg.eigh(covariance)
+    white = (vectors / np.sqrt(values)) @ vectors.T
+    tensor = turned(fourth, white)
+    same = np.multiply.outer(np.eye(k), np.eye(k))
+    tensor = tensor - same - same.transpose(0, 2, 1, 3) - same.transpose(0, 3, 2, 1)
+    V, _, _ = follow(tensor, np.eye(k), STEPS)
+    V = V * np.where(np.diag(V) < 0, -1.0, 1.0)[:, None]
+    return np.asarray(misfit.orthonormal(V) @ white)

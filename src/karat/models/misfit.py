@@ -20,9 +20,15 @@ PROBE samples: a deviation that cannot be seen among so many is too small to mat
     round      the directions P(x - m) / |P(x - m)| of a spherical mixture are uniform, whatever its
                variances (:func:`directions`).
     tails      q = |P(x - m)|^2 / p has the fourth moments of p Gaussians (:func:`gaussian_tails`).
+    fourth     the fourth moments of a mixture along its components are those that the lower ones
+               give (:mod:`karat.models.fourth`).
 
-A check fails if its p-value is below LEVEL.  Samples that follow each other in a chain are compared
-by the means of blocks.
+A check fails if its p-value is below LEVEL.  Where the model fixes nothing that could be compared,
+there is no p-value: the check says "not tested" and why.  Samples that follow each other in a chain
+are compared by the means of blocks.
+
+That the data show fewer parts than were asked for is no misfit: such a check (``Check.shortage``)
+fails if k - 1 parts are *not* refuted, at SEEN standard errors.
 """
 
 from __future__ import annotations
@@ -39,13 +45,17 @@ from karat.engine.linalg import Array, Indices
 from karat.problems.latent.sample import Sample
 from karat.problems.latent.whiten import orthogonal_part
 
-# p-value below which a check fails: with at most five checks, fewer than 2 false alarms in 1,000
-# fits
-LEVEL = 3e-4
+# p-value below which a check fails: with at most six checks, fewer than 1 false alarm in 100 fits
+LEVEL = 1e-3
 PROBE = 20_000  # samples that are looked at
+SMALLEST = 1e-16  # p-values below it are not told apart: their laws hold for large samples only
+SEEN = 3.0  # standard errors of a part that is seen
 ROUNDING = 1e-9  # of a sum, relative to its terms
 BLOCKS = 100  # blocks of a chain
+JACKKNIFE = 50  # blocks of samples of which each is left out once
+ALIKE = 1e-6  # variance, relative to the largest, of a direction in which nothing is compared
 FEW_WORDS = 200  # words of which all pairs are listed
+NOTHING_OFF_DIAGONAL = "two components always have a diagonal tensor"
 
 
 @dataclass(frozen=True)
@@ -55,22 +65,49 @@ class Check:
     Attributes
     ----------
     name : str
-    p_value : float
-        Probability of a deviation this large if the data follow the model.
+    p_value : float or None
+        Probability of a deviation this large if the data follow the model; for a shortage, if they
+        follow the model with one part fewer.  None: not tested.
     says : str
-        What a deviation means.
+        What a failure means; of a check that was not tested, why not.
+    shortage : bool
+        Whether a failure means that the data are too few for so many parts, not that they are of
+        another model.
     """
 
     name: str
-    p_value: float
+    p_value: float | None
     says: str
+    shortage: bool = False
+
+    @property
+    def tested(self) -> bool:
+        """Whether there was anything to compare."""
+        return self.p_value is not None
 
     @property
     def ok(self) -> bool:
-        return self.p_value >= LEVEL
+        """Whether the check speaks against nothing; also if it was not tested."""
+        if self.p_value is None:
+            return True
+        return self.p_value < beyond(SEEN) if self.shortage else self.p_value >= LEVEL
+
+    @property
+    def result(self) -> str:
+        """The p-value, or that there is none, in words."""
+        if self.p_value is None:
+            return f"not tested ({self.says})"
+        if self.p_value < SMALLEST:
+            return f"p < {SMALLEST:.0e}"
+        return f"p = {self.p_value:.1e}"
 
     def __str__(self) -> str:
-        return f"{self.says} (p = {self.p_value:.1e})"
+        return f"{self.says} ({self.result})" if self.tested else f"{self.name}: {self.result}"
+
+
+def compared(name: str, p_value: float | None, says: str, why: str) -> Check:
+    """A check with its p-value, or, if there is none, why it was not tested."""
+    return Check(name, p_value, says if p_value is not None else why)
 
 
 def probe(sample: Sample, chain: bool = False) -> Indices:
@@ -96,13 +133,15 @@ def block_means(values: Array) -> Array:
     return values[: size * BLOCKS].reshape(BLOCKS, size, -1).mean(axis=1) if size > 1 else values
 
 
-def wald(values: Array) -> float:
-    """The p-value of "all columns have mean zero" (Hotelling's T^2)."""
+def wald(values: Array) -> float | None:
+    """The p-value of "all columns have mean zero" (Hotelling's T^2); None if none of them varies or
+    the rows are too few.
+    """
     n, values = len(values), of_unit_size(values)
     mean = values.mean(axis=0)
     apart = values - mean
     distance, m = squared_distance(mean, apart.T @ apart / (n - 1))
-    return hotelling(n * distance, m, n) if m and n > m + 10 else 1.0
+    return hotelling(n * distance, m, n) if m and n > m + 10 else None
 
 
 def squared_distance(mean: Array, covariance: Array) -> tuple[float, int]:
@@ -117,6 +156,26 @@ def squared_distance(mean: Array, covariance: Array) -> tuple[float, int]:
 def hotelling(distance: float, m: int, n: int) -> float:
     """The p-value of a squared distance in m directions, if the covariance is that of n samples."""
     return float(stats.f.sf(distance * (n - m) / (m * (n - 1)), m, n - m))
+
+
+def jackknife(measured: Array, left_out: Array) -> float | None:
+    """The p-value of "these numbers have mean zero", from their values without each block of the
+    samples in turn.
+    """
+    blocks = len(left_out)
+    apart = left_out - left_out.mean(axis=0)
+    noise = (blocks - 1) / blocks * apart.T @ apart
+    size = np.sqrt(np.diag(noise))
+    if not np.isfinite(noise).all() or not np.isfinite(measured).all():
+        return None
+    size = np.where(size > 0, size, 1.0)
+    values, vectors = np.linalg.eigh(noise / np.outer(size, size))
+    used = values > ALIKE * values[-1]
+    m = int(used.sum())
+    if not values[-1] > 0 or blocks < m + 10:
+        return None
+    distance = float((np.square(vectors[:, used].T @ (measured / size)) / values[used]).sum())
+    return hotelling(distance, m, blocks)
 
 
 def orthonormal(V: Array) -> Array:
@@ -162,7 +221,21 @@ def off_diagonal(
     return np.column_stack(columns) if columns else np.zeros((0, 0))
 
 
-def sphericity(second: float, mean: float, count: int, n: float, inflation: float = 1.0) -> float:
+def view_products(views: list[Array], V: Array, ell: Array) -> Array:
+    """What the tensor of three whitened views does not have, sample by sample."""
+    a, b, c = (view @ V.T for view in views)
+
+    def pair(i: int, j: int) -> Array:
+        return np.asarray(
+            sum(x[:, i] * y[:, j] + x[:, j] * y[:, i] for x, y in ((a, b), (a, c), (b, c))) / 6.0
+        )
+
+    return off_diagonal(triple(a, b, c), pair, ell)
+
+
+def sphericity(
+    second: float, mean: float, count: int, n: float, inflation: float = 1.0
+) -> float | None:
     """The p-value of "``count`` eigenvalues with this sum of squares and mean are equal" (John
     1972, Ledoit and Wolf 2002).
 
@@ -170,7 +243,7 @@ def sphericity(second: float, mean: float, count: int, n: float, inflation: floa
     """
     # nothing to compare, or out of range
     if count < 2 or not second < np.finfo(float).max or not mean * mean > 0:
-        return 1.0
+        return None
     unequal = max(second / (count * mean**2) - 1.0, 0.0)
     n = min(n, PROBE)
     # n p U / 2 is about chi-squared for few eigenvalues, and n U - p about N(1, 4) for many: nearly
@@ -190,7 +263,7 @@ def gaussian_tails(q: Array, count: int) -> float:
     return float(2 * stats.norm.sf(abs(excess) / noise / 1.2))
 
 
-def directions(rows: Array, top: Array) -> float:
+def directions(rows: Array, top: Array) -> float | None:
     """The p-value of "the parts of the rows across ``top`` point in uniform directions", by third
     and fourth powers.
     """
@@ -198,7 +271,7 @@ def directions(rows: Array, top: Array) -> float:
     count = rows.shape[1] - top.shape[1]
     size = np.linalg.norm(across, axis=1)
     if count < 2 or not size.all():
-        return 1.0
+        return None
     unit = across / size[:, None]
     shares = 1.0 - np.square(top).sum(axis=1)  # diagonal of the projection
     fourth = 3.0 * float(np.square(shares).sum()) / (count * (count + 2))
@@ -223,7 +296,7 @@ def constant_columns(rows: Array) -> list[Check]:
     return [
         Check(
             "constant columns",
-            0.0,
+            0.0,  # noise that is constant has probability zero
             f"{named} constant, but spherical noise is in every column; drop constant columns",
         )
     ]

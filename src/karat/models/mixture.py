@@ -5,18 +5,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
 from scipy.special import logsumexp
 from sklearn.base import DensityMixin, clone
 
-from karat.core.construct import explaining_nan, read_sample
-from karat.core.coreset import Coreset
 from karat.engine.linalg import Array
 from karat.errors import InputError, check_integer
-from karat.models import misfit, simulate
+from karat.models import fourth, misfit, simulate
 from karat.models import refine as refining
 from karat.models.base import (
     ENOUGH,
@@ -27,12 +24,11 @@ from karat.models.base import (
     spherical_log_density,
 )
 from karat.models.misfit import Check
-from karat.models.recovery import Recovery, warn_recovery
+from karat.models.recovery import Recovery
 from karat.models.tensor import STARTS, deflate
 from karat.problems import latent
 from karat.problems.latent.base import Maps
 from karat.problems.latent.mixture import within
-from karat.problems.latent.plain import mean_and_covariance
 from karat.problems.latent.sample import Sample, read
 
 NOT_SPHERICAL = "the third moments are not those of spherical components"
@@ -44,8 +40,8 @@ class GaussianMixture(DensityMixin, Learner):
 
     Parameters
     ----------
-    n_components : int or "gap"
-        Number of components; "gap" reads it off the largest gap in the spectrum of the covariance.
+    n_components : int or "auto"
+        Number of components; "auto" reads it off the largest gap in the spectrum of the covariance.
     variances : {"shared", "spherical"}
         One variance for all components, or one for each.
     refine : {None, "spherical", "diag", "tied", "full"}
@@ -78,13 +74,13 @@ class GaussianMixture(DensityMixin, Learner):
 
     refinement_: refining.Refinement | None
     means_: Array
-    n_components_: int
     covariance_type_: str
+    instead = 'other models, or continue with EM (refine="full")'
     problem_type = latent.GaussianMixture
 
     def __init__(
         self,
-        n_components: int | Literal["gap"] = 2,
+        n_components: int | Literal["auto"] = 2,
         *,
         variances: Literal["shared", "spherical"] = "shared",
         refine: Literal["spherical", "diag", "tied", "full"] | None = None,
@@ -144,16 +140,10 @@ class GaussianMixture(DensityMixin, Learner):
             self.weights_, self.means_ - centre, self.covariances_, kind, self.random_state
         )
 
-    def _problem(self, X: Any = None, sample_weight: Any = None) -> latent.GaussianMixture:
+    def _problem(
+        self, X: Any = None, sample_weight: Any = None, lengths: Any = None
+    ) -> latent.GaussianMixture:
         refining.check_kind(self.refine)
-        k = self.n_components
-        if k == "gap":
-            if X is None:
-                raise InputError(
-                    'n_components="gap" needs data; a coreset was built for a number of components,'
-                    " give that one."
-                )
-            k = components_by_gap(X, sample_weight)
         if self.centred and self.n_init is not None:
             raise InputError(
                 "n_init is for centred=False; about the mean the answer does not depend on the"
@@ -162,12 +152,9 @@ class GaussianMixture(DensityMixin, Learner):
             )
         if self.n_init is not None:
             check_integer("n_init", self.n_init)
+        one = latent.GaussianMixture(1, self.variances, centred=self.centred)
+        k = self._number(X, sample_weight, one)
         return latent.GaussianMixture(k, self.variances, centred=self.centred)
-
-    def _matching(self, core: Coreset) -> latent.Latent:
-        if self.n_components == "gap" and isinstance(core.problem, latent.GaussianMixture):
-            return replace(core.problem, variances=self.variances, centred=self.centred)
-        return super()._matching(core)
 
     def _decomposed(
         self, tensor: Array, spectrum: Array, problem: latent.Latent
@@ -185,30 +172,32 @@ class GaussianMixture(DensityMixin, Learner):
             estimates = solve_small(
                 (mixture.weights[:, None] * mixture.small).T, moments["spread"], problem.parts
             )
-            variances = positive_variances(estimates, common, "The variances of the components")
+            variances = positive_variances(
+                estimates, common, "the variances of the components", self._notes
+            )
         else:
             variances = np.full(problem.k, common)
-        self.weights_ = as_distributions(mixture.weights[None], "The mixing weights")[0]
+        self.weights_ = as_distributions(mixture.weights[None], "the mixing weights", self._notes)[
+            0
+        ]
         self.covariances_ = variances
-        self.n_components_ = problem.k
         self.covariance_type_, self.refinement_ = "spherical", None
-        noise = 4.0 * common * np.sqrt(d / float(maps["n"]))
+        noise = 5.0 * common * np.sqrt(d / float(maps["n"]))
         last = problem.k - 1 - self.centred
         if last >= 0 and maps["spectrum"][last] < noise:
-            warn_recovery(
-                f"The second moments do not clearly show {problem.k} components: eigenvalue"
+            self._notes.append(
+                f"the second moments do not clearly show {problem.k} components: eigenvalue"
                 f" {last + 1} is {maps['spectrum'][last]:.3g}, and sampling noise alone reaches"
-                f" about {noise:.3g}. Ask for fewer components."
+                f" about {noise:.3g}"
             )
         if not 0.5 < self.mass_ < 2.0:
-            warn_recovery(
-                f"The mixing weights add up to {self.mass_:.3g} before they were normalised; the"
-                " data are not of this model."
+            self._notes.append(
+                f"the mixing weights add up to {self.mass_:.3g} before they were normalised"
             )
 
     def _checks(self, maps: Maps, problem: latent.Latent, sample: Sample | None) -> list[Check]:
         if not self.centred:  # its variance is one eigenvalue, for which no test is known
-            return []
+            return [misfit.compared("moments", None, "", "no test is known about the origin")]
         k, common = problem.k, float(maps["sigma2"])
         free = len(maps["mean"]) - k + 1
         inflation = (
@@ -219,16 +208,22 @@ class GaussianMixture(DensityMixin, Learner):
         n = float(maps["effective"])
         equal = misfit.sphericity(float(maps["low"]), common, free, n, inflation)
         checks = [
-            Check(
+            misfit.compared(
                 "equal variances",
                 equal,
                 "the directions in which the components do not differ have unequal variances",
+                f"k = {k} components in {len(maps['mean'])} columns leave {max(free, 0)} direction"
+                + "s" * (free != 1),
             )
         ]
         shared = self.variances == "shared"
         if k > 1:
             ell, V = self._basis[0], misfit.orthonormal(self._basis[1])
             metric = within(maps["M"], k)
+
+        def diagonal(p_value: float | None) -> Check:
+            return misfit.compared("tensor", p_value, NOT_SPHERICAL, misfit.NOTHING_OFF_DIAGONAL)
+
         if sample is None:
             if k > 1 and n >= ENOUGH and common > 0:
                 points = np.column_stack([(self.means_ - maps["mean"]) @ maps["M"], np.ones(k)])
@@ -236,20 +231,21 @@ class GaussianMixture(DensityMixin, Learner):
                 draws = misfit.off_diagonal(
                     *_parts(z @ V.T, q, common, V @ metric @ V.T, V[:, -1], shared), ell
                 )
-                tensor = simulate.p_value(self._tensor, V, draws, ell, min(n, misfit.PROBE))
-                checks.append(Check("tensor", tensor, NOT_SPHERICAL))
+                checks.append(
+                    diagonal(simulate.p_value(self._tensor, V, draws, ell, min(n, misfit.PROBE)))
+                )
             return checks
         index = misfit.probe(sample)
         x = read(sample.views[0], index) - maps["mean"]
         checks += misfit.constant_columns(x)
         top = x @ maps["top"]
         q = (np.square(x).sum(axis=1) - np.square(top).sum(axis=1)) / free
-        round_ = misfit.directions(x, maps["top"])
         checks.append(
-            Check(
+            misfit.compared(
                 "round noise",
-                round_,
+                misfit.directions(x, maps["top"]),
                 "the noise about the components is not the same in all directions",
+                "there is one direction across the components",
             )
         )
         if shared and common > 0:
@@ -262,7 +258,16 @@ class GaussianMixture(DensityMixin, Learner):
             values = misfit.off_diagonal(
                 *_parts(z, q, common, V @ metric @ V.T, V[:, -1], shared), ell
             )
-            checks.append(Check("tensor", misfit.wald(values), NOT_SPHERICAL))
+            checks.append(diagonal(misfit.wald(values)))
+            checks.append(
+                misfit.compared(
+                    "fourth moments",
+                    fourth.fourth_moments_p_value(x, maps["top"], maps["M"], V, shared),
+                    "the fourth moments along the components are not those of spherical Gaussians",
+                    f"it needs at most {fourth.MOST} components that stay when a fiftieth of the"
+                    " samples is left out",
+                )
+            )
         return checks
 
     def _log_joint(self, X: Any) -> Array:
@@ -369,30 +374,3 @@ def _parts(
         )
 
     return entry, lambda i, j: z[:, i] * z[:, j] - q * G[i, j]
-
-
-def components_by_gap(X: Any, sample_weight: Any = None) -> int:
-    """The number of components that the spectrum of the covariance shows.
-
-    k components add k - 1 large eigenvalues to d - k + 1 equal ones.  The largest ratio of
-    neighbours marks the end of the large ones, if it exceeds what sampling noise gives on equal
-    eigenvalues (Marchenko and Pastur).
-    """
-    problem = latent.GaussianMixture(1)
-    sample, tables = read_sample(X, problem, sample_weight, None)
-    mean, cov = explaining_nan(tables, lambda: mean_and_covariance(problem.sums(sample)))
-    values = np.linalg.eigvalsh(cov)[::-1]
-    d, n = len(mean), len(sample)
-    if d < 3:
-        raise InputError(
-            'n_components="gap" compares neighbours in the spectrum and needs at least 3 columns,'
-            f" X has {d}."
-        )
-    if not values[0] > 0:
-        return 1
-    values = np.maximum(values, 1e-15 * values[0])
-    ratio = values[:-1] / values[1:]
-    edge = np.sqrt(d / n)
-    noise = ((1 + edge) / max(1 - edge, 0.1)) ** 2
-    largest = int(ratio.argmax())
-    return largest + 2 if ratio[largest] > noise else 1

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import logsumexp, softmax
 
 from karat.core.coreset import Coreset
 from karat.data import containers
@@ -18,9 +18,9 @@ from karat.models.base import (
     as_distributions,
     solve_small,
     spherical_log_density,
-    view_checks,
 )
 from karat.models.misfit import Check
+from karat.models.views import view_checks
 from karat.problems import latent
 from karat.problems.latent.base import Maps
 from karat.problems.latent.sample import Sample, read
@@ -32,7 +32,10 @@ class MultiView(Learner):
 
     Parameters
     ----------
-    n_components : int
+    n_components : int or "auto"
+        "auto": as many as the products of the first and third view show.
+    random_state : int
+        For :meth:`sample`.
 
     Attributes
     ----------
@@ -51,8 +54,9 @@ class MultiView(Learner):
 
     problem_type = latent.MultiView
 
-    def __init__(self, n_components: int = 2) -> None:
+    def __init__(self, n_components: int | Literal["auto"] = 2, *, random_state: int = 0) -> None:
         self.n_components = n_components
+        self.random_state = random_state
 
     def _validated(self, X: Any, reset: bool) -> Any:
         """Three tables; the names of their columns are learned, or compared with those that
@@ -85,8 +89,10 @@ class MultiView(Learner):
     def _take_names(self, core: Coreset) -> None:
         self._validated(core.X, reset=True)
 
-    def _problem(self, X: Any = None, sample_weight: Any = None) -> latent.MultiView:
-        return latent.MultiView(self.n_components)
+    def _problem(
+        self, X: Any = None, sample_weight: Any = None, lengths: Any = None
+    ) -> latent.MultiView:
+        return latent.MultiView(self._number(X, sample_weight, latent.MultiView(1)))
 
     def _recover(self, moments: dict[str, Array], maps: Maps, problem: latent.Latent) -> None:
         mixture = self._mixture(moments["tensor"], maps, problem)
@@ -100,7 +106,9 @@ class MultiView(Learner):
             )
         second = mixture.points + maps["mean2"]
         self.mass_ = mixture.mass
-        self.weights_ = as_distributions(mixture.weights[None], "The mixing weights")[0]
+        self.weights_ = as_distributions(mixture.weights[None], "the mixing weights", self._notes)[
+            0
+        ]
         self.means_ = (views[0], second, views[1])
         self.n_features_in_ = tuple(m.shape[1] for m in self.means_)
 
@@ -122,18 +130,12 @@ class MultiView(Learner):
             spreads.append(np.maximum(total - between, 1e-3 * np.maximum(total, 1e-300)))
         return tuple(spreads)
 
-    def predict_proba(self, X: Any) -> Array:
-        """Posterior probabilities of the components (n x k), if the noise is Gaussian and the same
-        for all components.
-        """
+    def _log_joint(self, X: Any) -> Array:
+        """Log-density of the three views and of each component (n x k)."""
         self._check_fitted()
-        if not hasattr(self, "variances_"):
-            raise NotExactError(
-                "predict needs the variances of the columns, which a coreset of MultiView does not"
-                " keep; use fit."
-            )
+        self._known_variances()
         self._validated(X, reset=False)
-        joint = np.log(self.weights_)
+        joint = np.log(np.maximum(self.weights_, 1e-300))
         for view, means, variances in zip(X, self.means_, self.variances_, strict=True):
             table = np.asarray(dense(containers.as_table(view, "X")), dtype=float)
             if table.shape[1] != means.shape[1]:
@@ -145,7 +147,41 @@ class MultiView(Learner):
                 raise InputError("A view contains NaN or infinity; drop or fill such rows first.")
             scale = np.sqrt(variances)
             joint = joint + spherical_log_density(table / scale, means / scale, np.ones(len(means)))
-        return np.asarray(softmax(joint, axis=1))
+            joint = joint - np.log(scale).sum()
+        return np.asarray(joint)
+
+    def _known_variances(self) -> None:
+        if not hasattr(self, "variances_"):
+            raise NotExactError(
+                "This needs the variances of the columns, which a coreset of MultiView does not"
+                " keep; use fit."
+            )
+
+    def predict_proba(self, X: Any) -> Array:
+        """Posterior probabilities of the components (n x k), if the noise is Gaussian and the same
+        for all components.
+        """
+        return np.asarray(softmax(self._log_joint(X), axis=1))
+
+    def score_samples(self, X: Any) -> Array:
+        """Log-likelihood of each row, if the noise is Gaussian and the same for all components."""
+        return np.asarray(logsumexp(self._log_joint(X), axis=1))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log-likelihood; y is ignored."""
+        return float(self.score_samples(X).mean())
+
+    def sample(self, n_samples: int = 1) -> tuple[tuple[Array, ...], np.ndarray]:
+        """Draw rows of the three views, with Gaussian noise, and the component of each."""
+        self._check_fitted()
+        self._known_variances()
+        rng = np.random.default_rng(self.random_state)
+        labels = rng.choice(self.n_components_, size=n_samples, p=self.weights_)
+        views = tuple(
+            means[labels] + np.sqrt(variances) * rng.standard_normal((n_samples, len(variances)))
+            for means, variances in zip(self.means_, self.variances_, strict=True)
+        )
+        return views, labels
 
     def predict(self, X: Any) -> np.ndarray:
         """The most likely component of each row."""

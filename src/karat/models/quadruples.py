@@ -38,10 +38,11 @@ from karat.models import misfit
 from karat.models.tensor import follow, tensor_eigenvalues, turned
 
 MOST_TOPICS = 6  # the fourth moments of more have too many entries
-BLOCKS = 40  # of documents, of which each is left out once
+APART = 4  # topics up to which all entries are compared, so that they stay fewer than the blocks
+BLOCKS = 80  # of documents, of which each is left out once; at least FEW_BLOCKS
+FEW_BLOCKS = 40
 FEW = 10  # documents of a block, at least
 STEPS = 60  # of the power method, from the topics found
-SINGULAR = 1e10  # condition of the noise beyond which nothing is compared
 
 
 class WordTensors(NamedTuple):
@@ -107,8 +108,8 @@ def symmetric(tensor: Array) -> Array:
 
 
 def deviation(moments: WordTensors, V: Array, a: float) -> Array:
-    """Sums over i != j of E[h_i^3 h_j] and of E[h_i^2 h_j^2], less those of the model with the
-    topics of these moments.
+    """E[h_i^2 h_j^2], i < j, and E[h_i^3 h_j], i != j, less those of the model with the topics of
+    these moments; of many topics the latter summed over j.
 
     ``V``: about the components of the whitened tensor (rows); ``a``: alpha_0, 0 for single topics.
     """
@@ -128,37 +129,33 @@ def deviation(moments: WordTensors, V: Array, a: float) -> Array:
     alpha, rest = a * share, (a + 1) * (a + 2) * (a + 3)
     three_one = np.einsum("iiij->ij", h) - np.outer(share * (alpha + 1) * (alpha + 2), alpha) / rest
     two_two = np.einsum("iijj->ij", h) - np.outer(share * (alpha + 1), alpha * (alpha + 1)) / rest
-    off = ~np.eye(len(ell), dtype=bool)
-    return np.array([three_one[off].sum(), two_two[off].sum()])
+    upper, off = np.triu_indices(len(ell), 1), ~np.eye(len(ell), dtype=bool)
+    one_sided = three_one[off] if len(ell) <= APART else (three_one * off).sum(axis=1)
+    return np.concatenate([two_two[upper], one_sided])
 
 
 def fourth_moment_p_value(
     counts: csr_array, words: Array, V: Array, values: Sequence[float]
-) -> float:
-    """The p-value of "the proportions have the fourth moments of the model"; 1 if it is unknown.
+) -> float | None:
+    """The p-value of "the proportions have the fourth moments of the model"; None if it is unknown.
 
     ``values`` of alpha_0: the largest p-value counts.  One that was chosen by the data has noise of
     its own.
     """
     k = words.shape[1]
     long = counts[np.flatnonzero(np.asarray(counts.sum(axis=1)).ravel() >= 4)]
-    if not 1 < k <= MOST_TOPICS or long.shape[0] < FEW * BLOCKS:
-        return 1.0
-    blocks = word_moments(long, words, BLOCKS)
+    if not 1 < k <= MOST_TOPICS or long.shape[0] < FEW * FEW_BLOCKS:
+        return None
+    blocks = word_moments(long, words, min(BLOCKS, long.shape[0] // FEW))
     whole = WordTensors(*(np.mean(parts, axis=0) for parts in zip(*blocks, strict=True)))
-    return max(_p_value(whole, blocks, V, a) for a in values)
+    known = [_p_value(whole, blocks, V, a) for a in values]
+    return max((p for p in known if p is not None), default=None)
 
 
-def _p_value(whole: WordTensors, blocks: list[WordTensors], V: Array, a: float) -> float:
+def _p_value(whole: WordTensors, blocks: list[WordTensors], V: Array, a: float) -> float | None:
     try:
         measured = deviation(whole, V, a)
-        left_out = np.array([deviation(whole.without(block, BLOCKS), V, a) for block in blocks])
+        left_out = [deviation(whole.without(block, len(blocks)), V, a) for block in blocks]
     except np.linalg.LinAlgError:
-        return 1.0
-    apart = left_out - left_out.mean(axis=0)
-    noise = (BLOCKS - 1) / BLOCKS * apart.T @ apart
-    if not np.isfinite(noise).all() or np.linalg.cond(noise) > SINGULAR:
-        return 1.0
-    return misfit.hotelling(
-        float(measured @ np.linalg.solve(noise, measured)), len(measured), BLOCKS
-    )
+        return None
+    return misfit.jackknife(measured, np.array(left_out))

@@ -67,6 +67,8 @@ class Recovery:
     checks : tuple of Check
         Comparisons of the data with the model (``karat.models.misfit``); fewer from a coreset,
         whose rows are no sample.
+    notes : tuple of str
+        What had to be clipped, raised or scaled to make a model of the estimates.
     """
 
     spectrum: tuple[float, ...]
@@ -83,6 +85,7 @@ class Recovery:
     order: int = 3
     samples: float = float("inf")
     checks: tuple[Check, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def condition(self) -> float:
@@ -97,40 +100,73 @@ class Recovery:
 
     @property
     def fits(self) -> bool:
-        """Whether no check speaks against the model."""
-        return not self.doubts("components", self.leading)
+        """Whether no check speaks against the model, nor for fewer components."""
+        return not (self.misfits or self.shortages("components", self.leading))
 
-    def doubts(self, parts: str, k: int) -> list[str]:
-        """The evidence against k components, in words."""
-        doubts = [] if self.converged else ["a component did not converge"]
+    @property
+    def tested(self) -> bool:
+        """Whether anything was compared with the model."""
+        return any(check.tested and not check.shortage for check in self.checks)
+
+    @property
+    def misfits(self) -> list[str]:
+        """The checks that speak against the model, in words."""
+        return [str(check) for check in self.checks if not check.ok and not check.shortage]
+
+    def shortages(self, parts: str, k: int) -> list[str]:
+        """Signs that the moments do not determine k components, in words."""
+        signs = [*self.notes] + ([] if self.converged else ["a component did not converge"])
         e, last = self.spectrum, self.leading
-        tested = any(check.name == "rank" for check in self.checks)
+        tested = any(check.name == "rank" and check.tested for check in self.checks)
         if not tested and 0 < last < len(e) and e[last] > FLAT * e[last - 1]:
-            doubts.append(
+            signs.append(
                 f"the second moments do not show {k} {parts}: eigenvalue {last} is"
                 f" {e[last - 1]:.3g}, the next {e[last]:.3g}"
             )
         if self.order == 3 and self.whitening_condition > STRETCHED:
-            doubts.append(
+            signs.append(
                 f"the {parts} are {self.whitening_condition:.1e} times more spread in one direction"
                 f" than in another (effective rank {self.effective_rank:.2g} of {last}); if the"
                 " columns have different units, standardise them"
             )
         if self.tensor_residual > 0.5:
-            doubts.append(
+            signs.append(
                 f"{self.tensor_residual:.0%} of the tensor is not explained by {k} {parts}"
             )
         elif self.off_diagonal > SLANTED + NOISE / max(self.samples, 1.0) ** 0.5:
-            doubts.append(
+            signs.append(
                 f"the whitened {parts} are not at right angles (cosine {self.off_diagonal:.2g}), as"
                 " a model's are"
             )
         elif not self.refined and self.tensor_residual > SLANTED:
-            doubts.append(
+            signs.append(
                 f"the {parts} found one by one are not stable on the whole tensor (residual"
                 f" {self.tensor_residual:.2g})"
             )
-        return doubts + [str(check) for check in self.checks if not check.ok]
+        return signs + [str(check) for check in self.checks if not check.ok and check.shortage]
+
+    def verdict(self, parts: str, k: int, instead: str = "other models") -> str | None:
+        """One sentence, or None if nothing speaks against the model: that it does not fit, if a
+        check says so; else that the data are too few; and which of both is not known if nothing
+        could be compared.  ``instead``: what may serve better.
+        """
+        misfits, shortages = self.misfits, self.shortages(parts, k)
+        if misfits:
+            return (
+                f"The model does not fit: {'; '.join(misfits + shortages)}. Compare other numbers"
+                f" of {parts} and {instead}."
+            )
+        if not shortages:
+            return None
+        if self.tested or any(check.shortage and not check.ok for check in self.checks):
+            return (
+                f"Too little data for {k} {parts}: {'; '.join(shortages)}. Ask for fewer {parts},"
+                " or give more data."
+            )
+        return (
+            f"The data are too few for {k} {parts}, or not of this model (nothing could be"
+            f" tested): {'; '.join(shortages)}. Compare other numbers of {parts} and other models."
+        )
 
     def _measures(self) -> dict[str, str]:
         return {
@@ -144,10 +180,10 @@ class Recovery:
 
     def _repr_html_(self) -> str:
         facts = self._measures() | {"converged": "yes" if self.converged else "NO"}
-        facts |= {check.name: f"p = {check.p_value:.1e}" for check in self.checks}
+        facts |= {check.name: check.result for check in self.checks}
         return notebook_box("Recovery", facts)
 
     def __str__(self) -> str:
         measures = ", ".join(f"{name} {value}" for name, value in self._measures().items())
-        checks = "".join(f"; {check.name}: p = {check.p_value:.1e}" for check in self.checks)
+        checks = "".join(f"; {check.name}: {check.result}" for check in self.checks)
         return f"{measures}, {'converged' if self.converged else 'NOT converged'}{checks}"

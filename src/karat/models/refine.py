@@ -10,9 +10,8 @@ error, if it starts near enough.  So:
     2. on a part of the data, EM runs from such a start and, in case the model does not fit, from
        the library's own;
     3. rows that were held out say whether EM improved on the moments of that part; if not, the
-       moments are kept.  If the data
-        fit the model, EM is the better estimate, and a difference within one standard error does
-        not speak against it;
+       moments are kept.  The likelihood is what EM makes largest, so a difference within one
+        standard error does not speak against it;
     4.  otherwise EM goes on with all rows from there.
 """
 
@@ -256,13 +255,8 @@ def refine_mixture(
     parts = X[order[:edge]], X[order[edge:]]
 
     def noise(first: Any, second: Any, rows: Array) -> float:
-        return (
-            float(
-                np.std(first.score_samples(rows) - second.score_samples(rows)) / np.sqrt(len(rows))
-            )
-            if fits
-            else 0.0
-        )
+        apart = first.score_samples(rows) - second.score_samples(rows)
+        return float(np.std(apart) / np.sqrt(len(rows)))
 
     return improve(
         start, start_of, X, parts, starts, run, lambda model, rows: float(model.score(rows)), noise

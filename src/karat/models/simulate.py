@@ -23,16 +23,16 @@ CHAINS, STEPS, BURNED = 200, 60, 20  # sequences of a chain, steps of each, and 
 SEED = 0
 
 
-def p_value(tensor: Array, V: Array, draws: Array, ell: Array, n: float) -> float:
+def p_value(tensor: Array, V: Array, draws: Array, ell: Array, n: float) -> float | None:
     """Of "the tensor, a mean of n samples, is diagonal in the basis V (rows)"; samples (or means of
-    a few) vary as draws do.
+    a few) vary as draws do.  None if nothing is compared.
     """
     tensor = turned(tensor, V.T)
     mean = misfit.off_diagonal(
         lambda i, j, m: tensor[i, j, m : m + 1], lambda i, j: np.zeros(1), ell
     )[0]
     distance, m = misfit.squared_distance(mean, np.atleast_2d(np.cov(draws.T)))
-    return misfit.hotelling(n * distance, m, len(draws)) if m and len(draws) >= ENOUGH * m else 1.0
+    return misfit.hotelling(n * distance, m, len(draws)) if m and len(draws) >= ENOUGH * m else None
 
 
 def mixture(

@@ -12,42 +12,34 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_array
 from scipy.special import digamma, logsumexp, softmax
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from karat.core.construct import read_sample
 from karat.data import containers
 from karat.engine.linalg import Array
 from karat.engine.monomials import monomials
-from karat.errors import InputError, NotExactError
+from karat.errors import InputError
 from karat.models import misfit, quadruples
-from karat.models.base import SEEN, Learner, as_distributions
+from karat.models.base import Learner, as_distributions
 from karat.models.misfit import Check
-from karat.models.recovery import warn_recovery
 from karat.models.refine import smoothed
-from karat.models.tensor import decompose
 from karat.problems import latent
 from karat.problems.latent.base import Maps
 from karat.problems.latent.sample import Sample, only, read
 from karat.problems.latent.topics import checked_counts
 
 FEW = 20  # long documents per topic below which the answer is mostly noise
-# values of alpha_0 that are tried first
-GRID = (0.03, 0.06, 0.12, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 ENOUGH = 1000  # words of a topic for every word of the vocabulary, at least, in the peer's counts
 # share of the uniform distribution mixed in where a likelihood is taken: no word is impossible
 SMOOTH = 1e-3
-ROUNDS, STILL = 200, 1e-6  # of the fixed-point iteration for a document's proportions
-CHOSEN = (0.5, 0.7, 0.85, 1.0, 1.2, 1.4, 2.0)  # alpha_0 that was chosen may be off by such factors
-CHUNK = 2**20  # non-zero counts handled at a time
 
 
-class _TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
+class TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
     """Base class of both topic models."""
 
-    n_topics: int
+    instead = "other models, or fit scikit-learn's LatentDirichletAllocation"
+    n_topics: int | Literal["auto"]
 
     @property
     def _n_features_out(self) -> int:
@@ -62,15 +54,17 @@ class _TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
         ell, V = self._components(moments["tensor"], maps, problem)
         documents, a = int(maps["n"]), problem.concentration
         if documents < FEW * problem.k:
-            warn_recovery(
-                f"Only {documents} documents of at least 3 words for {problem.k} topics; the result"
-                f" is mostly noise below {FEW * problem.k}."
+            self._notes.append(
+                f"only {documents} documents of at least 3 words for {problem.k} topics; the result"
+                f" is mostly noise below {FEW * problem.k}"
             )
         # one topic is the law of all words, whether the model fits or not
         rows = (
             maps["m1"][None] if problem.k == 1 else (a + 2) / 2 * ell[:, None] * (V @ maps["B"].T)
         )
-        self.topics_ = as_distributions(rows, "The word distributions of the topics", documents)
+        self.topics_ = as_distributions(
+            rows, "the word distributions of the topics", self._notes, documents
+        )
         self.n_words_ = 3.0 * float(maps["total"])  # a document counts by its triples
         self._weigh(ell)
 
@@ -94,11 +88,9 @@ class _TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
             )
         ]
         if problem.k > 1:
-            seen = misfit.word_remainder(counts, maps["B"][:, :-1])
-            if seen < SEEN:
-                checks.append(
-                    Check("too many", 0.0, f"pairs of words do not clearly show {problem.k} topics")
-                )
+            fewer = misfit.beyond(misfit.word_remainder(counts, maps["B"][:, :-1]))
+            shown = f"pairs of words do not clearly show {problem.k} topics"
+            checks.append(Check("fewer", fewer, shown, shortage=True))
             ell, V = self._basis
             values = misfit.off_diagonal(
                 *topic_parts(counts, maps, problem, misfit.orthonormal(V)), ell
@@ -106,9 +98,20 @@ class _TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
             model = "are not those of this model" + (
                 " and this alpha0" if hasattr(self, "alpha0_") else ""
             )
-            checks.append(Check("tensor", misfit.wald(values), f"triples of words {model}"))
-            fourth = quadruples.fourth_moment_p_value(counts, maps["M"], V, self._alpha0_values())
-            checks.append(Check("quadruples", fourth, f"quadruples of words {model}"))
+            diagonal = misfit.compared(
+                "tensor",
+                misfit.wald(values),
+                f"triples of words {model}",
+                misfit.NOTHING_OFF_DIAGONAL,
+            )
+            fourth = misfit.compared(
+                "quadruples",
+                quadruples.fourth_moment_p_value(counts, maps["M"], V, self._alpha0_values()),
+                f"quadruples of words {model}",
+                f"it needs at most {quadruples.MOST_TOPICS} topics and"
+                f" {quadruples.FEW * quadruples.FEW_BLOCKS} documents of four words",
+            )
+            checks += [diagonal, fourth]
         return checks
 
     def _alpha0_values(self) -> list[float]:
@@ -214,13 +217,16 @@ def topic_parts(counts: csr_array, maps: Maps, problem: Any, V: Array) -> tuple[
     return entry, pair
 
 
-class SingleTopic(_TopicLearner):
+class SingleTopic(TopicLearner):
     """Documents (word counts, dense or sparse) of one topic each, learned by moments of word pairs
     and triples.
 
     Parameters
     ----------
-    n_topics : int
+    n_topics : int or "auto"
+        "auto": as many as pairs of words show.
+    random_state : int
+        For :meth:`sample`.
 
     Attributes
     ----------
@@ -237,11 +243,14 @@ class SingleTopic(_TopicLearner):
 
     problem_type = latent.SingleTopic
 
-    def __init__(self, n_topics: int = 10) -> None:
+    def __init__(self, n_topics: int | Literal["auto"] = 10, *, random_state: int = 0) -> None:
         self.n_topics = n_topics
+        self.random_state = random_state
 
-    def _problem(self, X: Any = None, sample_weight: Any = None) -> latent.SingleTopic:
-        return latent.SingleTopic(self.n_topics)
+    def _problem(
+        self, X: Any = None, sample_weight: Any = None, lengths: Any = None
+    ) -> latent.SingleTopic:
+        return latent.SingleTopic(self._number(X, sample_weight, latent.SingleTopic(1)))
 
     def _weigh(self, ell: Array) -> None:
         weights = 1.0 / ell**2
@@ -278,147 +287,9 @@ class SingleTopic(_TopicLearner):
         (k, d), n = self.topics_.shape, self._counts(X).shape[0]
         return float(-2 * n * self.score(X) + (k * (d - 1) + k - 1) * np.log(n))
 
-
-def alpha0_curve(X: Any, n_topics: int, sample_weight: Any = None) -> tuple[Array, Array]:
-    """Values of alpha_0 and the share of the tensor that topics do not explain at each; the
-    smallest marks the best alpha_0.
-
-    A grid of GRID values first, then golden-section search between the neighbours of the best.
-    """
-    problem = latent.LatentDirichlet(n_topics, 1.0)
-    sample, _ = read_sample(X, problem, sample_weight, None)
-    sums = problem.sums(sample)
-    residuals: dict[float, float] = {}
-
-    def residual(log: float) -> float:
-        value = float(np.exp(log))
-        candidate = latent.LatentDirichlet(n_topics, value)
-        try:
-            maps = candidate.maps_of(sums)
-            residuals[value] = decompose(
-                candidate.statistics(sample, maps)["tensor"], maps["spectrum"]
-            )[2].tensor_residual
-        except InputError:  # the data hold fewer topics at this value
-            residuals[value] = 1.0
-        return residuals[value]
-
-    grid = np.log(GRID)
-    on_grid = np.array([residual(x) for x in grid])
-    best = int(on_grid.argmin())
-    inside = 0 < best < len(grid) - 1
-    if inside:
-        minimize_scalar(
-            residual,
-            bracket=grid[best - 1 : best + 2].tolist(),
-            method="golden",
-            options={"maxiter": 12},
-        )
-    else:
-        warn_recovery(
-            f"alpha0 = {GRID[best]:g} is the end of the values that were tried; the moments do not"
-            " determine alpha0."
-        )
-    values = np.array(sorted(residuals))
-    return values, np.array([residuals[x] for x in values])
-
-
-class LatentDirichlet(_TopicLearner):
-    """Latent Dirichlet allocation of word counts (dense or sparse), learned by moments of word
-    pairs and triples.
-
-    Parameters
-    ----------
-    n_topics : int
-    alpha0 : float or "auto"
-        Sum of the Dirichlet parameters; "auto" takes that for which the tensor is most nearly that
-        of topics.
-
-    Attributes
-    ----------
-    topics_ : array (k, d)
-        Word distributions.
-    alpha0_ : float
-        The sum that was used.
-    alpha0_curve_ : (array, array) or None
-        Values tried by "auto" and the tensor residual at each, for
-        :class:`karat.report.Alpha0Display`.
-    alpha_ : array (k,)
-        Dirichlet parameters, as recovered; they add up to about alpha0 if the model fits.
-    weights_ : array (k,)
-        ``alpha_`` divided by its sum.
-    n_dropped_ : int
-        Documents under three words, which were left out.
-    recovery_ : Recovery
-    """
-
-    problem_type = latent.LatentDirichlet
-
-    def __init__(self, n_topics: int = 10, *, alpha0: float | Literal["auto"] = 1.0) -> None:
-        self.n_topics = n_topics
-        self.alpha0 = alpha0
-
-    def _problem(self, X: Any = None, sample_weight: Any = None) -> latent.LatentDirichlet:
-        if self.alpha0 != "auto":
-            self.alpha0_, self.alpha0_curve_ = float(self.alpha0), None
-            return latent.LatentDirichlet(self.n_topics, self.alpha0)
-        if X is None:
-            raise InputError(
-                'alpha0="auto" needs data; a coreset was built for one alpha0, give that one.',
-                argument="alpha0",
-            )
-        self.alpha0_curve_ = alpha0_curve(X, self.n_topics, sample_weight)
-        self.alpha0_ = float(self.alpha0_curve_[0][self.alpha0_curve_[1].argmin()])
-        return latent.LatentDirichlet(self.n_topics, self.alpha0_)
-
-    def _alpha0_values(self) -> list[float]:
-        return [float(self.alpha0_ * x) for x in (CHOSEN if self.alpha0 == "auto" else (1.0,))]
-
-    def _matching(self, core: Any) -> latent.Latent:
-        if self.alpha0 == "auto" and isinstance(core.problem, latent.LatentDirichlet):
-            if core.problem.n_topics != self.n_topics:
-                raise NotExactError(
-                    f"The coreset is of {core.problem.n_topics} topics, not {self.n_topics}."
-                )
-            self.alpha0_, self.alpha0_curve_ = float(core.problem.alpha0), None
-            return core.problem
-        return super()._matching(core)
-
-    def _weigh(self, ell: Array) -> None:
-        a = self.alpha0_
-        self.alpha_ = 4 * a * (a + 1) / ((a + 2) ** 2 * ell**2) if len(ell) > 1 else np.array([a])
-        self.weights_ = self.alpha_ / self.alpha_.sum()
-
-    def transform(self, X: Any) -> Array:
-        """Expected proportions of the topics in each document (n x k), by the variational fixed
-        point (Blei et al. 2003).
-        """
-        counts = self._counts(X)
-        words = np.exp(self._log_words())
-        result = np.empty((counts.shape[0], len(self.alpha_)))
-        step = max(1, int(CHUNK * counts.shape[0] / max(counts.nnz, 1)))
-        for start in range(0, counts.shape[0], step):
-            result[start : start + step] = self._proportions(counts[start : start + step], words)
-        return result
-
-    def _proportions(self, counts: csr_array, words: Array) -> Array:
-        document = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
-        likely = words[counts.indices]
-        gather = csr_array(
-            (np.ones(counts.nnz), np.arange(counts.nnz), counts.indptr),
-            shape=(counts.shape[0], counts.nnz),
-        )
-        gamma = self.alpha_ + np.asarray(counts.sum(axis=1)).reshape(-1, 1) / len(self.alpha_)
-        # every document stops by itself, whatever the others do
-        moving = np.ones((len(gamma), 1), dtype=bool)
-        for _ in range(ROUNDS):
-            theta = np.exp(digamma(gamma) - digamma(gamma.sum(axis=1, keepdims=True)))
-            share = theta[document] * likely
-            share *= (counts.data / share.sum(axis=1))[:, None]
-            fresh = np.where(moving, self.alpha_ + gather @ share, gamma)
-            moving = np.abs(fresh - gamma).max(axis=1, keepdims=True) >= STILL * np.maximum(
-                1.0, fresh.max(axis=1, keepdims=True)
-            )
-            gamma = fresh
-            if not moving.any():
-                break
-        return np.asarray(gamma / gamma.sum(axis=1, keepdims=True))
+    def sample(self, n_samples: int = 1, length: int = 100) -> tuple[np.ndarray, np.ndarray]:
+        """Draw the word counts of documents of one length, and the topic of each."""
+        self._check_fitted()
+        rng = np.random.default_rng(self.random_state)
+        labels = rng.choice(self.n_components_, size=n_samples, p=self.weights_)
+        return rng.multinomial(length, self.topics_[labels]), labels

@@ -133,6 +133,10 @@ class Sample:
     def total(self) -> float:
         return float(len(self)) if self.weights is None else float(self.weights.sum())
 
+    def rows_of(self, index: Indices) -> Indices:
+        """The input rows of some of the samples."""
+        return index if self.origin is None else self.origin[index]
+
     def blocks(self) -> Iterator[tuple[list[Any], Array | None]]:
         """Blocks of the views, dense as float64, and of the weights."""
         size = max(256, BLOCK // (8 * sum(self.columns)))
