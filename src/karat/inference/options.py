@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from karat.errors import InputError
+from karat.errors import InputError, NotExactError
 from karat.inference.results import KINDS, check_cov_type
 
 MOST_COLUMNS = 2**12  # a batch of rows then has 2 GiB
@@ -29,7 +29,9 @@ def cluster_columns(cluster: Any) -> tuple[str, ...]:
     return tuple(columns)
 
 
-def covariance_kinds(cov_type: str | Sequence[str], clusters: Sequence[str]) -> tuple[str, ...]:
+def covariance_kinds(
+    cov_type: str | Sequence[str], clusters: Sequence[str], submodels: bool = False
+) -> tuple[str, ...]:
     """The kinds of covariances that are asked for."""
     if not isinstance(cov_type, str | list | tuple):
         raise InputError(
@@ -41,8 +43,21 @@ def covariance_kinds(cov_type: str | Sequence[str], clusters: Sequence[str]) -> 
         check_cov_type(kind)
     if not kinds:
         raise InputError("cov_type must name at least one covariance.", argument="cov_type")
-    if clusters and "cluster" not in kinds:
-        raise InputError("cluster= is for cov_type='cluster'; pass both.", argument="cov_type")
+    if clusters and not {"cluster", "CR3"} & set(kinds):
+        raise InputError(
+            "cluster= is for cov_type='cluster' or 'CR3'; pass both.", argument="cov_type"
+        )
+    if "CR3" in kinds and len(clusters) > 1:
+        raise NotExactError(
+            "CR3 leaves out one cluster at a time, so it is for one column of clusters; use"
+            " cov_type='cluster' for several."
+        )
+    if submodels and not {"HC0", "HC1", "cluster", "CR3"} & set(kinds):
+        raise InputError(
+            "submodels=True stores the sums of HC0, HC1 or clustered errors; name one of them in"
+            " cov_type=. Classical errors of submodels need nothing stored.",
+            argument="submodels",
+        )
     return kinds
 
 
