@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -125,9 +126,23 @@ class Products:
             and len(self.clusters) == p
         )
 
+    @cached_property
+    def _inverse(self) -> Array:
+        """The coordinates of the columns of the data, and of the response."""
+        return np.linalg.inv(self.basis)
+
+    @cached_property
+    def _condition(self) -> float:
+        return _condition(self._inverse)
+
+    @cached_property
+    def _gram(self) -> Array:
+        """The products of z with (z, e), of all rows."""
+        return matrices(self.totals[:, None], self.width)[0]
+
     def choice(self, places: Sequence[int], shift: Array, whitening: Array) -> Choice:
         """The regression on the columns at ``places``, shifted and then whitened."""
-        k, inverse = self.width, np.linalg.inv(self.basis)
+        k, inverse, gram = self.width, self._inverse, self._gram
         chosen = inverse[:k, list(places)]
         response = inverse[:, k].copy()
         moved = self.shift[list(places)] - shift
@@ -135,10 +150,10 @@ class Products:
             chosen = chosen + inverse[:k, :1] * moved
         if 0 not in places and self.shift[k]:
             response += self.shift[k] * inverse[:, 0]
-        both = np.column_stack([np.vstack([chosen, np.zeros((1, len(places)))]), response])
-        condition = _condition(inverse) + _condition(both)
+        both = np.zeros((k + 1, len(places) + 1))
+        both[:k, :-1], both[:, -1] = chosen, response
+        condition = self._condition + _condition(both)
         columns = chosen @ whitening
-        gram = matrices(self.totals[:, None], k)[0]
         turn = np.linalg.cholesky(np.linalg.inv(columns.T @ gram[:, :k] @ columns))
         columns = columns @ turn
         for _ in range(2):  # once more restores the digits that the first projection loses

@@ -69,13 +69,14 @@ def places_of(results: Any, terms: Any) -> list[int]:
             "A submodel is a formula or a list of columns, which may include 'Intercept'.",
             argument="terms",
         )
-    unknown = [name for name in terms if name not in results.labels]
+    labels = results.labels
+    unknown = [name for name in terms if name not in labels]
     if unknown:
         raise InputError(
-            f"The coreset has no column {unknown[0]!r}; it has {', '.join(results.labels)}.",
+            f"The coreset has no column {unknown[0]!r}; it has {', '.join(labels)}.",
             column=str(unknown[0]),
         )
-    places = [results.labels.index(name) for name in terms]
+    places = [labels.index(name) for name in terms]
     if len(set(places)) < len(places):
         raise InputError("The submodel names a column twice; name each once.", argument="terms")
     return places

@@ -222,8 +222,9 @@ class FullDataResults(RegressionResults):
             CR3, if that was among the covariances of the fit.
         """
         places = places_of(self, terms)
-        rows = pd.DataFrame(self.model.exog[:, places], columns=[self.labels[i] for i in places])
-        response = pd.Series(self.model.endog, name=self.model.endog_names)
+        labels = self.labels
+        rows = pd.DataFrame(self.model.exog[:, places], columns=[labels[i] for i in places])
+        response = self.model.data.orig_endog
         full = self.model.full.of_columns(places)
         smaller = FrequencyWLS(response, rows, self.model.weights, full, self.coreset, self.design)
         smaller.ssc = self.model.ssc
