@@ -283,6 +283,16 @@ def test_wild_bootstrap_refuses(frame):
         fit.wild_bootstrap("b")
 
 
+def test_absorbed_effects_are_refused(frame):
+    with pytest.raises(NotExactError, match="CR3 with fixed effects"):
+        ols("y ~ a | h", frame, cov_type="CR3", cluster="g")
+    with pytest.raises(InputError, match="submodels= cannot be combined"):
+        ols("y ~ a | h", frame, cov_type="HC1", submodels=True)
+    fit = ols("y ~ a | h", frame, cov_type="cluster", cluster="g")
+    with pytest.raises(NotExactError, match="wild bootstrap is not available"):
+        fit.wild_bootstrap("a")
+
+
 def test_damaged_files(frame):
     stored = ols(FORMULA, frame, cov_type="HC1", submodels=True).coreset.regression
     arrays = stored.arrays()

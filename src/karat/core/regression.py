@@ -28,6 +28,8 @@ OWN = (
 )  # facts in which the parts may differ
 PREFIX = "regression_"  # of the arrays in a file
 PRODUCTS = {f"_products_{part.name}": part.name for part in fields(Products)}  # their endings
+CLUSTERED, JACKKNIFE = BY_CLUSTER = "cluster", "CR3"  # covariances
+JOINT = " + "  # between the names of cluster columns
 PLAIN = "cluster_plain"  # sums over several ways without factors, beside those with factors
 FACTS: dict[str, type] = {  # that every regression has
     "formula": str, "response": str, "columns": list, "intercept": bool, "observations": int,

@@ -24,12 +24,11 @@ import numpy as np
 from patsy import DesignInfo  # statsmodels requires it
 from scipy import linalg
 
-from karat.core.regression import PLAIN
+from karat.core.regression import CLUSTERED, JACKKNIFE, PLAIN
 from karat.engine.least_squares import COLLINEAR, LeastSquaresSolution
 from karat.engine.linalg import Array
 from karat.engine.products import Choice, Products
 from karat.errors import NotExactError
-from karat.inference.scores import CLUSTERED, JACKKNIFE
 from karat.inference.ssc import STATSMODELS, SmallSample
 from karat.inference.submodels import LEAST, jackknife
 
@@ -167,7 +166,7 @@ class FullData:
             middle = ssc.clusters(min(self.clusters), self.clusters) * self._middle(
                 stored, kind, solution
             )
-        return _without_negative(Covariance(solution, ssc.parameters(n, width) * middle))
+        return without_negative(Covariance(solution, ssc.parameters(n, width) * middle))
 
     def _middle(self, stored: str, kind: str, solution: LeastSquaresSolution) -> Array:
         """M of a kind in the whitened coordinates of the solution."""
@@ -241,7 +240,7 @@ class FullData:
         return ["nonrobust", *sorted(stored)]
 
 
-def _without_negative(covariance: Covariance) -> Covariance:
+def without_negative(covariance: Covariance) -> Covariance:
     """The covariance; if a variance is negative, with negative eigenvalues set to zero."""
     matrix, solution = covariance.matrix, covariance.solution
     if (np.diag(matrix) >= 0).all():

@@ -18,6 +18,7 @@ import pandas as pd
 from statsmodels.regression.linear_model import WLS, RegressionResults, RegressionResultsWrapper
 from statsmodels.stats.contrast import ContrastResults
 
+from karat.core.regression import BY_CLUSTER
 from karat.engine.least_squares import DependentColumnError, LeastSquaresSolution, solve
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
@@ -27,7 +28,6 @@ from karat.inference.bootstrap import WildBootstrap, wild_bootstrap
 from karat.inference.covariance import Covariance, FullData, constraints_of
 from karat.inference.hypotheses import KeptRows, compare_levels, constraints, hypothesis, places_of
 from karat.inference.new_rows import check_rows, checked_array, design_columns, in_blocks
-from karat.inference.scores import BY_CLUSTER
 from karat.inference.ssc import STATSMODELS
 
 KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", "cluster", "CR3")  # of cov_type

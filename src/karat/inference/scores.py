@@ -26,19 +26,27 @@ from typing import Any
 
 import numpy as np
 
-from karat.core.regression import PLAIN
+from karat.core.regression import (
+    BY_CLUSTER,
+    CLUSTERED,
+    JACKKNIFE,
+    JOINT,
+    PLAIN,
+    Regression,
+    answers,
+)
 from karat.data.batch import Batch
 from karat.engine.least_squares import LeastSquaresSolution
 from karat.engine.linalg import Array
 from karat.engine.products import Products
 from karat.errors import InputError, NotExactError
 from karat.inference.cluster_sums import ClusterSums, joint_sums
+from karat.inference.covariance import WHITENING, turned
 from karat.inference.ssc import STATSMODELS, UNCORRECTED, SmallSample
 from karat.inference.submodels import ProductSums, jackknife
 from karat.io.scan import Consumer
 from karat.io.source import Chunk
 
-CLUSTERED, JACKKNIFE = BY_CLUSTER = "cluster", "CR3"
 BLOCK = 2**12  # rows that are summed at a time, so that they stay in the cache
 KEPT = 2**26  # bytes of the sums of all clusters that a file stores
 WAITING = 2**20  # scores that are collected before they are added to their clusters
@@ -366,3 +374,31 @@ def check_clusters(
             UserWarning,
             stacklevel=6,
         )
+
+
+def with_sums(regression: Regression, scores: Scores, columns: Sequence[str]) -> Regression:
+    """The regression with new sums of robust covariances; sums of other kinds stay."""
+    sums, products = scores.covariances(), scores.stored_products()
+    covariances: dict[str, Any] = {kind: {} for kind in [*sums, *products]}
+    if columns:
+        for name, count in zip(columns, scores.counts, strict=True):
+            if count < 2:
+                raise InputError(
+                    f"The column {name!r} has a single cluster; a clustered covariance needs two or"
+                    " more.",
+                    column=name,
+                )
+        fewest = min(scores.counts)
+        described = {"column": JOINT.join(columns), "clusters": fewest, "counts": scores.counts}
+        by_cluster = [kind for kind in BY_CLUSTER if kind in covariances]
+        covariances |= dict.fromkeys(by_cluster, described)
+        names, middle = (
+            answers(regression)["columns"],
+            next(sums[k] for k in BY_CLUSTER if k in sums),
+        )
+        check_clusters(scores.solution, names, middle, fewest, columns)
+    estimate = scores.solution.estimate
+    covariances = regression.facts["covariances"] | covariances
+    sums = turned(regression.sums, estimate) | sums | {WHITENING: estimate.whitening}
+    facts = regression.facts | {"covariances": covariances}
+    return Regression(facts, sums, regression.products | products)

@@ -12,9 +12,9 @@ from statsmodels.iolib.summary import Summary
 from statsmodels.iolib.table import SimpleTable
 from statsmodels.iolib.tableformatting import fmt_params
 
+from karat.core.regression import BY_CLUSTER
 from karat.engine.least_squares import DependentColumnError
 from karat.errors import InputError
-from karat.inference.scores import BY_CLUSTER
 from karat.inference.ssc import STATSMODELS
 
 

@@ -23,7 +23,7 @@ import pandas as pd
 
 from karat.core.coreset import Coreset
 from karat.core.provenance import Provenance
-from karat.core.regression import Regression, answers
+from karat.core.regression import BY_CLUSTER, JOINT, Regression
 from karat.core.synthetic import SYNTHETIC
 from karat.data import containers
 from karat.data.arguments import progress_bar
@@ -37,15 +37,20 @@ from karat.formulas.layout import formula_columns
 from karat.formulas.learn import Learn
 from karat.formulas.passes import needed_columns, open_rows
 from karat.formulas.transforms import transforms_of
-from karat.inference.covariance import WHITENING, FullData, turned
+from karat.inference.covariance import FullData
 from karat.inference.new_rows import Encoder
-from karat.inference.options import check_design, cluster_columns, covariance_kinds
+from karat.inference.options import (
+    check_design,
+    check_labels,
+    cluster_columns,
+    covariance_kinds,
+)
 from karat.inference.residuals import residual_quantiles
 from karat.inference.results import FrequencyWLS
-from karat.inference.scores import BY_CLUSTER, FullDataSolution, Scores, check_clusters, wanted_sums
-from karat.inference.ssc import STATSMODELS, SmallSample, small_sample
-
-JOINT = " + "  # between the names of cluster columns
+from karat.inference.scores import FullDataSolution, Scores, wanted_sums, with_sums
+from karat.inference.ssc import PYFIXEST, STATSMODELS, SmallSample, small_sample
+from karat.panels.effects import has_effects
+from karat.panels.fit import panel_table
 
 
 def ols(
@@ -62,6 +67,7 @@ def ols(
     on_collinear: str = "error",
     residual_quantiles: bool = False,
     submodels: bool = False,
+    memory: int | None = None,
     progress: Progress | bool | None = None,
 ) -> Any:
     """The regression table of all rows, as statsmodels would give it, in bounded memory.
@@ -69,7 +75,8 @@ def ols(
     Parameters
     ----------
     formula : str or Coreset
-        Such as ``"price ~ carat + C(cut) + carat:C(color)"``; or the coreset of a table.
+        Such as ``"price ~ carat + C(cut) + carat:C(color)"``, or ``"y ~ x | firm + year"`` with
+        fixed effects, which are absorbed; or the coreset of a table.
     data : optional
         Rows: a pandas or polars frame, an Arrow table, a path, list, folder or pattern of Parquet,
         CSV or Arrow files, a DuckDB relation, a Dask or Spark data frame.  Or, with a formula, the
@@ -88,10 +95,11 @@ def ols(
         A column of integers: how many equal observations each row stands for.
     ssc : str or dict, optional
         Small-sample corrections: ``"statsmodels"`` (default), ``"pyfixest"``, ``"none"``, or
-        switches such as ``{"g_adj": False}``; the table says which.
+        switches such as ``{"g_adj": False}``; the table says which.  With fixed effects the
+        default is ``"pyfixest"``.
     use_t : bool, optional
         Use the t distribution with robust covariances; the default is the normal distribution, as
-        in statsmodels.
+        in statsmodels, and t with fixed effects, as in pyfixest.
     on_missing : {"error", "drop"}
         What to do with rows in which a value of the formula is missing.
     on_collinear : {"error", "drop"}
@@ -104,6 +112,9 @@ def ols(
     submodels : bool, default False
         Also store what HC0, HC1 and clustered errors of any choice of the columns follow from:
         ``fit.submodel(terms, cov_type="cluster")``.
+    memory : int, optional
+        With fixed effects: the bytes that the pairs of levels of two effects may take (default
+        4 GiB).
     progress : True or callable, optional
         True shows a bar.  A callable is called with (bytes done, bytes in all) in every pass.
 
@@ -137,6 +148,29 @@ def ols(
             argument="on_collinear",
         )
     drop = on_collinear == "drop"
+    if isinstance(formula, str) and "|" in formula and has_effects(formula):
+        if isinstance(data, Coreset) or data is None:
+            raise InputError(
+                "Fixed effects behind '|' need the data: ols('y ~ x | firm', frame_or_path).",
+                argument="data",
+            )
+        if frequencies is not None or residual_quantiles or submodels:
+            raise InputError(
+                "frequencies=, residual_quantiles= and submodels= cannot be combined with fixed"
+                " effects behind '|'; leave them out.",
+                argument="frequencies",
+            )
+        with progress_bar(progress, "B") as advance:
+            return panel_table(
+                formula, data, kinds=kinds, clusters=clusters, weights=weights,
+                ssc=small_sample(ssc, PYFIXEST), use_t=use_t, on_missing=on_missing, drop=drop,
+                memory=memory, progress=advance,
+            )  # fmt: skip
+    if memory is not None:
+        raise InputError(
+            "memory= is for the pairs of levels of fixed effects, as in 'y ~ x | firm + year'.",
+            argument="memory",
+        )
     if isinstance(formula, Coreset):
         if weights is not None or frequencies is not None:
             raise InputError(
@@ -354,13 +388,7 @@ def _scored(
     """
     regression, wanted = core.regression, wanted_sums(kinds)
     assert regression is not None
-    by_cluster = next((kind for kind in wanted if kind in BY_CLUSTER), None)
-    if by_cluster and not clusters:
-        raise InputError(
-            f"cov_type={by_cluster!r} needs a column that labels the clusters.",
-            argument="cluster",
-            remedy="Pass its name as cluster=.",
-        )
+    check_labels(wanted, clusters)
     if not wanted and not quantiles:
         return core
     solution = FullDataSolution(
@@ -369,42 +397,14 @@ def _scored(
     layout = replace(layout, dropped=tuple(regression.facts.get("dropped") or ()))
     if wanted:
         scores = rows.scan(
-            replace(layout, labelled=by_cluster is not None),
+            replace(layout, labelled=bool(clusters)),
             Scores(solution, wanted, len(clusters), layout.frequencies, submodels),
         )
-        regression = _with_sums(regression, scores, clusters)
+        regression = with_sums(regression, scores, clusters)
     if quantiles:
         quantile_facts = {"residual_quantiles": residual_quantiles(rows, layout, solution)}
         regression = replace(regression, facts=regression.facts | quantile_facts)
     return replace(core, regression=regression)
-
-
-def _with_sums(regression: Regression, scores: Any, columns: Sequence[str]) -> Regression:
-    """The regression with new sums of robust covariances; sums of other kinds stay."""
-    sums, products = scores.covariances(), scores.stored_products()
-    covariances: dict[str, Any] = {kind: {} for kind in [*sums, *products]}
-    if columns:
-        for name, count in zip(columns, scores.counts, strict=True):
-            if count < 2:
-                raise InputError(
-                    f"The column {name!r} has a single cluster; a clustered covariance needs two or"
-                    " more.",
-                    column=name,
-                )
-        fewest = min(scores.counts)
-        described = {"column": JOINT.join(columns), "clusters": fewest, "counts": scores.counts}
-        by_cluster = [kind for kind in BY_CLUSTER if kind in covariances]
-        covariances |= dict.fromkeys(by_cluster, described)
-        names, middle = (
-            answers(regression)["columns"],
-            next(sums[k] for k in BY_CLUSTER if k in sums),
-        )
-        check_clusters(scores.solution, names, middle, fewest, columns)
-    estimate = scores.solution.estimate
-    covariances = regression.facts["covariances"] | covariances
-    sums = turned(regression.sums, estimate) | sums | {WHITENING: estimate.whitening}
-    facts = regression.facts | {"covariances": covariances}
-    return Regression(facts, sums, regression.products | products)
 
 
 def _with_scores(
