@@ -149,6 +149,8 @@ def test_what_is_stored_is_listed(frame):
 
 
 def test_limits(frame):
+    with pytest.raises(InputError, match="pass the data, too"):
+        ols(ols("y ~ a", frame, cov_type="HC1").coreset, cov_type="HC1", submodels=True)
     with pytest.raises(InputError, match="name one of them in cov_type"):
         ols("y ~ a", frame, submodels=True)
     columns = [f"x{i}" for i in range(160)]

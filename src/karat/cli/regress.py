@@ -47,6 +47,16 @@ def regress(
             "--use-t", help="Use the t distribution for robust errors, as in R and Stata."
         ),
     ] = False,
+    ssc: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help=(
+                "Small-sample corrections: statsmodels (default), pyfixest (default with fixed"
+                " effects) or none."
+            ),
+        ),
+    ] = None,
     on_missing: Annotated[
         OnMissing, typer.Option(help="Raise an error for missing values, or drop their rows.")
     ] = OnMissing.ERROR,
@@ -88,6 +98,8 @@ def regress(
     One file may be a coreset that an earlier run saved; then the formula may be left out, or be a
     smaller one.
 
+    Fixed effects are written behind a bar and absorbed: "y ~ a | firm + year".
+
     Example:  karat regress data.parquet "y ~ a + C(b)" --cov cluster:user_id
     """
     paths, formula = _split(source)
@@ -96,12 +108,20 @@ def regress(
         check_output(output, paths, force)
     stored = _coreset(paths)
     from karat.inference import ols
+    from karat.panels.effects import has_effects
 
+    absorbed = formula is not None and has_effects(formula)
+    if absorbed and output is not None:
+        raise InputError(
+            "--output saves the coreset of a table, and a table with fixed effects has none; leave"
+            " it out, or use --json."
+        )
     options: dict[str, Any] = {
         "cov_type": kinds,
         "cluster": cluster,
         "weights": weight,
         "use_t": use_t or None,
+        "ssc": ssc,
         "on_collinear": on_collinear.value,
     }
     options |= {"residual_quantiles": residuals, "submodels": submodels}
@@ -115,7 +135,8 @@ def regress(
             assert formula is not None
             with printing.progress(not shown.as_json) as advance:
                 fit = ols(formula, paths, on_missing=on_missing.value, progress=advance, **options)
-        document, table = _document(fit), str(fit.summary())
+        document = _panel_document(fit) if absorbed else _document(fit)
+        table = str(fit.summary())
     warned = list(dict.fromkeys(str(warning.message) for warning in caught))
     if output is not None:
         fit.coreset.save(output)
@@ -170,6 +191,22 @@ def _coreset(paths: list[str]) -> Any:
         if Path(paths[0]).suffix == ".npz":
             raise
         return None
+
+
+def _panel_document(fit: Any) -> dict[str, Any]:
+    model = fit.model
+    names = [effect.name for effect in model.plan.effects]
+    ways = zip(model.plan.clusters, model.clusters.ways, strict=True)
+    return {
+        "model": fit.glance().iloc[0].to_dict(),
+        "coefficients": fit.tidy().to_dict("records"),
+        "response": model.design.formula.response.text,
+        "fixed_effects": dict(zip(names, model.parameters.levels, strict=True)),
+        "clusters": dict(ways) if fit.clustered else None,
+        "parameters": fit.df_k,
+        "largest_level_mean": fit.level_mean,
+        "notes": fit.notes,
+    }
 
 
 def _document(fit: Any) -> dict[str, Any]:

@@ -160,6 +160,21 @@ def square_root(matrix: Array, rank: int) -> Array | None:
     return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))).T * size)
 
 
+def variables_of(coordinates: Array, map_: Array, alive: Flags) -> Array:
+    """Rows of variables whose products with a map are given; those that are not ``alive`` are zero.
+
+    Most columns of the map are unit vectors, so that most variables are coordinates, and the others
+    follow from these.  (Beside redundant coordinates, hardly an entry of ``[V; W]`` is zero.)
+    """
+    places, mixed = linalg.unit_columns(map_)
+    values = np.zeros((len(coordinates), len(map_)))
+    values[:, places[~mixed]] = coordinates[:, ~mixed]
+    rest = np.setdiff1d(np.flatnonzero(alive), places[~mixed])
+    left = coordinates[:, mixed] - values @ map_[:, mixed]
+    values[:, rest] = np.linalg.solve(map_[np.ix_(rest, mixed)].T, left.T).T
+    return values
+
+
 class Maker:
     """Makes rows with the moments of a frame."""
 
@@ -179,6 +194,9 @@ class Maker:
         if frame.plain:
             values = np.zeros((len(coordinates), len(self.shift)))
             values[:, frame.basis.map[1:].any(axis=1)] = coordinates[:, 1:]
+        elif frame.null is not None:
+            alive = frame.inverse[: len(frame.second)].any(axis=0)
+            values = variables_of(coordinates, frame.basis.map, alive)[:, 1:]
         else:
             values = linalg.product_with_units(coordinates, frame.inverse[: len(frame.second), 1:])
         values += self.shift

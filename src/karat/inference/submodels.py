@@ -25,6 +25,7 @@ BUDGET = 2**30  # bytes of sums of clusters, or of their products
 WAITING = 2**23  # sums that are collected before they are added to their clusters
 MOST_SINGLE = 13  # columns for which products of single rows are summed
 BLOCK = 2**12  # clusters whose matrices are made at a time
+ALONE = 1e-7  # 1 - eigenvalue of A_g below which a coefficient is not defined without the cluster
 LEAST = 1e-8  # relative error of a variance from which on it is refused
 
 
@@ -170,11 +171,16 @@ def jackknife(products: Products, choice: Choice) -> Array:
         squares, scores = products.scores(choice, slice(start, start + BLOCK))
         values, vectors = np.linalg.eigh(squares)
         rest = 1.0 - values
-        if EPS * choice.condition > LEAST * rest.min():
+        if (rest < ALONE).any():
             raise NotExactError(
                 "CR3 leaves out one cluster at a time, and without one of them a coefficient is not"
                 " defined, as where a column is zero in all other clusters. Use cov_type='cluster',"
                 " or remove the column."
+            )
+        if EPS * choice.condition > LEAST * rest.min():
+            raise NotExactError(
+                "The columns are nearly collinear, or the residuals are rounding errors, so CR3 has"
+                " too few digits. Remove a column that others nearly determine."
             )
         turned = np.einsum("gij,gi->gj", vectors, scores) / rest
         moved = np.einsum("gij,gj->gi", vectors, turned)

@@ -178,6 +178,11 @@ def ols(
                 argument="weights",
             )
         core = _dropping(formula) if drop else formula
+        if submodels and data is None and not (core.regression and core.regression.products):
+            raise InputError(
+                "submodels=True sums products of the columns of all rows; pass the data, too.",
+                argument="data",
+            )
         if data is not None:
             with progress_bar(progress, "B") as advance:
                 core = _with_scores(

@@ -32,6 +32,7 @@ STEPS = 300
 DENSE = 300  # vertices of a core that is solved by its eigenvalues
 ZERO = 1e-11  # eigenvalues, of a matrix whose diagonal is 1, that are rounding
 GAIN = 1e-20  # of the energy, below which steps stop
+FLAT = 1e-13  # curvature, of that of the diagonal, which is rounding
 NO_ENERGY = 1e-28  # of the first residual: more steps would drift where the matrix is singular
 LAST = 5  # steps whose gain is compared
 RIDGE = 1e-11  # of the diagonal
@@ -62,11 +63,14 @@ def solve_graph(matrix: Any, right: Array) -> tuple[Array, str]:
     """A solution of a consistent system, and how it was found."""
     full = matrix.diagonal()
     core, b, rounds, diagonal = eliminated(matrix, right, full)
-    inverse = inverse_pivots(core.diagonal(), diagonal)
+    pivots = core.diagonal()
+    inverse = inverse_pivots(pivots, diagonal)
     if core.shape[0] <= DENSE:
         x, how, done = _by_eigenvalues(core.toarray(), b, inverse), "eigenvalues", True
     else:
-        x, steps, done = conjugate_gradients(core.__matmul__, b, diagonal_of(inverse), STEPS)
+        x, steps, done = conjugate_gradients(
+            core.__matmul__, b, diagonal_of(inverse), pivots, STEPS
+        )
         how = f"{steps} steps of conjugate gradients"
     if not done:
         ridge = sparse.diags_array(np.where(inverse > 0, RIDGE, 1.0) * diagonal)
@@ -74,7 +78,7 @@ def solve_graph(matrix: Any, right: Array) -> tuple[Array, str]:
             sparse.csc_array(core + ridge), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0,
             options={"SymmetricMode": True},
         )  # fmt: skip
-        x, steps, _ = conjugate_gradients(core.__matmul__, b, factor.solve, STEPS)
+        x, steps, _ = conjugate_gradients(core.__matmul__, b, factor.solve, pivots, STEPS)
         how = f"a factorisation and {steps} steps of conjugate gradients"
     for last in reversed(rounds):
         x = last.restore(x)
@@ -137,7 +141,7 @@ def _without_neighbours(matrix: Any, rng: np.random.Generator) -> Flags:
 
 
 def conjugate_gradients(
-    operator: Operator, right: Array, precondition: Operator, most: int
+    operator: Operator, right: Array, precondition: Operator, diagonal: Array, most: int
 ) -> tuple[Array, int, bool]:
     """Solve for several right-hand sides, each until it gains nothing more.
 
@@ -154,7 +158,8 @@ def conjugate_gradients(
             return x, step, True
         image = operator(direction)
         curvature = _inner(direction, image)
-        live &= curvature > 0
+        # a direction of no curvature is one in which the matrix is singular
+        live &= curvature > FLAT * (diagonal @ np.square(direction))
         length = np.where(live, energy / np.where(curvature > 0, curvature, 1.0), 0.0)
         x += length * direction
         residual -= length * image

@@ -2,7 +2,8 @@
 
 levels      one pass, if regressors have categories or transforms of all rows
 sums        one pass: products, sums by level, pairs of levels (:mod:`.sums`); singletons are left
-            out, and the effects of all columns solved for (:mod:`.solve`)
+            out (in one more pass, if they are far larger than the other rows), and the effects of
+            all columns solved for (:mod:`.solve`)
 decisions   one pass, if some regressor seems to be a combination of effects and others
 scores      one pass, or two if the first estimates were off by more than 1e-10 standard errors,
             which happens where columns vary far more between levels than within (:mod:`.scores`)
@@ -30,10 +31,12 @@ from karat.formulas.learn import Learn
 from karat.formulas.passes import needed_columns, open_rows
 from karat.inference.options import check_design, check_labels
 from karat.inference.ssc import SmallSample
+from karat.io.passes import OTHER_ROWS
 from karat.panels.effects import Effect, parse_effects
 from karat.panels.errors import MOST_DENSE, ClusterMiddles, Parameters, check_cluster_counts
+from karat.panels.model import PanelModel
 from karat.panels.read import PanelLayout
-from karat.panels.results import PanelModel, PanelResults
+from karat.panels.results import PanelResults
 from karat.panels.rows import PanelPlan
 from karat.panels.scores import PanelScores
 from karat.panels.singletons import Singletons, drop_singletons
@@ -45,6 +48,8 @@ MEMORY = 2**32  # bytes of pairs of levels, unless memory= says otherwise
 CONSTANT = 64 * np.finfo(float).eps  # of its size: a column that varies less is constant
 MOVED = 1e-10  # standard errors: what estimates may move by in the last pass
 ROUND = 1e-8  # what the products of the last pass may be off from orthonormal ones
+EXPECTED = 0.01  # what the first products may be off; those of other rows are
+LARGER = 1e4  # times the squares of the rows that are left: singletons that cost them digits
 PASSES = 4  # at the solution, at most
 
 
@@ -79,6 +84,53 @@ def _check_kinds(kinds: Sequence[str], clusters: Sequence[str], effects: Sequenc
             f"{unknown[0]} needs the leverage of every row, which has no closed form with"
             f" {len(effects)} fixed effects; use HC1, or cluster the errors."
         )
+
+
+@dataclass(frozen=True)
+class SolvedPanel:
+    """What the first pass found.
+
+    Attributes
+    ----------
+    sums : PanelSums
+    singletons : Singletons
+    equations : NormalEquations
+    absorbed : AbsorbedEffects
+    repeated : dict
+        The combinations of two ways of clustering that have several rows.
+    """
+
+    sums: PanelSums
+    singletons: Singletons
+    equations: NormalEquations
+    absorbed: AbsorbedEffects
+    repeated: dict[tuple[int, int], np.ndarray]
+
+    @staticmethod
+    def solved(sums: PanelSums, singletons: Singletons) -> SolvedPanel:
+        """Solve for the effects."""
+        equations = NormalEquations(sums)
+        repeated = {pair: pairs.repeated() for pair, pairs in sums.pairs.items()}
+        sums.pairs.clear()  # their memory
+        absorbed = absorb_effects(sums, equations)
+        return SolvedPanel(sums, singletons, equations, absorbed, repeated)
+
+    def parameters(self, regressors: int, exact: bool) -> Parameters:
+        """How many there are; raises if no degree of freedom is left."""
+        rows = self.sums.rows
+        levels = tuple(int((by.counts > 0).sum()) for by in self.sums.by_level)
+        rank: int | None = levels[0]
+        if len(levels) == 2:
+            rank = sum(levels) - len(np.setdiff1d(self.equations.components, [-1]))
+        elif len(levels) > 2:
+            rank = self.equations.rank() if exact and sum(levels) <= MOST_DENSE else None
+        parameters = Parameters(rows, regressors, levels, (False,) * len(levels), rank)
+        if rows - regressors - parameters.absorbed(False) <= 0:
+            raise InputError(
+                f"{rows:,} observations leave no degrees of freedom for {regressors} regressors and"
+                f" {sum(levels):,} levels of fixed effects."
+            )
+        return parameters
 
 
 @dataclass(frozen=True)
@@ -142,10 +194,19 @@ class Panel:
 
     def model(self, kinds: Sequence[str], drop: bool, exact: bool) -> PanelModel:
         """The estimates, and sums for covariances."""
+        first = SolvedPanel.solved(*self._summed())
+        chosen, coordinates = self._independent(first, drop)
+        parameters = first.parameters(int(chosen.sum()) - 1, exact)
+        last, coordinates = self._scored(first, kinds, chosen, coordinates, parameters)
+        parameters = replace(parameters, nested=tuple(last.nested()))
+        return self._finished(first, last, coordinates, chosen, parameters)
+
+    def _summed(self) -> tuple[PanelSums, Singletons]:
+        """The sums without singletons, again if these took the digits of the other rows along."""
         first = PanelSums(self.plan, np.zeros(self.plan.width))
         sums: PanelSums = self.rows.scan(self.layout, first)
         sums.finish()
-        read = sums.rows
+        read, sizes = sums.rows, np.diag(sums.products).copy()
         singletons = drop_singletons(sums)
         if not sums.rows:
             raise InputError(
@@ -157,50 +218,43 @@ class Panel:
                 f"{singletons.rows:,} of {read:,} rows are singletons, each alone in a level of a"
                 " fixed effect that fits it exactly; they are left out.",
                 UserWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
-        equations = NormalEquations(sums)
-        absorbed = absorb_effects(sums, equations)
         for levels in sums.levels:
             levels.freeze()
-        chosen, coordinates = self._independent(sums, absorbed, singletons, drop)
-        parameters = self._parameters(sums, equations, int(chosen.sum()) - 1, exact)
-        last, coordinates = self._scored(
-            sums, absorbed, singletons, kinds, chosen, coordinates, parameters
-        )
-        parameters = replace(parameters, nested=tuple(last.nested()))
-        return self._finished(
-            sums, absorbed, singletons, equations, last, coordinates, chosen, parameters
-        )
+        for _ in range(PASSES):
+            lost = sizes > LARGER * np.diag(sums.centred_products())
+            if not singletons.rows or not lost.any():
+                break
+            again = PanelSums(
+                self.plan, sums.shift + sums.total / sums.weight, sums.levels, singletons
+            )
+            sums = self.rows.scan(self.layout, again)
+            sums.finish()
+            sizes = np.diag(sums.products).copy()
+        return sums, singletons
 
-    def _scores(
-        self, sums: PanelSums, absorbed: AbsorbedEffects, singletons: Singletons, turn: Array,
-        kinds: Sequence[str] = (),
-    ) -> PanelScores:  # fmt: skip
+    def _scores(self, first: SolvedPanel, turn: Array, kinds: Sequence[str] = ()) -> PanelScores:
         """A pass in some coordinates."""
+        sums = first.sums
         wanted = dict.fromkeys("HC0" if kind == "HC1" else kind for kind in kinds)
-        repeated = {pair: pairs.repeated() for pair, pairs in sums.pairs.items()}
-        first = PanelScores(
-            self.plan, sums.shift, sums.levels, absorbed.values, singletons, turn,
+        empty = PanelScores(
+            self.plan, sums.shift, sums.levels, first.absorbed.values, first.singletons, turn,
             tuple(kind for kind in wanted if kind != "nonrobust"), sums.by_level[0].weights,
-            repeated if len(self.plan.clusters) > 1 and "cluster" in kinds else {},
+            first.repeated if len(self.plan.clusters) > 1 and "cluster" in kinds else {},
         )  # fmt: skip
-        scores: PanelScores = self.rows.scan(self.layout, first)
+        scores: PanelScores = self.rows.scan(self.layout, empty)
         scores.flush()
         if scores.rows != sums.rows:
-            raise InputError(
-                f"The passes over the data read {sums.rows:,} and {scores.rows:,} rows. The data"
-                " must be the same in every pass."
-            )
+            raise InputError(OTHER_ROWS)
         return scores
 
-    def _independent(
-        self, sums: PanelSums, absorbed: AbsorbedEffects, singletons: Singletons, drop: bool
-    ) -> tuple[Flags, Coordinates]:
+    def _independent(self, first: SolvedPanel, drop: bool) -> tuple[Flags, Coordinates]:
         """Which columns are no combinations of effects and columns before them, and coordinates of
         these.
         """
-        products, whole = within_products(sums, absorbed.values), sums.centred_products()
+        sums = first.sums
+        products, whole = within_products(sums, first.absorbed.values), sums.centred_products()
         sizes = np.sqrt(np.maximum(np.diag(whole), 0.0))
         means = np.abs(sums.total / sums.weight + sums.shift) * np.sqrt(sums.weight)
         constant = sizes <= CONSTANT * means
@@ -212,7 +266,7 @@ class Panel:
             gram = np.zeros_like(products)
             for _ in range(PASSES):
                 turn = coordinates.turn
-                gram = self._scores(sums, absorbed, singletons, turn).gram
+                gram = self._scores(first, turn).gram
                 dependent |= coordinates.dependent(gram)
                 coordinates = coordinates.decided(gram)
                 if not (coordinates.apart & ~dependent).any():
@@ -249,32 +303,17 @@ class Panel:
             argument="on_collinear",
         )
 
-    def _parameters(
-        self, sums: PanelSums, equations: NormalEquations, regressors: int, exact: bool
-    ) -> Parameters:
-        levels = tuple(int((by.counts > 0).sum()) for by in sums.by_level)
-        rank: int | None = levels[0]
-        if len(levels) == 2:
-            rank = sum(levels) - len(np.setdiff1d(equations.components, [-1]))
-        elif len(levels) > 2:
-            rank = equations.rank() if exact and sum(levels) <= MOST_DENSE else None
-        parameters = Parameters(sums.rows, regressors, levels, (False,) * len(levels), rank)
-        if sums.rows - regressors - parameters.absorbed(False) <= 0:
-            raise InputError(
-                f"{sums.rows:,} observations leave no degrees of freedom for {regressors}"
-                f" regressors and {sum(levels):,} levels of fixed effects."
-            )
-        return parameters
-
     def _scored(
-        self, sums: PanelSums, absorbed: AbsorbedEffects, singletons: Singletons,
-        kinds: Sequence[str], chosen: Flags, coordinates: Coordinates, parameters: Parameters,
+        self, first: SolvedPanel, kinds: Sequence[str], chosen: Flags, coordinates: Coordinates,
+        parameters: Parameters,
     ) -> tuple[PanelScores, Coordinates]:  # fmt: skip
         """The last pass, and its coordinates: in it the estimates do not move."""
         whole = np.zeros((len(chosen), int(chosen.sum())))
-        for _ in range(PASSES):
+        for attempt in range(PASSES):
             whole[chosen] = coordinates.turn
-            last = self._scores(sums, absorbed, singletons, whole, kinds)
+            last = self._scores(first, whole, kinds)
+            if attempt == 0 and np.abs(last.gram - np.eye(len(last.gram))).max() > EXPECTED:
+                raise InputError(OTHER_ROWS)
             if _settled(last, parameters):
                 return last, coordinates
             coordinates = coordinates.decided(last.gram)
@@ -285,12 +324,11 @@ class Panel:
         )
 
     def _finished(
-        self, sums: PanelSums, absorbed: AbsorbedEffects, singletons: Singletons,
-        equations: NormalEquations, last: PanelScores, coordinates: Coordinates, chosen: Flags,
+        self, first: SolvedPanel, last: PanelScores, coordinates: Coordinates, chosen: Flags,
         parameters: Parameters,
     ) -> PanelModel:  # fmt: skip
         """The solution and the middles of covariances, in its orthonormal coordinates."""
-        gram, turn = last.gram, coordinates.turn
+        sums, gram, turn = first.sums, last.gram, coordinates.turn
         root = linalg.cholesky(gram[:-1, :-1])
         inverse = linalg.solve_triangular(root, np.eye(len(root)))
         move = inverse @ (inverse.T @ gram[:-1, -1])
@@ -321,11 +359,11 @@ class Panel:
             total=float(sums.centred_products()[-1, -1]),
             within=float((back.T @ gram @ back)[-1, -1]),
             log_weights=sums.log_weights,
-            singletons=singletons.rows,
-            absorbed=absorbed,
+            singletons=first.singletons.rows,
+            absorbed=first.absorbed,
             levels=sums.levels[: len(self.plan.effects)],
             counts=[by.counts for by in sums.by_level],
-            components=equations.components if len(self.plan.effects) == 2 else None,
+            components=first.equations.components if len(self.plan.effects) == 2 else None,
             shift=sums.shift,
             chosen=chosen,
         )

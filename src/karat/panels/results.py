@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -11,65 +10,14 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from karat.engine.least_squares import LeastSquaresSolution
-from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
-from karat.formulas.design import Design
 from karat.inference.covariance import Covariance, constraints_of, without_negative
 from karat.inference.ssc import SmallSample
-from karat.panels.errors import ClusterMiddles, Parameters
-from karat.panels.levels import JointLevels
-from karat.panels.rows import PanelPlan
-from karat.panels.solve import AbsorbedEffects
+from karat.panels.model import PanelModel
+from karat.panels.predict import level_effects, predicted
 
 CORRECTED = "A variance was negative, so negative eigenvalues are set to zero, as in fixest."
-
-
-@dataclass(frozen=True)
-class PanelModel:
-    """What the passes found.
-
-    Attributes
-    ----------
-    names, dropped : list of str
-        Regressors with a coefficient, and those left out as combinations.
-    solution : LeastSquaresSolution
-        Of the columns less their effects.
-    middles : dict of arrays
-        Of HC0, HC2 and HC3, in whitened coordinates.
-    total, within : float
-        Sums of squares of the response less its mean, and less its effects.
-    levels, counts : lists
-        The levels of every effect, and the rows of each; 0 where it was left out.
-    components : array or None
-        Of two effects, the connected component of each level (-1 where it was left out).
-    absorbed : AbsorbedEffects
-        The effects of all columns, the response last.
-    shift : array
-        Subtracted from all columns first.
-    chosen : array of bool
-        Which columns are used: the regressors, and the response last.
-    """
-
-    formula: str
-    design: Design
-    plan: PanelPlan
-    names: list[str]
-    dropped: tuple[str, ...]
-    solution: LeastSquaresSolution
-    middles: dict[str, Array]
-    clusters: ClusterMiddles
-    parameters: Parameters
-    total: float
-    within: float
-    log_weights: float
-    singletons: int
-    absorbed: AbsorbedEffects
-    levels: list[JointLevels]
-    counts: list[Indices]
-    components: Indices | None
-    shift: Array
-    chosen: Flags
 
 
 class PanelResults:
@@ -267,6 +215,26 @@ class PanelResults:
         method = model.absorbed.method
         notes.append(f"Largest mean left in a level: {self.level_mean:.1g} deviations ({method}).")
         return notes
+
+    def effects(self) -> dict[str, pd.DataFrame]:
+        """The fixed effects: for each a frame with the effect of every level, its rows, its
+        connected component, and whether it is the reference of the component.
+
+        The sum of the effects of a row, and of its regressors times their coefficients, is what the
+        fit predicts.  In each component the effect of one level, the first, of each fixed effect
+        but the first one is zero.
+        """
+        return level_effects(self.model)
+
+    def predict(self, exog: Any) -> pd.Series:
+        """The predictions for new rows; NaN, with a warning, where a level has no effect.
+
+        Parameters
+        ----------
+        exog : frame, dictionary or files
+            With the columns of the regressors and of the fixed effects.
+        """
+        return predicted(self.model, exog)
 
     def tidy(self, alpha: float = 0.05) -> pd.DataFrame:
         """The coefficients as a frame, one row for each; that of a dropped column is missing."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -60,13 +61,9 @@ class PanelPlan:
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """The pairs that are counted: of effects, and of the first two ways of clustering."""
-        count = len(self.effects)
-        pairs = [(a, b) for a in range(count) for b in range(a + 1, count)]
-        if len(self.clusters) > 1:
-            first, second = sorted(self.ways[:2])
-            pairs += [(first, second)] * ((first, second) not in pairs)
-        return pairs
+        """The pairs that are counted: of effects, and of ways of clustering."""
+        pairs = [*combinations(range(len(self.effects)), 2), *combinations(sorted(self.ways), 2)]
+        return list(dict.fromkeys(pairs))
 
     def name(self, place: int) -> str:
         """The name of what has codes, for messages."""

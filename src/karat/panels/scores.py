@@ -97,7 +97,8 @@ class ClusterScores:
         """Add the sums of other rows."""
         self.direct += other.direct
         self.alone += other.alone
-        theirs: Indices = np.arange(len(other.sums.counts))
+        joint = 0 if self.sieve is None or not self.levels else len(self.sieve.known)
+        theirs = np.arange(joint or len(other.sums.counts))  # unless joint, codes are those here
         for mine, level in zip(self.levels, other.levels, strict=True):
             pairs = np.array(level.labels(), dtype=np.int64)
             theirs = mine.codes(packed([theirs[pairs >> 32], pairs & 0xFFFFFFFF]))
@@ -172,10 +173,7 @@ class PanelScores(PanelPass):
                     self.homes[effect, way] = np.full(size, NONE, dtype=np.int32)
 
     def add_rows(self, z: Array, weights: Array | None, codes: list[Indices]) -> None:
-        kept = self.singletons.kept(codes)
-        if kept is not None:
-            z, codes = z[:, kept], [places[kept] for places in codes]
-            weights = None if weights is None else weights[kept]
+        z, weights, codes = self.singletons.without(z, weights, codes)
         for values, places in zip(self.effects, codes, strict=False):
             z -= values.take(places, axis=0).T
         v = self.turn.T @ z

@@ -31,14 +31,18 @@ class Singletons:
     rows: int
     levels: list[Flags]
 
-    def kept(self, codes: list[Indices]) -> Flags | None:
-        """Which rows stay; None if all do."""
+    def without(
+        self, z: Array, weights: Array | None, codes: list[Indices]
+    ) -> tuple[Array, Array | None, list[Indices]]:
+        """A block without these rows."""
         if not self.rows:
-            return None
+            return z, weights, codes
         out = np.zeros(len(codes[0]), dtype=bool)
         for levels, places in zip(self.levels, codes, strict=False):
             out |= levels[places]
-        return ~out
+        kept = ~out
+        weights = None if weights is None else weights[kept]
+        return z[:, kept], weights, [places[kept] for places in codes]
 
 
 def drop_singletons(sums: PanelSums) -> Singletons:

@@ -3,8 +3,10 @@
     one effect     a division
     several        the largest is eliminated: with B the pairs of its levels with the others,
                        (A - B'W^-1 B) x = s - B'W^-1 s_1,     a_1 = W^-1 (s_1 - B x)
-                   This matrix is formed where that costs little (sum of d^2 <= 20 pairs, d the
-                   pairs of a level), and solved by :mod:`.elimination`; else only applied.
+                   Thirty steps of conjugate gradients, which only apply this matrix, are enough
+                   where levels are well connected.  Else it is formed, unless that costs much
+                   (sum of d^2 > 20 pairs, d the pairs of a level), and solved by
+                   :mod:`.elimination`.
     refined        with what is left, D'U(Z - Da), until its mean in every level is small
     certified      a mean above 1e-8 standard deviations is an error
 
@@ -31,9 +33,10 @@ FILL = 20  # products per pair for which the matrix is formed
 CERTIFIED = 1e-8  # standard deviations: the largest mean of a level that is allowed
 AIM = 1e-11  # standard deviations of what is left: the mean that refinement aims at
 LEAST = 1e-6  # of the deviations of a column; what is left of it may be rounding
-REFINEMENTS = 3
+REFINEMENTS = 4
 RANK = 1e-10  # eigenvalues below are zero; those of all levels are between 0 and 8
-MORE_STEPS = 5_000  # of conjugate gradients where the matrix is not formed
+TRIAL = 30  # steps of conjugate gradients before the matrix is formed
+MORE_STEPS = 5_000  # where it is not formed
 
 
 @dataclass(frozen=True)
@@ -72,13 +75,11 @@ class NormalEquations:
         }
         self.starts = np.cumsum([0, *(sizes[effect] for effect in self.others)])
         self.method = "division"
+        self.well_connected = bool(self.others)  # until a trial fails
         if not self.others:
             return
-        self.across = sparse.csr_array(
-            sparse.hstack([self.block(self.largest, other) for other in self.others])
-        )
-        self.back = sparse.csr_array(self.across.T)
-        self.matrix = self._formed()
+        blocks = [self.block(self.largest, other) for other in self.others]
+        self.across = blocks[0] if len(blocks) == 1 else sparse.csr_array(sparse.hstack(blocks))
 
     def block(self, a: int, b: int) -> Any:
         """The pairs of two effects."""
@@ -95,40 +96,47 @@ class NormalEquations:
         ]
         return sparse.csr_array(sparse.block_array(rows))
 
-    def _formed(self) -> Any:
+    @cached_property
+    def matrix(self) -> Any:
         """The matrix after the largest effect is eliminated; None if it would cost too much."""
         degrees = np.diff(self.across.indptr).astype(float)
         if degrees @ degrees > FILL * max(self.across.nnz, 1):
             return None
         scaled = sparse.csr_array(sparse.diags_array(self.inverse[self.largest]) @ self.across)
-        return sparse.csr_array(self._rest() - self.back @ scaled)
+        return sparse.csr_array(self._rest() - sparse.csr_array(self.across.T) @ scaled)
 
     def solve(self, right: list[Array]) -> list[Array]:
         """A solution for sums by level."""
         first, inverse = right[self.largest], self.inverse[self.largest][:, None]
         if not self.others:
             return [inverse * first]
-        b = np.vstack([right[other] for other in self.others]) - self.back @ (inverse * first)
-        if self.matrix is not None:
-            x, self.method = solve_graph(self.matrix, b)
-        else:
-            x = self._by_steps(b)
+        b = np.vstack([right[other] for other in self.others]) - self.across.T @ (inverse * first)
+        x = self._by_steps(b, TRIAL) if self.well_connected else None
+        if x is None:
+            self.well_connected = False
+            if self.matrix is not None:
+                x, self.method = solve_graph(self.matrix, b)
+            else:
+                x = self._by_steps(b, MORE_STEPS, True)
+        assert x is not None
         values = [np.empty(0)] * len(right)
         values[self.largest] = inverse * (first - self.across @ x)
         for place, other in enumerate(self.others):
             values[other] = x[self.starts[place] : self.starts[place + 1]]
         return values
 
-    def _by_steps(self, b: Array) -> Array:
-        """Conjugate gradients without forming the matrix."""
+    def _by_steps(self, b: Array, most: int, last: bool = False) -> Array | None:
+        """Conjugate gradients without forming the matrix; None if they have not converged, unless
+        this is the ``last`` resort.
+        """
         inverse, rest = self.inverse[self.largest][:, None], self._rest()
-        diagonal = _inverse(np.concatenate([self.weights[other] for other in self.others]))
-        x, steps, _ = conjugate_gradients(
-            lambda x: rest @ x - self.back @ (inverse * (self.across @ x)),
-            b, diagonal_of(diagonal), MORE_STEPS,
+        diagonal = np.concatenate([self.weights[other] for other in self.others])
+        x, steps, done = conjugate_gradients(
+            lambda x: rest @ x - self.across.T @ (inverse * (self.across @ x)),
+            b, diagonal_of(_inverse(diagonal)), diagonal, most,
         )  # fmt: skip
         self.method = f"{steps} steps of conjugate gradients"
-        return x
+        return x if done or last else None
 
     def left(self, right: list[Array], values: list[Array]) -> list[Array]:
         """Sums by level of what is left."""
@@ -189,12 +197,15 @@ def absorb_effects(sums: PanelSums, equations: NormalEquations) -> AbsorbedEffec
         if worst <= AIM:
             break
         more = [a + b for a, b in zip(values, equations.solve(rest), strict=True)]
-        rest = equations.left(right, more)
-        after = _largest_mean(equations, rest, within)
-        if not after < worst / 2:
+        left = equations.left(right, more)
+        after = _largest_mean(equations, left, within)
+        if after < worst / 2:
+            values, rest, worst = more, left, after
+        elif equations.well_connected:
+            equations.well_connected = False  # factorise
+        else:
             break
-        values, worst = more, after
-    worst = _largest_mean(equations, equations.left(right, values), whole)
+    worst = _largest_mean(equations, rest, whole)
     if not worst <= CERTIFIED:
         raise NotExactError(
             f"The fixed effects were not found: the mean of what is left in some level is"

@@ -8,6 +8,7 @@ pairs        of levels of two effects (:mod:`.pairs`)
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from karat.engine.linalg import Array, Indices
 from karat.panels.levels import JointLevels
 from karat.panels.pairs import PairCounts
 from karat.panels.rows import PanelPass
+
+if TYPE_CHECKING:
+    from karat.panels.singletons import Singletons
 
 
 class LevelSums:
@@ -57,8 +61,18 @@ class LevelSums:
 
 @dataclass
 class PanelSums(PanelPass):
-    """The sums of the first pass; columns are shifted by the means of the first rows."""
+    """The sums of the first pass; columns are shifted by the means of the first rows.
 
+    Parameters
+    ----------
+    known : list of JointLevels or None
+        The levels, if a pass has found them; then ``shift`` is used as it is.
+    singletons : Singletons or None
+        Rows to leave out.
+    """
+
+    known: list[JointLevels] | None = None
+    singletons: Singletons | None = None
     rows: int = field(default=0, init=False)
     weight: float = field(default=0.0, init=False)
     log_weights: float = field(default=0.0, init=False)
@@ -70,7 +84,7 @@ class PanelSums(PanelPass):
     def __post_init__(self) -> None:
         super().__post_init__()
         plan = self.plan
-        self.levels = [JointLevels.of(len(columns)) for columns in plan.coded]
+        self.levels = self.known or [JointLevels.of(len(columns)) for columns in plan.coded]
         self.total = np.zeros(plan.width)
         self.products = np.zeros((plan.width, plan.width))
         self.by_level = [LevelSums(plan.width) for _ in plan.effects]
@@ -80,11 +94,15 @@ class PanelSums(PanelPass):
         }
 
     def before(self, batch: Batch) -> None:
-        if not self.rows and not self.held and len(batch):
+        if self.known is None and not self.rows and not self.held and len(batch):
             means = [np.asarray(part, dtype=float).mean(axis=0) for part in batch.parts]
             self.shift = np.concatenate(means)
 
     def add_rows(self, z: Array, weights: Array | None, codes: list[Indices]) -> None:
+        if self.singletons is not None:
+            z, weights, codes = self.singletons.without(z, weights, codes)
+            if not z.shape[1]:
+                return
         weighted = z if weights is None else z * weights
         self.rows += z.shape[1]
         self.weight += float(z.shape[1] if weights is None else weights.sum())
