@@ -20,7 +20,7 @@ moments of the rest, in the few dimensions of the whitened space.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
