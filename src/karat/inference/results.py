@@ -91,7 +91,12 @@ class FrequencyWLS(WLS):
                 f"{self.nobs:.0f} observations leave no degrees of freedom for {self.rank} columns;"
                 " remove terms."
             )
-        return RegressionResultsWrapper(FullDataResults(self, solution, cov_type, use_t))
+        return RegressionResultsWrapper(self.results_class(self, solution, cov_type, use_t))
+
+    @property
+    def results_class(self) -> type:
+        """The class of the results."""
+        return FullDataResults
 
     def _check_size(self) -> None:
         """Refuse columns whose variance is too large or too small for a double."""

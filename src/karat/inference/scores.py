@@ -64,8 +64,13 @@ class FullDataSolution:
 
     @property
     def width(self) -> int:
-        """The number of columns, with the intercept."""
+        """The number of parameters, with the intercept."""
         return len(self.estimate.params)
+
+    @property
+    def columns(self) -> int:
+        """The number of columns of the pass; with instruments there are more than parameters."""
+        return len(self.estimate.shifted)
 
 
 @dataclass
@@ -99,15 +104,15 @@ class Scores(Consumer):
     sums: dict[str, Array] = field(init=False)
 
     def __post_init__(self) -> None:
-        width = self.solution.width
-        self.total = np.zeros(width)
+        width, columns = self.solution.width, self.solution.columns
+        self.total = np.zeros(columns)
         self.sums = {kind: np.zeros((width, width)) for kind in self.kinds if kind != "cluster"}
         if "cluster" in self.kinds:
             places = range(self.ways)
             subsets = [s for size in places for s in combinations(places, size + 1)]
-            self.clusters = {subset: ClusterSums(width) for subset in subsets}
-        self.block = np.empty((width, BLOCK))
-        self.room = np.empty((width, WAITING if self.clusters else 0))
+            self.clusters = {subset: ClusterSums(columns) for subset in subsets}
+        self.block = np.empty((columns, BLOCK))
+        self.room = np.empty((columns, WAITING if self.clusters else 0))
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
         *design, response = batch.parts

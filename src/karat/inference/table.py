@@ -23,7 +23,7 @@ import pandas as pd
 
 from karat.core.coreset import Coreset
 from karat.core.provenance import Provenance
-from karat.core.regression import Regression, answers
+from karat.core.regression import Regression, answers, stage_prefix, stage_sums
 from karat.core.synthetic import SYNTHETIC
 from karat.data import containers
 from karat.data.arguments import progress_bar
@@ -38,6 +38,13 @@ from karat.formulas.learn import Learn
 from karat.formulas.passes import needed_columns, open_rows
 from karat.formulas.transforms import transforms_of
 from karat.inference.covariance import WHITENING, FullData, turned
+from karat.inference.instruments import (
+    InstrumentalVariables,
+    Stage,
+    StageScores,
+    check_instruments,
+    responses,
+)
 from karat.inference.new_rows import Encoder
 from karat.inference.options import check_design, cluster_columns, covariance_kinds
 from karat.inference.residuals import residual_quantiles
@@ -190,7 +197,7 @@ def _shown(
 ) -> Any:  # fmt: skip
     results = _table(core, kind, use_t, drop, ssc)
     if core.regression is not None:
-        results.model.design = Encoder(restored_design(core.regression.facts))
+        results.model.design = Encoder(restored_design(core.regression.facts).structural)
     return results
 
 
@@ -241,14 +248,16 @@ def _table(
     )
     dropped = facts.get("dropped")
     if dropped is None and drop:
-        places = dependent_columns(design.to_numpy(), core.weights, intercept)
-        dropped = [design.columns[place] for place in places]
+        given = design.drop(columns=facts.get("endogenous") or [])
+        places = dependent_columns(given.to_numpy(), core.weights, intercept)
+        dropped = [given.columns[place] for place in places]
     design = design.drop(columns=dropped or [])
     if design.empty:
         raise InputError("Every column is always zero; there is nothing to estimate.")
     targets = Provenance.read(core.provenance).targets or [getattr(core.y, "name", None) or "y"]
     response = pd.Series(y.ravel(), name=facts.get("response", str(targets[0])))
-    model = FrequencyWLS(response, design, core.weights, _full_data(core), core)
+    kind = InstrumentalVariables if facts.get("instruments") else FrequencyWLS
+    model = kind(response, design, core.weights, _full_data(core), core)
     model.dropped, model.ssc = tuple(dropped or ()), ssc
     return model.fit(cov_type=cov_type, use_t=use_t)
 
@@ -260,7 +269,8 @@ def _full_data(core: Coreset) -> FullData:
     facts = core.regression.facts
     cluster = facts["covariances"].get("cluster", {})
     return FullData(
-        float(facts["observations"]), float(facts.get("log_weights") or 0.0), core.regression.sums,
+        float(facts["observations"]), float(facts.get("log_weights") or 0.0),
+        stage_sums(core.regression.sums, 0),
         dict(facts.get("residual_quantiles") or {}),
         tuple(cluster.get("counts") or [cluster.get("clusters", 0)]),
         bool(facts.get("merged")),
@@ -308,6 +318,8 @@ def formula_coreset(
     if not design.names:
         raise InputError(f"The formula {text!r} has no term; add one, or the intercept.")
     check_design(design)
+    if design.instruments:
+        check_instruments(design, kinds)
     layout = columns.of_design(design)
     core = rows.coreset(layout)
     facts = (
@@ -350,24 +362,33 @@ def _scored(
         )
     if not wanted and not quantiles:
         return core
-    solution = FullDataSolution(
-        _table(core).solution, regression.facts["intercept"], regression.facts["observations"]
+    facts, model = regression.facts, _table(core).model
+    stages = model.stages if facts.get("instruments") else [Stage(model.solution, model.solution)]
+    solutions = tuple(
+        FullDataSolution(stage.passed, facts["intercept"], facts["observations"])
+        for stage in stages
     )
-    layout = replace(layout, dropped=tuple(regression.facts.get("dropped") or ()))
+    layout = replace(layout, dropped=tuple(facts.get("dropped") or ()))
     if wanted:
+        options = wanted, len(clusters), layout.frequencies
         scores = rows.scan(
             replace(layout, labelled="cluster" in wanted),
-            Scores(solution, wanted, len(clusters), layout.frequencies),
+            StageScores(solutions, responses(facts), *options)
+            if facts.get("instruments")
+            else Scores(solutions[0], *options),
         )
-        regression = _with_sums(regression, scores, clusters)
+        regression = _with_sums(regression, scores, stages, clusters)
     if quantiles:
-        quantile_facts = {"residual_quantiles": residual_quantiles(rows, layout, solution)}
-        regression = replace(regression, facts=regression.facts | quantile_facts)
+        found = {"residual_quantiles": residual_quantiles(rows, layout, solutions[0])}
+        regression = replace(regression, facts=regression.facts | found)
     return replace(core, regression=regression)
 
 
-def _with_sums(regression: Regression, scores: Any, columns: Sequence[str]) -> Regression:
+def _with_sums(
+    regression: Regression, consumer: Any, stages: Sequence[Stage], columns: Sequence[str]
+) -> Regression:
     """The regression with new sums of robust covariances; sums of other kinds stay."""
+    scores, *first = getattr(consumer, "stages", [consumer])
     sums = scores.covariances()
     covariances: dict[str, Any] = {kind: {} for kind in sums}
     if scores.clusters:
@@ -383,10 +404,14 @@ def _with_sums(regression: Regression, scores: Any, columns: Sequence[str]) -> R
         covariances["cluster"] = described
         names = answers(regression)["columns"]
         check_clusters(scores.solution, names, sums["cluster"], fewest, columns)
-    estimate = scores.solution.estimate
     covariances = regression.facts["covariances"] | covariances
-    sums = turned(regression.sums, estimate) | sums | {WHITENING: estimate.whitening}
-    return Regression(regression.facts | {"covariances": covariances}, sums)
+    stored = {}
+    for place, new in enumerate([sums, *(scores.covariances() for scores in first)]):
+        solution = stages[place].solution
+        held = turned(stage_sums(regression.sums, place), solution) | new
+        held[WHITENING] = solution.whitening
+        stored |= {stage_prefix(place) + name: value for name, value in held.items()}
+    return Regression(regression.facts | {"covariances": covariances}, stored)
 
 
 def _with_scores(
