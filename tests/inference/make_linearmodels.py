@@ -10,7 +10,6 @@ import json
 from pathlib import Path
 
 import numpy as np
-from linearmodels.iv import IV2SLS
 
 from tests.inference.instrument_cases import Case, random_case
 
@@ -26,6 +25,8 @@ WAYS = {  # karat's covariance, and how linearmodels is asked for it
 
 def numbers(case: Case) -> dict[str, object]:
     """The table of one case, with the intercept first."""
+    from linearmodels.iv import IV2SLS
+
     frame = case.frame.assign(Intercept=1.0)
     model = IV2SLS(
         frame["y"], frame[["Intercept", *case.exogenous]], frame[case.endogenous],

@@ -263,13 +263,14 @@ def _make_terms(formula: Formula, learned: Learned, last: Sequence[Any]) -> tupl
 
 
 def _check_names(formula: Formula, terms: Sequence[DesignTerm]) -> None:
-    named = [name for term in terms for name in term.columns]
-    for name in named:
-        if named.count(name) > 1:
+    seen: set[str] = set()
+    for name in (name for term in terms for name in term.columns):
+        if name in seen:
             raise InputError(
                 f"Two terms of the formula {formula.text!r} make a column {name!r}; rename a column"
                 " of the data."
             )
+        seen.add(name)
 
 
 def _in_order(formula: Formula, learned: Learned, last: Sequence[Any]) -> Any:

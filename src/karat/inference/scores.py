@@ -283,10 +283,18 @@ def check_clusters(
     solution: FullDataSolution,
     names: Sequence[str],
     middle: Array,
-    count: int,
+    counts: Sequence[int],
     columns: Sequence[str],
 ) -> None:
-    """Refuse clustered errors that are rounding, and warn about few clusters."""
+    """Refuse a single cluster and errors that are rounding, and warn about few clusters."""
+    for name, number in zip(columns, counts, strict=True):
+        if number < 2:
+            raise InputError(
+                f"The column {name!r} has a single cluster; a clustered covariance needs two or"
+                " more.",
+                column=name,
+            )
+    count = min(counts)
     root, estimate = solution.estimate.root, solution.estimate
     labels = ", ".join(map(repr, columns))
     classical = estimate.rss / (solution.observations - solution.width) * np.square(root).sum(1)

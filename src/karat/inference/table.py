@@ -33,9 +33,10 @@ from karat.errors import InputError, NotExactError
 from karat.formulas.cells import FREQUENCY, RESPONSE, as_cells
 from karat.formulas.design import INTERCEPT, make_design, restored_design
 from karat.formulas.formula import parse
+from karat.formulas.kept import kept_rows
 from karat.formulas.layout import formula_columns
 from karat.formulas.learn import Learn
-from karat.formulas.passes import needed_columns, open_rows
+from karat.formulas.passes import is_kept, needed_columns, open_rows
 from karat.formulas.transforms import transforms_of
 from karat.inference.covariance import WHITENING, FullData, turned
 from karat.inference.instruments import (
@@ -75,11 +76,12 @@ def ols(
     Parameters
     ----------
     formula : str or Coreset
-        Such as ``"price ~ carat + C(cut) + carat:C(color)"``; or the coreset of a table.
+        Such as ``"price ~ carat + C(cut) + carat:C(color)"``, with instruments
+        ``"y ~ w + [endogenous ~ instruments]"``; or the coreset of a table.
     data : optional
         Rows: a pandas or polars frame, an Arrow table, a path, list, folder or pattern of Parquet,
-        CSV or Arrow files, a DuckDB relation, a Dask or Spark data frame.  Or, with a formula, the
-        coreset of a larger one.
+        CSV or Arrow files, a DuckDB relation, a Dask or Spark data frame.  Or, with a formula, a
+        cube, a slice of it or a coreset, by the names of columns; or the table of a larger formula.
     cov_type : str, or a list of them
         nonrobust, HC0, HC1, HC2, HC3 or cluster.  With several, the table shows the first, and the
         sums of all are stored.
@@ -162,7 +164,7 @@ def ols(
         )
     if data is None:
         raise InputError("A formula needs data: ols('y ~ x', frame_or_path).", argument="data")
-    if isinstance(data, Coreset):
+    if isinstance(data, Coreset) and data.regression is not None:
         given = (weights, frequencies) != (None, None)
         if kinds != ("nonrobust",) or given or residual_quantiles:
             raise NotExactError(
@@ -296,13 +298,19 @@ def formula_coreset(
         )
     weight = weight or frequencies
     others = (weight, *clusters)
-    rows = open_rows(needed_columns(data, text, others), progress)
+    rows: Any
+    if is_kept(data):
+        rows = kept_rows(data, weight, quantiles, progress)
+    else:
+        rows = open_rows(needed_columns(data, text, others), progress)
     schema = rows.schema()
     formula = parse(text, [name for name in schema.names if name not in others])
     columns = formula_columns(formula, schema, weight, on_missing, clusters)
     columns = replace(columns, frequencies=frequencies is not None)
     rows.as_codes(columns.coded())
-    if (
+    if is_kept(data):
+        columns = rows.columns(formula, columns, kinds, clusters)
+    elif (
         weight is None
         and not quantiles
         and not list(transforms_of((*formula.factors, formula.response)))
@@ -392,18 +400,11 @@ def _with_sums(
     sums = scores.covariances()
     covariances: dict[str, Any] = {kind: {} for kind in sums}
     if scores.clusters:
-        for name, count in zip(columns, scores.counts, strict=True):
-            if count < 2:
-                raise InputError(
-                    f"The column {name!r} has a single cluster; a clustered covariance needs two or"
-                    " more.",
-                    column=name,
-                )
         fewest = min(scores.counts)
         described = {"column": JOINT.join(columns), "clusters": fewest, "counts": scores.counts}
         covariances["cluster"] = described
         names = answers(regression)["columns"]
-        check_clusters(scores.solution, names, sums["cluster"], fewest, columns)
+        check_clusters(scores.solution, names, sums["cluster"], scores.counts, columns)
     covariances = regression.facts["covariances"] | covariances
     stored = {}
     for place, new in enumerate([sums, *(scores.covariances() for scores in first)]):
