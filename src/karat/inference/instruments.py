@@ -52,7 +52,7 @@ KINDS = ("nonrobust", "HC0", "HC1", "cluster")  # of covariances; leverages have
 
 def check_instruments(design: Any, kinds: tuple[str, ...]) -> None:
     """Refuse covariances that need leverages, and too few instruments."""
-    _check_kinds(kinds)
+    refuse_leverages(kinds)
     few, many = len(design.instruments), len(design.endogenous)
     if few < many:
         raise InputError(
@@ -62,7 +62,7 @@ def check_instruments(design: Any, kinds: tuple[str, ...]) -> None:
         )
 
 
-def _check_kinds(kinds: tuple[str, ...]) -> None:
+def refuse_leverages(kinds: tuple[str, ...]) -> None:
     for kind in kinds:
         if kind not in KINDS:
             raise InputError(
@@ -258,7 +258,7 @@ class InstrumentalResults(FullDataResults):
     """Results of two-stage least squares; see :func:`karat.inference.ols`."""
 
     def __init__(self, model: Any, solution: Any, cov_type: str, use_t: bool | None) -> None:
-        _check_kinds((cov_type,))
+        refuse_leverages((cov_type,))
         super().__init__(model, solution, cov_type, use_t)
 
     @cached_property

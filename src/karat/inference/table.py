@@ -47,11 +47,23 @@ from karat.inference.instruments import (
     responses,
 )
 from karat.inference.new_rows import Encoder
-from karat.inference.options import check_design, cluster_columns, covariance_kinds
+from karat.inference.options import (
+    check_design,
+    check_effects,
+    check_formula,
+    check_switches,
+    cluster_columns,
+    covariance_kinds,
+    drops_collinear,
+    refuse_memory,
+    weight_column,
+)
 from karat.inference.residuals import residual_quantiles
 from karat.inference.results import FrequencyWLS
 from karat.inference.scores import FullDataSolution, Scores, check_clusters, wanted_sums
-from karat.inference.ssc import STATSMODELS, SmallSample, small_sample
+from karat.inference.ssc import PYFIXEST, STATSMODELS, SmallSample, small_sample
+from karat.panels.effects import has_effects
+from karat.panels.fit import panel_table
 
 JOINT = " + "  # between the names of cluster columns
 
@@ -69,6 +81,7 @@ def ols(
     on_missing: str = "error",
     on_collinear: str = "error",
     residual_quantiles: bool = False,
+    memory: int | None = None,
     progress: Progress | bool | None = None,
 ) -> Any:
     """The regression table of all rows, as statsmodels would give it, in bounded memory.
@@ -76,8 +89,9 @@ def ols(
     Parameters
     ----------
     formula : str or Coreset
-        Such as ``"price ~ carat + C(cut) + carat:C(color)"``, with instruments
-        ``"y ~ w + [endogenous ~ instruments]"``; or the coreset of a table.
+        Such as ``"price ~ carat + C(cut) + carat:C(color)"``; ``"y ~ x | firm + year"`` with fixed
+        effects, which are absorbed; ``"y ~ w + [endogenous ~ instruments]"`` with instruments; or
+        the coreset of a table.
     data : optional
         Rows: a pandas or polars frame, an Arrow table, a path, list, folder or pattern of Parquet,
         CSV or Arrow files, a DuckDB relation, a Dask or Spark data frame.  Or, with a formula, a
@@ -95,10 +109,11 @@ def ols(
         A column of integers: how many equal observations each row stands for.
     ssc : str or dict, optional
         Small-sample corrections: ``"statsmodels"`` (default), ``"pyfixest"``, ``"none"``, or
-        switches such as ``{"g_adj": False}``; the table says which.
+        switches such as ``{"g_adj": False}``; the table says which.  With fixed effects the
+        default is ``"pyfixest"``.
     use_t : bool, optional
         Use the t distribution with robust covariances; the default is the normal distribution, as
-        in statsmodels.
+        in statsmodels, and t with fixed effects, as in pyfixest.
     on_missing : {"error", "drop"}
         What to do with rows in which a value of the formula is missing.
     on_collinear : {"error", "drop"}
@@ -108,6 +123,9 @@ def ols(
     residual_quantiles : bool, default False
         Also compute the exact quartiles and extremes of all residuals, in one more pass (two from
         four million rows on).
+    memory : int, optional
+        With fixed effects: the bytes that the pairs of levels of two effects may take (default
+        4 GiB).
     progress : True or callable, optional
         True shows a bar.  A callable is called with (bytes done, bytes in all) in every pass.
 
@@ -131,15 +149,17 @@ def ols(
     """
     clusters = cluster_columns(cluster)
     kinds, corrections = covariance_kinds(cov_type, clusters), small_sample(ssc)
-    for name, switch in (("use_t", use_t), ("residual_quantiles", residual_quantiles)):
-        if switch not in (None, True, False):
-            raise InputError(f"{name} must be True or False, not {switch!r}.", argument=name)
-    if on_collinear not in ("error", "drop"):
-        raise InputError(
-            f"on_collinear must be 'error' or 'drop', not {on_collinear!r}.",
-            argument="on_collinear",
-        )
-    drop = on_collinear == "drop"
+    check_switches(use_t=use_t, residual_quantiles=residual_quantiles)
+    drop = drops_collinear(on_collinear)
+    if isinstance(formula, str) and "|" in formula and has_effects(formula):
+        check_effects(data is None or is_kept(data), frequencies, residual_quantiles)
+        with progress_bar(progress, "B") as advance:
+            return panel_table(
+                formula, data, kinds=kinds, clusters=clusters, weights=weights,
+                ssc=small_sample(ssc, PYFIXEST), use_t=use_t, on_missing=on_missing, drop=drop,
+                memory=memory, progress=advance,
+            )  # fmt: skip
+    refuse_memory(memory)
     if isinstance(formula, Coreset):
         if weights is not None or frequencies is not None:
             raise InputError(
@@ -157,13 +177,7 @@ def ols(
         if residual_quantiles:
             fit.residual_quantiles  # noqa: B018 - raises if they are not stored
         return fit
-    if not isinstance(formula, str):
-        raise InputError(
-            f"The first argument must be a formula or a coreset, not {type(formula).__name__}.",
-            argument="formula",
-        )
-    if data is None:
-        raise InputError("A formula needs data: ols('y ~ x', frame_or_path).", argument="data")
+    check_formula(formula, data)
     if isinstance(data, Coreset) and data.regression is not None:
         given = (weights, frequencies) != (None, None)
         if kinds != ("nonrobust",) or given or residual_quantiles:
@@ -287,16 +301,7 @@ def formula_coreset(
     """The coreset of a formula, with the sums of the covariances and the quantiles of the
     residuals.
     """
-    for name, given in (("weights", weight), ("frequencies", frequencies)):
-        if given is not None and not isinstance(given, str):
-            raise InputError(f"{name} must be the name of a column of the data.", argument=name)
-    if frequencies is not None and (weight is not None or quantiles):
-        raise InputError(
-            "frequencies= cannot be combined with weights= or residual_quantiles=; repeat the rows,"
-            " or leave one of them out.",
-            argument="frequencies",
-        )
-    weight = weight or frequencies
+    weight = weight_column(weight, frequencies, quantiles)
     others = (weight, *clusters)
     rows: Any
     if is_kept(data):
