@@ -202,7 +202,7 @@ def test_arguments(frame):
         (lambda: ols("y ~ a", frame, cov_type="HC9"), "cov_type must be one of"),
         (
             lambda: ols("y ~ a", frame, cov_type="cluster"),
-            "needs cluster=, the column that labels the clusters",
+            "labels the clusters. Pass its name as cluster=",
         ),
         (lambda: ols("y ~ a", frame, cluster="user"), "cov_type='cluster'"),
         (lambda: ols("y ~ a", frame, cov_type="cluster", cluster="none"), "no column 'none'"),

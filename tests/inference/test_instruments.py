@@ -211,9 +211,11 @@ def test_formulas_that_are_refused(formula, message):
 
 def test_what_two_stages_do_not_have():
     case = random_case(65)
-    for kind in ("HC2", "HC3"):
+    for kind in ("HC2", "HC3", "CR3"):
         with pytest.raises(InputError, match="covariances nonrobust, HC0, HC1, cluster"):
-            ols(case.formula, case.frame, cov_type=kind)
+            ols(case.formula, case.frame, cov_type=kind, cluster="g" if kind == "CR3" else None)
+    with pytest.raises(InputError, match="no submodels"):
+        ols(case.formula, case.frame, cov_type="HC1", submodels=True)
     fit = ols(case.formula, case.frame)
     with pytest.raises(NotExactError, match="not stored"):
         fit.get_robustcov_results("HC1")

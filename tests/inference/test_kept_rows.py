@@ -143,3 +143,11 @@ def test_means_that_are_not_kept(frame):
     same(ols("y ~ 0 + C(region):x + z", cube), smf.ols("y ~ 0 + C(region):x + z", frame).fit())
     with pytest.raises(NotExactError, match="LeastSquares"):
         ols("y ~ x", karat.cube(frame[["region", "x"]], by="region", problem=karat.problems.Mean()))
+
+
+def test_the_jackknife_of_clusters_that_are_labels(frame, cube):
+    with pytest.warns(UserWarning, match="5 clusters"):
+        fit = ols("y ~ x + z", cube, cov_type="CR3", cluster="year")
+    with pytest.warns(UserWarning, match="5 clusters"):
+        whole = ols("y ~ x + z", frame, cov_type="CR3", cluster="year")
+    same(fit, whole)

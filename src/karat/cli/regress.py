@@ -33,8 +33,8 @@ def regress(
             "--cov",
             metavar="KIND",
             help=(
-                "nonrobust, HC0, HC1, HC2, HC3 or cluster:COLUMN[,COLUMN]. Repeat it to store"
-                " several; the first is shown."
+                "nonrobust, HC0, HC1, HC2, HC3, cluster:COLUMN[,COLUMN] or CR3:COLUMN. Repeat it to"
+                " store several; the first is shown."
             ),
         ),
     ] = None,
@@ -61,6 +61,12 @@ def regress(
         typer.Option(
             "--residuals",
             help="Also the quartiles and extremes of all residuals, by one or two more passes.",
+        ),
+    ] = False,
+    submodels: Annotated[
+        bool,
+        typer.Option(
+            "--submodels", help="Store what robust errors of any smaller formula follow from."
         ),
     ] = False,
     output: Annotated[
@@ -98,7 +104,7 @@ def regress(
         "use_t": use_t or None,
         "on_collinear": on_collinear.value,
     }
-    options["residual_quantiles"] = residuals
+    options |= {"residual_quantiles": residuals, "submodels": submodels}
     if stored is None and formula is None:
         raise InputError('The formula is missing: karat regress data.parquet "y ~ a + C(b)".')
     with warnings.catch_warnings(record=True) as caught:
@@ -138,12 +144,14 @@ def _covariances(typed: list[str]) -> tuple[list[str], list[str] | None]:
     kinds, columns = [], []
     for text in typed:
         kind, colon, column = text.partition(":")
-        if colon and kind != "cluster":
-            raise InputError(f"--cov {text}: only cluster takes a column, as in cluster:user_id.")
+        if colon and kind not in ("cluster", "CR3"):
+            raise InputError(
+                f"--cov {text}: only cluster and CR3 take a column, as in cluster:user_id."
+            )
         if column:
             columns.append(column)
         kinds.append(kind)
-    if len(columns) > 1:
+    if len(set(columns)) > 1:
         raise InputError("Name the columns of several ways in one option: --cov cluster:A,B.")
     return kinds, columns[0].split(",") if columns else None
 

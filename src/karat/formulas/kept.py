@@ -22,6 +22,7 @@ import pyarrow as pa
 from karat.core.certify import Certificate
 from karat.core.coreset import Coreset
 from karat.core.provenance import Provenance
+from karat.core.regression import BY_CLUSTER
 from karat.core.synthetic import SYNTHETIC
 from karat.data import containers
 from karat.engine.rows import Progress
@@ -160,7 +161,7 @@ class KeptSource(SourceRows):
     def _check_covariances(self, kinds: Sequence[str], clusters: Sequence[str]) -> None:
         kind = self.kept.kind
         for name in kinds:
-            if name not in ("nonrobust", "cluster"):
+            if name not in ("nonrobust", *BY_CLUSTER):
                 raise NotExactError(
                     f"{name} needs fourth moments, which a {kind} does not keep. Make the table,"
                     " then add the sums in a pass over the data: fit = ols(formula,"

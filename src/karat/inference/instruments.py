@@ -50,8 +50,10 @@ IDENTIFIED = 2**26 * np.finfo(float).eps
 KINDS = ("nonrobust", "HC0", "HC1", "cluster")  # of covariances; leverages have no meaning here
 
 
-def check_instruments(design: Any, kinds: tuple[str, ...]) -> None:
-    """Refuse covariances that need leverages, and too few instruments."""
+def check_instruments(design: Any, kinds: tuple[str, ...], submodels: bool) -> None:
+    """Refuse covariances that need leverages, submodels, and too few instruments."""
+    if submodels:
+        raise InputError("A regression with instruments has no submodels.", argument="submodels")
     refuse_leverages(kinds)
     few, many = len(design.instruments), len(design.endogenous)
     if few < many:
@@ -115,6 +117,8 @@ class InstrumentalVariables(FrequencyWLS):
         the instruments and the endogenous columns, in this order, and the coreset says which.
     """
 
+    results_class = property(lambda self: InstrumentalResults)
+
     def __init__(
         self, y: Any, rows: pd.DataFrame, weights: Array, full: FullData, coreset: Any
     ) -> None:
@@ -122,11 +126,6 @@ class InstrumentalVariables(FrequencyWLS):
         self.instruments = [name for name in facts["instruments"] if name in rows]
         self.rows, self.endogenous = rows, list(facts["endogenous"])
         super().__init__(y, rows.drop(columns=self.instruments), weights, full, coreset)
-
-    @property
-    def results_class(self) -> type:
-        """The class of the results."""
-        return InstrumentalResults
 
     @property
     def solution(self) -> LeastSquaresSolution:

@@ -23,7 +23,7 @@ import pandas as pd
 
 from karat.core.coreset import Coreset
 from karat.core.provenance import Provenance
-from karat.core.regression import Regression, answers, stage_prefix, stage_sums
+from karat.core.regression import BY_CLUSTER, JOINT, Regression, stage_sums
 from karat.core.synthetic import SYNTHETIC
 from karat.data import containers
 from karat.data.arguments import progress_bar
@@ -38,7 +38,7 @@ from karat.formulas.layout import formula_columns
 from karat.formulas.learn import Learn
 from karat.formulas.passes import is_kept, needed_columns, open_rows
 from karat.formulas.transforms import transforms_of
-from karat.inference.covariance import WHITENING, FullData, turned
+from karat.inference.covariance import FullData
 from karat.inference.instruments import (
     InstrumentalVariables,
     Stage,
@@ -51,6 +51,7 @@ from karat.inference.options import (
     check_design,
     check_effects,
     check_formula,
+    check_labels,
     check_switches,
     cluster_columns,
     covariance_kinds,
@@ -60,12 +61,10 @@ from karat.inference.options import (
 )
 from karat.inference.residuals import residual_quantiles
 from karat.inference.results import FrequencyWLS
-from karat.inference.scores import FullDataSolution, Scores, check_clusters, wanted_sums
+from karat.inference.scores import FullDataSolution, Scores, wanted_sums, with_sums
 from karat.inference.ssc import PYFIXEST, STATSMODELS, SmallSample, small_sample
 from karat.panels.effects import has_effects
 from karat.panels.fit import panel_table
-
-JOINT = " + "  # between the names of cluster columns
 
 
 def ols(
@@ -81,6 +80,7 @@ def ols(
     on_missing: str = "error",
     on_collinear: str = "error",
     residual_quantiles: bool = False,
+    submodels: bool = False,
     memory: int | None = None,
     progress: Progress | bool | None = None,
 ) -> Any:
@@ -97,8 +97,9 @@ def ols(
         CSV or Arrow files, a DuckDB relation, a Dask or Spark data frame.  Or, with a formula, a
         cube, a slice of it or a coreset, by the names of columns; or the table of a larger formula.
     cov_type : str, or a list of them
-        nonrobust, HC0, HC1, HC2, HC3 or cluster.  With several, the table shows the first, and the
-        sums of all are stored.
+        nonrobust, HC0, HC1, HC2, HC3, cluster or CR3.  With several, the table shows the first, and
+        the sums of all are stored.  CR3, the jackknife of clusters, is for few clusters; it also
+        stores the sums of each cluster, for ``wild_bootstrap()``.
     cluster : str or list of str, optional
         The column that labels the clusters; several for errors that are clustered in several ways
         (Cameron, Gelbach and Miller), as in statsmodels.
@@ -123,6 +124,9 @@ def ols(
     residual_quantiles : bool, default False
         Also compute the exact quartiles and extremes of all residuals, in one more pass (two from
         four million rows on).
+    submodels : bool, default False
+        Also store what HC0, HC1 and clustered errors of any choice of the columns follow from:
+        ``fit.submodel(terms, cov_type="cluster")``.
     memory : int, optional
         With fixed effects: the bytes that the pairs of levels of two effects may take (default
         4 GiB).
@@ -133,8 +137,8 @@ def ols(
     -------
     results
         statsmodels' results of all rows, with labels; also ``tidy()``, ``glance()``,
-        ``submodel(...)``, ``predict(frame, interval=0.95)``, and ``coreset``, which you can save
-        and query again later: ``ols(karat.load(path))``.
+        ``submodel(...)``, ``wild_bootstrap(...)``, ``predict(frame, interval=0.95)``, and
+        ``coreset``, which you can save and query again later: ``ols(karat.load(path))``.
 
     Examples
     --------
@@ -148,11 +152,11 @@ def ols(
     (['Intercept', 'C(g)[T.1]', 'C(g)[T.2]', 'x'], 50000)
     """
     clusters = cluster_columns(cluster)
-    kinds, corrections = covariance_kinds(cov_type, clusters), small_sample(ssc)
-    check_switches(use_t=use_t, residual_quantiles=residual_quantiles)
+    kinds, corrections = covariance_kinds(cov_type, clusters, submodels), small_sample(ssc)
+    check_switches(use_t=use_t, residual_quantiles=residual_quantiles, submodels=submodels)
     drop = drops_collinear(on_collinear)
     if isinstance(formula, str) and "|" in formula and has_effects(formula):
-        check_effects(data is None or is_kept(data), frequencies, residual_quantiles)
+        check_effects(data is None or is_kept(data), frequencies, residual_quantiles, submodels)
         with progress_bar(progress, "B") as advance:
             return panel_table(
                 formula, data, kinds=kinds, clusters=clusters, weights=weights,
@@ -170,7 +174,7 @@ def ols(
         if data is not None:
             with progress_bar(progress, "B") as advance:
                 core = _with_scores(
-                    core, data, kinds, clusters, on_missing, residual_quantiles, advance
+                    core, data, kinds, clusters, on_missing, residual_quantiles, advance, submodels
                 )
         _check_cluster(core, kinds, clusters)
         fit = _shown(core, kinds[0], use_t, drop, corrections)
@@ -179,32 +183,37 @@ def ols(
         return fit
     check_formula(formula, data)
     if isinstance(data, Coreset) and data.regression is not None:
-        given = (weights, frequencies) != (None, None)
-        if kinds != ("nonrobust",) or given or residual_quantiles:
+        if (weights, frequencies) != (None, None) or residual_quantiles or submodels:
             raise NotExactError(
-                "A submodel of a coreset has only the classical covariance; robust sums and"
-                " quantiles of residuals belong to one formula."
+                "A submodel of a coreset has the weights of the coreset, and no quantiles of"
+                " residuals: these belong to one formula. Leave out these arguments."
             )
-        return _shown(data, "nonrobust", use_t, drop, corrections).submodel(formula)
+        _check_cluster(data, kinds, clusters)
+        whole = _shown(data, "nonrobust", None, drop, corrections)
+        return whole.submodel(formula, cov_type=kinds[0], use_t=use_t)
     with progress_bar(progress, "B") as advance:
         core = formula_coreset(
             formula, data, weights, on_missing, advance, kinds, clusters, residual_quantiles, drop,
-            frequencies,
+            frequencies, submodels,
         )  # fmt: skip
     return _shown(core, kinds[0], use_t, ssc=corrections)
 
 
 def _check_cluster(core: Coreset, kinds: Sequence[str], clusters: Sequence[str]) -> None:
     """Raise if the stored sums are of the clusters of another column."""
-    stored = (
-        {} if core.regression is None else core.regression.facts["covariances"].get("cluster", {})
-    )
+    stored = _stored_clusters(core)
     cluster = JOINT.join(clusters)
-    if "cluster" in kinds and clusters and stored and stored["column"] != cluster:
+    if clusters and stored and stored["column"] != cluster:
         raise NotExactError(
             f"This coreset stores the sums of the clusters {stored['column']!r}, not {cluster!r};"
             " pass the data."
         )
+
+
+def _stored_clusters(core: Coreset) -> dict[str, Any]:
+    """Which clusters the stored sums are about."""
+    covariances = {} if core.regression is None else core.regression.facts["covariances"]
+    return next((covariances[kind] for kind in BY_CLUSTER if kind in covariances), {})
 
 
 def _shown(
@@ -282,21 +291,20 @@ def _full_data(core: Coreset) -> FullData:
     """What a coreset stores about all rows, besides the kept ones."""
     if core.regression is None:
         return FullData(float(core.weights.sum()))
-    facts = core.regression.facts
-    cluster = facts["covariances"].get("cluster", {})
+    facts, cluster = core.regression.facts, _stored_clusters(core)
     return FullData(
         float(facts["observations"]), float(facts.get("log_weights") or 0.0),
         stage_sums(core.regression.sums, 0),
         dict(facts.get("residual_quantiles") or {}),
         tuple(cluster.get("counts") or [cluster.get("clusters", 0)]),
-        bool(facts.get("merged")),
+        bool(facts.get("merged")), core.regression.products,
     )  # fmt: skip
 
 
 def formula_coreset(
     text: str, data: Any, weight: str | None, on_missing: str, progress: Progress | None,
     kinds: Sequence[str] = (), clusters: Sequence[str] = (), quantiles: bool = False,
-    drop: bool = False, frequencies: str | None = None,
+    drop: bool = False, frequencies: str | None = None, submodels: bool = False,
 ) -> Coreset:  # fmt: skip
     """The coreset of a formula, with the sums of the covariances and the quantiles of the
     residuals.
@@ -332,7 +340,7 @@ def formula_coreset(
         raise InputError(f"The formula {text!r} has no term; add one, or the intercept.")
     check_design(design)
     if design.instruments:
-        check_instruments(design, kinds)
+        check_instruments(design, kinds, submodels)
     layout = columns.of_design(design)
     core = rows.coreset(layout)
     facts = (
@@ -352,7 +360,7 @@ def formula_coreset(
     )
     core = replace(core, regression=Regression(facts))
     core = _dropping(core) if drop else core
-    return _scored(core, rows, layout, kinds, clusters, quantiles)
+    return _scored(core, rows, layout, kinds, clusters, quantiles, submodels)
 
 
 def _scored(
@@ -362,17 +370,14 @@ def _scored(
     kinds: Sequence[str],
     clusters: Sequence[str],
     quantiles: bool,
+    submodels: bool,
 ) -> Coreset:
     """The coreset with the results of passes at the solution: sums of robust covariances, quantiles
     of the residuals.
     """
     regression, wanted = core.regression, wanted_sums(kinds)
     assert regression is not None
-    if "cluster" in wanted and not clusters:
-        raise InputError(
-            "cov_type='cluster' needs cluster=, the column that labels the clusters.",
-            argument="cluster",
-        )
+    check_labels(wanted, clusters)
     if not wanted and not quantiles:
         return core
     facts, model = regression.facts, _table(core).model
@@ -385,39 +390,16 @@ def _scored(
     if wanted:
         options = wanted, len(clusters), layout.frequencies
         scores = rows.scan(
-            replace(layout, labelled="cluster" in wanted),
+            replace(layout, labelled=bool(clusters)),
             StageScores(solutions, responses(facts), *options)
             if facts.get("instruments")
-            else Scores(solutions[0], *options),
+            else Scores(solutions[0], *options, submodels),
         )
-        regression = _with_sums(regression, scores, stages, clusters)
+        regression = with_sums(regression, scores, [s.solution for s in stages], clusters)
     if quantiles:
         found = {"residual_quantiles": residual_quantiles(rows, layout, solutions[0])}
         regression = replace(regression, facts=regression.facts | found)
     return replace(core, regression=regression)
-
-
-def _with_sums(
-    regression: Regression, consumer: Any, stages: Sequence[Stage], columns: Sequence[str]
-) -> Regression:
-    """The regression with new sums of robust covariances; sums of other kinds stay."""
-    scores, *first = getattr(consumer, "stages", [consumer])
-    sums = scores.covariances()
-    covariances: dict[str, Any] = {kind: {} for kind in sums}
-    if scores.clusters:
-        fewest = min(scores.counts)
-        described = {"column": JOINT.join(columns), "clusters": fewest, "counts": scores.counts}
-        covariances["cluster"] = described
-        names = answers(regression)["columns"]
-        check_clusters(scores.solution, names, sums["cluster"], scores.counts, columns)
-    covariances = regression.facts["covariances"] | covariances
-    stored = {}
-    for place, new in enumerate([sums, *(scores.covariances() for scores in first)]):
-        solution = stages[place].solution
-        held = turned(stage_sums(regression.sums, place), solution) | new
-        held[WHITENING] = solution.whitening
-        stored |= {stage_prefix(place) + name: value for name, value in held.items()}
-    return Regression(regression.facts | {"covariances": covariances}, stored)
 
 
 def _with_scores(
@@ -428,6 +410,7 @@ def _with_scores(
     on_missing: str,
     quantiles: bool,
     progress: Any,
+    submodels: bool,
 ) -> Coreset:
     """The coreset of a formula with sums over its data, which are computed now."""
     if core.regression is None:
@@ -447,4 +430,4 @@ def _with_scores(
             argument="residual_quantiles",
         )
     rows.as_codes(columns.coded())
-    return _scored(core, rows, columns.of_design(design), kinds, clusters, quantiles)
+    return _scored(core, rows, columns.of_design(design), kinds, clusters, quantiles, submodels)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
+from karat.core.regression import JACKKNIFE
 from karat.engine.least_squares import LeastSquaresSolution
 from karat.engine.linalg import Array, Flags
 from karat.engine.rows import Progress
@@ -27,7 +28,7 @@ from karat.formulas.formula import parse
 from karat.formulas.layout import formula_columns
 from karat.formulas.learn import Learn
 from karat.formulas.passes import needed_columns, open_rows
-from karat.inference.options import check_design
+from karat.inference.options import check_design, check_labels
 from karat.inference.ssc import SmallSample
 from karat.panels.effects import Effect, parse_effects
 from karat.panels.errors import MOST_DENSE, ClusterMiddles, Parameters, check_cluster_counts
@@ -65,10 +66,12 @@ def panel_table(
 
 
 def _check_kinds(kinds: Sequence[str], clusters: Sequence[str], effects: Sequence[Effect]) -> None:
-    if "cluster" in kinds and not clusters:
-        raise InputError(
-            "cov_type='cluster' needs cluster=, the column that labels the clusters.",
-            argument="cluster",
+    check_labels(kinds, clusters)
+    if JACKKNIFE in kinds:
+        raise NotExactError(
+            "CR3 with fixed effects behind '|' would fit the effects again without each cluster,"
+            " which sums by cluster do not tell; use cov_type='cluster', or C(...) for an effect of"
+            " few levels."
         )
     unknown = [kind for kind in kinds if kind in ("HC2", "HC3")]
     if unknown and len(effects) > 1:

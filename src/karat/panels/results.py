@@ -119,6 +119,13 @@ class PanelResults:
         """The same fit with another covariance, whose sums were computed."""
         return PanelResults(self.model, cov_type, self.ssc, self.use_t)
 
+    def wild_bootstrap(self, *args: Any, **kwargs: Any) -> Any:
+        """Raises an error: sums by cluster are not exact with effects of other levels."""
+        raise NotExactError(
+            "The wild bootstrap is not available with fixed effects behind '|': their estimates"
+            " differ in every draw. Write effects of few levels as C(...) and use cov_type='CR3'."
+        )
+
     @property
     def clustered(self) -> bool:
         """Whether errors are clustered."""
