@@ -209,7 +209,7 @@ def test_columns_that_are_not_read_may_hold_anything(frame):
         ols("y ~ a", twice)
 
 
-@pytest.mark.parametrize("value", [["x"], {"x": 1}, b"x", pd.Timestamp("2020-01-01").date()])
+@pytest.mark.parametrize("value", [["x"], {"x": 1}, b"x"])
 def test_levels_that_are_none(value, frame, tmp_path):
     strange = frame.head(50).assign(o=[value] * 50)
     strange.to_parquet(tmp_path / "rows.parquet")

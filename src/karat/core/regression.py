@@ -27,6 +27,8 @@ OWN = (
     "dropped",
 )  # facts in which the parts may differ
 PREFIX = "regression_"  # of the arrays in a file
+FIRST = "first"  # begins the names of the sums of first stages: first_1_HC0
+ROLES = ("instruments", "endogenous")  # of columns, where a formula has brackets
 PRODUCTS = {f"_products_{part.name}": part.name for part in fields(Products)}  # their endings
 CLUSTERED, JACKKNIFE = BY_CLUSTER = "cluster", "CR3"  # covariances
 JOINT = " + "  # between the names of cluster columns
@@ -86,17 +88,30 @@ class Regression:
             isinstance(dropped, list) and set(dropped) <= set(facts["columns"]),
             "dropped columns that it does not have",
         )
+        roles = {role: facts.get(role) or [] for role in ROLES}
+        for role, names in roles.items():
+            require(
+                isinstance(names, list) and set(names) <= set(facts["columns"]),
+                f"{role} that it does not have",
+            )
         width = len(facts["columns"]) + facts["intercept"] - len(dropped)
         products = _restored_products(sums)
         require(
-            all(value.shape == (width, width) for value in sums.values())
-            and all(stored.fits(width) for stored in products.values()),
+            all(stored.fits(width) for stored in products.values()),
             "sums of another number of columns",
         )
-        require(
-            (set(sums) - {"whitening"}) | set(products) == set(facts.get("covariances", {})),
-            "sums of a regression that its header does not name",
-        )
+        for stage in range(1 + len(roles["endogenous"])):
+            own = stage_sums(sums, stage)
+            left_out = set(roles["endogenous" if stage else "instruments"]) - set(dropped)
+            require(
+                all(value.shape == (width - len(left_out),) * 2 for value in own.values()),
+                "sums of another number of columns",
+            )
+            named = set(own) - {"whitening"} | (set() if stage else set(products))
+            require(
+                named == set(facts.get("covariances", {})),
+                "sums of a regression that its header does not name",
+            )
         return Regression(facts, sums, products)
 
 
@@ -113,6 +128,21 @@ def _restored_products(sums: dict[str, Array]) -> dict[str, Products]:
             **{part: sums.pop(kind + ending) for ending, part in PRODUCTS.items()}
         )
     return found
+
+
+def stage_sums(sums: dict[str, Array], stage: int) -> dict[str, Array]:
+    """The sums of one stage of a regression with instruments: 0 is the last one, the only one of
+    other regressions.
+    """
+    if not stage:
+        return {name: value for name, value in sums.items() if not name.startswith(FIRST)}
+    prefix = stage_prefix(stage)
+    return {n.removeprefix(prefix): value for n, value in sums.items() if n.startswith(prefix)}
+
+
+def stage_prefix(stage: int) -> str:
+    """What the names of the sums of a stage begin with."""
+    return f"{FIRST}_{stage}_" if stage else ""
 
 
 def merged_regression(first: Regression | None, second: Regression | None) -> Regression | None:
@@ -174,6 +204,7 @@ def answers(stored: Regression | None) -> dict[str, Any]:
             if not description
             else [f"{kind}:{description['column']} ({description['clusters']:,})"]
         )
+    left_out = {*(stored.facts.get("dropped") or []), *(stored.facts.get("instruments") or [])}
     products = sorted(set(stored.products) - {PLAIN})
     errors = " and ".join(
         [
@@ -182,16 +213,19 @@ def answers(stored: Regression | None) -> dict[str, Any]:
             *(["clustered"] if "cluster" in products else []),
         ]
     )
-    dropped = stored.facts.get("dropped") or []
     return {
         "formula": stored.facts["formula"],
         "observations": stored.facts["observations"],
         "weights": stored.facts.get("weights"),
         "columns": (
             (["Intercept"] if stored.facts["intercept"] else [])
-            + [name for name in stored.facts["columns"] if name not in dropped]
+            + [name for name in stored.facts["columns"] if name not in left_out]
         ),
         "tables": kinds,
         "residual_quantiles": bool(stored.facts.get("residual_quantiles")),
-        "submodels": f"any choice of these columns, with {errors} errors",
+        "submodels": (
+            None
+            if stored.facts.get("instruments")
+            else f"any choice of these columns, with {errors} errors"
+        ),
     }

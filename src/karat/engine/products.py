@@ -129,7 +129,7 @@ class Products:
     @cached_property
     def _inverse(self) -> Array:
         """The coordinates of the columns of the data, and of the response."""
-        return np.linalg.inv(self.basis)
+        return np.asarray(np.linalg.inv(self.basis), dtype=float)
 
     @cached_property
     def _condition(self) -> float:
@@ -138,7 +138,7 @@ class Products:
     @cached_property
     def _gram(self) -> Array:
         """The products of z with (z, e), of all rows."""
-        return matrices(self.totals[:, None], self.width)[0]
+        return np.asarray(matrices(self.totals[:, None], self.width)[0])
 
     def choice(self, places: Sequence[int], shift: Array, whitening: Array) -> Choice:
         """The regression on the columns at ``places``, shifted and then whitened."""
@@ -182,12 +182,12 @@ class Products:
         """The same sums in other coordinates of the same columns."""
         k, moved = self.width, np.eye(self.width + 1)
         moved[0] += self.shift - shift  # the intercept; without one both are 0
-        turn = np.linalg.solve(self.basis, moved @ basis)
+        turn: Array = np.asarray(np.linalg.solve(self.basis, moved @ basis), dtype=float)
         i, j = np.triu_indices(k)
         # the rows of P are those functionals whose w and r are columns of the turn
         rows = [
             Choice(turn[:k, [a]], turn[:, b], np.eye(1), 1.0).functional[:, 0]
-            for a, b in [*zip(i, j, strict=True), *((a, k) for a in range(k))]
+            for a, b in [*zip(i.tolist(), j.tolist(), strict=True), *((a, k) for a in range(k))]
         ]
         P = np.array(rows)
         return Products(shift, basis, P @ self.totals, P @ self.squares @ P.T, P @ self.clusters)

@@ -13,8 +13,8 @@ those of patsy.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -67,11 +67,17 @@ class DesignTerm:
 
 @dataclass(frozen=True)
 class Design:
-    """The columns of a formula."""
+    """The columns of a formula.
+
+    With instruments, they come in the order exogenous, instruments, endogenous; the names of the
+    last two are listed.
+    """
 
     formula: Formula
     terms: tuple[DesignTerm, ...]
     learned: Learned
+    instruments: tuple[str, ...] = ()
+    endogenous: tuple[str, ...] = ()
 
     @property
     def names(self) -> list[str]:
@@ -140,9 +146,20 @@ class Design:
         assert block is not None
         return block if term.scale == 1.0 else term.scale * block
 
+    @property
+    def structural(self) -> Design:
+        """The design without instruments, which encodes rows that are predicted."""
+        if not self.instruments:
+            return self
+        terms = tuple(term for term in self.terms if not set(term.columns) & set(self.instruments))
+        used = {text for term in terms for text, _ in term.factors}
+        factors = tuple(factor for factor in self.formula.factors if factor.text in used)
+        return Design(replace(self.formula, factors=factors), terms, self.learned)
+
     def facts(self) -> dict[str, Any]:
         """For JSON, and for :func:`restored_design`."""
-        return {
+        roles = {"instruments": list(self.instruments), "endogenous": list(self.endogenous)}
+        return (roles if self.instruments else {}) | {
             "formula": self.formula.text,
             "levels": self.learned.levels,
             "states": self.learned.states,
@@ -166,11 +183,33 @@ def restored_design(facts: Mapping[str, Any]) -> Design:
         )  # fmt: skip
         names = {name for term in terms for name in term.columns}
         learned = Learned(facts["levels"], facts["states"], facts["row"])
-        return Design(parse(facts["formula"], sorted(names)), terms, learned)
+        roles = (tuple(facts.get(role, ())) for role in ("instruments", "endogenous"))
+        return Design(parse(facts["formula"], sorted(names)), terms, learned, *roles)
 
 
 def make_design(formula: Formula, learned: Learned) -> Design:
-    """Ask formulaic which columns the terms have."""
+    """Ask formulaic which columns the terms have.
+
+    Instruments are coded beside the exogenous terms, as if there were no endogenous ones, and these
+    as if there were no instruments.
+    """
+    exogenous = _make_terms(formula, learned, ())
+    instruments, endogenous = (
+        _make_terms(formula, learned, terms)[len(exogenous) :] if terms else ()
+        for terms in (formula.instruments, formula.endogenous)
+    )
+    terms = (*exogenous, *instruments, *endogenous)
+    _check_names(formula, terms)
+    columns = (
+        [name for term in part for name in term.columns] for part in (instruments, endogenous)
+    )
+    return Design(formula, terms, learned, *map(tuple, columns))
+
+
+def _make_terms(formula: Formula, learned: Learned, last: Sequence[Any]) -> tuple[DesignTerm, ...]:
+    """The exogenous terms of a formula, and others after them."""
+    if not len(formula.terms) and not last:
+        return ()
     row: dict[str, Any] = {name: [learned.row.get(name, 0.5)] for name in formula.variables}
     states = {
         text: (ParsedFactor.Kind.CATEGORICAL, {"categories": list(levels)})
@@ -188,7 +227,7 @@ def make_design(formula: Formula, learned: Learned) -> Design:
     frame = pd.DataFrame({name: pd.Series(value, dtype=kinds[name]) for name, value in row.items()})
     transforms = {text: with_numbers(state) for text, state in learned.states.items()}
     spec = ModelSpec.from_spec(
-        _in_order(formula, learned),
+        _in_order(formula, learned, last),
         encoder_state=states,
         transform_state=transforms,
         na_action="ignore",
@@ -221,29 +260,34 @@ def make_design(formula: Formula, learned: Learned) -> Design:
             terms.append(DesignTerm(names, factors, float(scoped.scale), term))
             place += count
         assert place == len(structure.columns), structure
-    named = [name for term in terms for name in term.columns]
-    for name in named:
-        if named.count(name) > 1:
+    return tuple(terms)
+
+
+def _check_names(formula: Formula, terms: Sequence[DesignTerm]) -> None:
+    seen: set[str] = set()
+    for name in (name for term in terms for name in term.columns):
+        if name in seen:
             raise InputError(
                 f"Two terms of the formula {formula.text!r} make a column {name!r}; rename a column"
                 " of the data."
             )
-    return Design(formula, tuple(terms), learned)
+        seen.add(name)
 
 
-def _in_order(formula: Formula, learned: Learned) -> Any:
+def _in_order(formula: Formula, learned: Learned, last: Sequence[Any]) -> Any:
     """The terms in patsy's order: first those of categories alone, then by the numeric factors they
-    contain, in order of appearance, and within that by the number of factors.
+    contain, in order of appearance, and within that by the number of factors.  Then the ``last``
+    ones, in the same order.
     """
     numbers = {factor.text for factor in formula.factors if factor.text not in learned.levels}
-    buckets: dict[frozenset[str], list[Any]] = {frozenset(): []}
-    for term in formula.terms:
-        buckets.setdefault(frozenset(factor.expr for factor in term.factors) & numbers, []).append(
-            term
-        )
-    ordered = [
-        term for bucket in buckets.values() for term in sorted(bucket, key=lambda term: term.degree)
-    ]
+    ordered: list[Any] = []
+    for terms in (formula.terms, last):
+        buckets: dict[frozenset[str], list[Any]] = {frozenset(): []}
+        for term in terms:
+            numeric = frozenset(factor.expr for factor in term.factors) & numbers
+            buckets.setdefault(numeric, []).append(term)
+        for bucket in buckets.values():
+            ordered += sorted(bucket, key=lambda term: term.degree)
     return ParsedFormula.from_spec(ordered, ordering="none")
 
 

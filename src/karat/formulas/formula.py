@@ -17,6 +17,7 @@ from formulaic.errors import FormulaicError
 
 from karat.compat.formulaic import first_line, parse_formula
 from karat.errors import InputError
+from karat.formulas.brackets import EXAMPLE, PLACE, Brackets, brackets_of
 from karat.formulas.event import without_i
 from karat.formulas.expression import QUOTED, Expression, parsed
 
@@ -88,13 +89,15 @@ class Factor:
 
 @dataclass(frozen=True)
 class Formula:
-    """A parsed formula."""
+    """A parsed formula; in brackets it may have endogenous regressors and their instruments."""
 
     text: str
     response: Factor
     factors: tuple[Factor, ...]
-    terms: Any  # of formulaic
+    terms: Any  # of formulaic, as are those in brackets
     shown: Mapping[str, str]  # what parts of the names of columns are called
+    endogenous: tuple[Any, ...] = ()
+    instruments: tuple[Any, ...] = ()
 
     def column_name(self, name: str) -> str:
         """The name of a column, in which the parts of ``i(...)`` are as they were written."""
@@ -120,8 +123,16 @@ class Formula:
 def parse(text: str, names: Sequence[str] = ()) -> Formula:
     """Parse a formula; ``.`` stands for the columns ``names``."""
     written, shown = without_i(text) if "i(" in text.replace(" ", "") else (text, {})
+    brackets = brackets_of(written) if "[" in text else None
+    endogenous: list[Any] = []
+    instruments: list[Any] = []
     try:
-        both = parse_formula(written, names)
+        if brackets is not None:
+            endogenous, instruments = _bracketed(text, brackets)
+            inside = [*_factors([*endogenous, *instruments]).values()]
+            taken = {name for factor in inside for name in factor.variables}
+            names = [name for name in names if name not in taken]
+        both = parse_formula(written if brackets is None else brackets.formula, names)
         if not hasattr(both, "lhs"):
             raise InputError(f"The formula {text!r} has no response; write it as 'y ~ a + b'.")
         left, right = list(both.lhs), both.rhs
@@ -131,7 +142,15 @@ def parse(text: str, names: Sequence[str] = ()) -> Formula:
                     f"The formula {text!r} has several parts separated by '|', where a table has"
                     " one. Write fixed effects as C(g)."
                 )
-        sides = [left, list(right)]
+        if brackets is not None:
+            right = _without_place(text, right)
+        sides = [left, [*right, *endogenous, *instruments]]
+        twice = [str(term) for term in right if term in (*endogenous, *instruments)]
+        if twice:
+            raise InputError(
+                f"The term {twice[0]!r} is in the brackets of the formula {text!r} and outside;"
+                " remove it from one of the two."
+            )
     except (FormulaicError, SyntaxError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
@@ -144,11 +163,7 @@ def parse(text: str, names: Sequence[str] = ()) -> Formula:
             f"The formula {text!r} must have one response, a single term on the left of '~'; it has"
             f" {responses}."
         )
-    factors: dict[str, Factor] = {}
-    for term in (*sides[0], *sides[1]):
-        for factor in term.factors:
-            if factor.eval_method.value != "literal":
-                factors[factor.expr] = Factor(factor.expr, factor.eval_method.value == "lookup")
+    factors = _factors([*sides[0], *sides[1]])
     response = factors.get(left[0].factors[0].expr)
     if response is None or response.category is not None:
         raise InputError(f"The response of the formula {text!r} must be a number; encode it first.")
@@ -170,5 +185,50 @@ def parse(text: str, names: Sequence[str] = ()) -> Formula:
                 " compute the column first."
             )
     return Formula(
-        text, response, tuple(f for f in factors.values() if f.text in used), right, shown
-    )
+        text, response, tuple(f for f in factors.values() if f.text in used), right,
+        shown, tuple(endogenous), tuple(instruments),
+    )  # fmt: skip
+
+
+def _factors(terms: Sequence[Any]) -> dict[str, Factor]:
+    """The factors of terms by their text."""
+    return {
+        factor.expr: Factor(factor.expr, factor.eval_method.value == "lookup")
+        for term in terms
+        for factor in term.factors
+        if factor.eval_method.value != "literal"
+    }
+
+
+def _bracketed(text: str, brackets: Brackets) -> list[list[Any]]:
+    """The endogenous terms and the instruments."""
+    sides = []
+    for name, side in (
+        ("endogenous regressors", brackets.endogenous),
+        ("instruments", brackets.instruments),
+    ):
+        terms = list(parse_formula(f"0 + {side}", ())) if side else []
+        if not terms or any(not term.degree for term in terms):
+            raise InputError(
+                f"The brackets of the formula {text!r} need {name}, without a constant; write"
+                f" {EXAMPLE}."
+            )
+        sides.append(terms)
+    twice = [str(term) for term in sides[0] if term in sides[1]]
+    if twice:
+        raise InputError(
+            f"The term {twice[0]!r} is both an endogenous regressor and an instrument; remove it"
+            " from one side of the brackets."
+        )
+    return sides
+
+
+def _without_place(text: str, terms: Any) -> list[Any]:
+    """The exogenous terms: all but the one that stands for the brackets."""
+    rest = [term for term in terms if PLACE not in str(term)]
+    if len(rest) != len(terms) - 1 or PLACE not in map(str, terms):
+        raise InputError(
+            f"The brackets of the formula {text!r} must be a term of their own, added to others:"
+            f" {EXAMPLE}."
+        )
+    return rest

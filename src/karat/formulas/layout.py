@@ -215,6 +215,9 @@ class FormulaLayout(Layout):
             if pa.types.is_string_view(column.type):
                 column = column.cast(pa.string())
             self._check_missing(column, factor.column, keep, where)
+            kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+            if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+                return _written_dates(column, factor.text)
             if pa.types.is_floating(column.type):
                 self._number(table, factor.column, keep, where)  # refuses NaN and infinity
                 column = pc.add(column, pa.scalar(0.0, column.type))  # -0.0 and 0.0 are one level
@@ -354,6 +357,22 @@ class DesignLayout(FormulaLayout):
                 f" levels are {shown}."
             )
         return codes
+
+
+def _written_dates(column: Any, text: str) -> Any:
+    """Dates and times as ISO texts; midnight is the day, so that dates and times agree."""
+    codes = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
+    zone = getattr(codes.dictionary.type, "tz", None)
+    if zone is not None:
+        raise InputError(
+            f"The term {text!r} has times in the zone {zone}; write the column as dates, or as"
+            " times without a zone.",
+            column=text,
+        )
+    written = codes.dictionary.cast(pa.string())
+    for pattern, short in ((r"( 00:00:00)?(\.0+)?$", ""), (r"(\.\d*[1-9])0+$", r"\1")):
+        written = pc.replace_substring_regex(written, pattern, short)
+    return pa.DictionaryArray.from_arrays(codes.indices, written)
 
 
 def formula_columns(

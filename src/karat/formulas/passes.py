@@ -9,6 +9,7 @@ Spark (:class:`ClusterRows`).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -139,6 +140,12 @@ def open_rows(data: Any, progress: Progress | None) -> SourceRows | ClusterRows:
     if cluster is not None:
         return ClusterRows(data, cluster)
     return SourceRows(open_table(data), _declared(containers.collected(data)), progress)
+
+
+def is_kept(data: Any) -> bool:
+    """Whether these are rows that stand for others: a coreset, or a cube."""
+    cubes = sys.modules.get("karat.cubes.base")  # a layer above; loaded if there is a cube
+    return isinstance(data, Coreset) or (cubes is not None and isinstance(data, cubes.Cube))
 
 
 def needed_columns(data: Any, text: str, others: Sequence[str | None]) -> Any:

@@ -77,6 +77,18 @@ class Covariance:
         """The Wald statistic of the hypothesis ``rows @ params = values`` and its degrees of
         freedom; NaN if the covariance of the combinations is singular.
         """
+        gap, middle = self._gap(rows, values)
+        return self._quadratic_form(middle, gap), len(gap)
+
+    def strength(self, rows: Array) -> tuple[float, float]:
+        """What ``rows @ params`` explains of the response, and what it would if it were noise."""
+        gap, middle = self._gap(rows, np.zeros(len(rows)))
+        return float(gap @ gap), float(np.trace(middle))
+
+    def _gap(self, rows: Array, values: Array) -> tuple[Array, Array]:
+        """The difference of ``rows @ params`` from ``values`` in orthonormal combinations of the
+        whitened parameters, and its covariance.
+        """
         whitened = self.solution.whitened(rows)
         norms = np.linalg.norm(whitened, axis=1)
         norms[norms == 0.0] = 1.0
@@ -87,12 +99,12 @@ class Covariance:
                 f"The hypothesis has {len(rows)} rows, but only {rank} are linearly independent;"
                 " the others are left out.",
                 UserWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
         q, u = q[:, :rank], u[:rank, :rank]
         given = (values / norms)[order[:rank]]
         gap = q.T @ self.solution.rotated - linalg.solve_triangular(u, given, trans="T")
-        return self._quadratic_form(q.T @ self.middle @ q, gap), rank
+        return gap, q.T @ self.middle @ q
 
     def _quadratic_form(self, middle: Array, gap: Array) -> float:
         """gap' middle^-1 gap."""

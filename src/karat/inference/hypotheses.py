@@ -171,6 +171,11 @@ def anova(*fits: Any) -> Any:
             raise InputError(
                 f"anova compares results of karat.inference.ols, not {type(fit).__name__}."
             )
+        if getattr(fit.model, "instruments", ()):
+            raise InputError(
+                "Sums of squares do not compare regressions with instruments; test terms with"
+                " wald_test."
+            )
     for smaller, larger in pairwise(fits):
         missing = [name for name in smaller.labels if name not in larger.labels]
         if missing or len(larger.labels) == len(smaller.labels):

@@ -84,3 +84,69 @@ def check_design(design: Any) -> None:
             f" {text!r}; a table has at most {MOST_COLUMNS:,}. Join levels, remove the term, or use"
             " it as cluster=."
         )
+
+
+def check_switches(**switches: Any) -> None:
+    """Raise for a switch that is no boolean; None is its default."""
+    for name, switch in switches.items():
+        if switch not in (None, True, False):
+            raise InputError(f"{name} must be True or False, not {switch!r}.", argument=name)
+
+
+def drops_collinear(on_collinear: Any) -> bool:
+    """Whether columns that are combinations of others are left out."""
+    if on_collinear not in ("error", "drop"):
+        raise InputError(
+            f"on_collinear must be 'error' or 'drop', not {on_collinear!r}.",
+            argument="on_collinear",
+        )
+    return bool(on_collinear == "drop")
+
+
+def weight_column(weight: Any, frequencies: Any, quantiles: bool) -> str | None:
+    """The column of the weights, which are either inverse variances or frequencies."""
+    for name, given in (("weights", weight), ("frequencies", frequencies)):
+        if given is not None and not isinstance(given, str):
+            raise InputError(f"{name} must be the name of a column of the data.", argument=name)
+    if frequencies is not None and (weight is not None or quantiles):
+        raise InputError(
+            "frequencies= cannot be combined with weights= or residual_quantiles=; repeat the rows,"
+            " or leave one of them out.",
+            argument="frequencies",
+        )
+    return frequencies if weight is None else str(weight)
+
+
+def check_formula(formula: Any, data: Any) -> None:
+    """Raise if there is no formula, or no data for it."""
+    if not isinstance(formula, str):
+        raise InputError(
+            f"The first argument must be a formula or a coreset, not {type(formula).__name__}.",
+            argument="formula",
+        )
+    if data is None:
+        raise InputError("A formula needs data: ols('y ~ x', frame_or_path).", argument="data")
+
+
+def check_effects(no_data: bool, frequencies: Any, quantiles: bool, submodels: bool) -> None:
+    """Refuse what does not go with absorbed effects."""
+    if no_data:
+        raise InputError(
+            "Fixed effects behind '|' need the data: ols('y ~ x | firm', frame_or_path).",
+            argument="data",
+        )
+    if frequencies is not None or quantiles or submodels:
+        raise InputError(
+            "frequencies=, residual_quantiles= and submodels= cannot be combined with fixed effects"
+            " behind '|'; leave them out.",
+            argument="frequencies",
+        )
+
+
+def refuse_memory(memory: Any) -> None:
+    """Raise if an amount of memory is given where nothing needs it."""
+    if memory is not None:
+        raise InputError(
+            "memory= is for the pairs of levels of fixed effects, as in 'y ~ x | firm + year'.",
+            argument="memory",
+        )

@@ -58,6 +58,7 @@ class FrequencyWLS(WLS):
     """Weighted least squares of the kept rows, with the number of rows that they represent."""
 
     ssc = STATSMODELS
+    results_class: Any = property(lambda self: FullDataResults)
 
     def __init__(
         self, y: Any, X: Any, weights: Array, full: FullData, coreset: Any, design: Any = None
@@ -99,7 +100,7 @@ class FrequencyWLS(WLS):
                 f"{self.nobs:.0f} observations leave no degrees of freedom for {self.rank} columns;"
                 " remove terms."
             )
-        return RegressionResultsWrapper(FullDataResults(self, solution, cov_type, use_t))
+        return RegressionResultsWrapper(self.results_class(self, solution, cov_type, use_t))
 
     def _check_size(self) -> None:
         """Refuse columns whose variance is too large or too small for a double."""
@@ -305,9 +306,7 @@ class FullDataResults(RegressionResults):
         return prediction
 
     def summary(self, *args: Any, **kwargs: Any) -> Any:
-        """The table, without statsmodels' tests of the residuals (skewness, Durbin-Watson), which
-        need every residual.
-        """
+        """The table, without statsmodels' tests of the residuals, which need all of them."""
         return show.summary(self, *args, **kwargs)
 
     def _repr_html_(self) -> str:

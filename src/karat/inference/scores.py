@@ -34,6 +34,8 @@ from karat.core.regression import (
     PLAIN,
     Regression,
     answers,
+    stage_prefix,
+    stage_sums,
 )
 from karat.data.batch import Batch
 from karat.engine.least_squares import LeastSquaresSolution
@@ -77,8 +79,13 @@ class FullDataSolution:
 
     @property
     def width(self) -> int:
-        """The number of columns, with the intercept."""
+        """The number of parameters, with the intercept."""
         return len(self.estimate.params)
+
+    @property
+    def columns(self) -> int:
+        """The number of columns of the pass; with instruments there are more than parameters."""
+        return len(self.estimate.shifted)
 
     @property
     def first(self) -> float:
@@ -123,19 +130,19 @@ class Scores(Consumer):
     sums: dict[str, Array] = field(init=False)
 
     def __post_init__(self) -> None:
-        width = self.solution.width
-        self.total = np.zeros(width)
+        width, columns = self.solution.width, self.solution.columns
+        self.total = np.zeros(columns)
         squares = [kind for kind in self.kinds if kind not in (CLUSTERED, JACKKNIFE)]
         self.sums = {kind: np.zeros((width, width)) for kind in squares}
         places = range(self.ways)
         subsets = [s for size in places for s in combinations(places, size + 1)]
         if CLUSTERED in self.kinds:
-            self.clusters = {subset: ClusterSums(width) for subset in subsets}
+            self.clusters = {subset: ClusterSums(columns) for subset in subsets}
         if self.submodels or JACKKNIFE in self.kinds:
             single = self.submodels and "HC0" in self.kinds
             self.products = ProductSums(self.solution, single, subsets, self.frequencies)
-        self.block = np.empty((width, BLOCK))
-        self.room = np.empty((width, WAITING if self.clusters else 0))
+        self.block = np.empty((columns, BLOCK))
+        self.room = np.empty((columns, WAITING if self.clusters else 0))
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
         *design, response = batch.parts
@@ -344,10 +351,18 @@ def check_clusters(
     solution: FullDataSolution,
     names: Sequence[str],
     middle: Array,
-    count: int,
+    counts: Sequence[int],
     columns: Sequence[str],
 ) -> None:
-    """Refuse clustered errors that are rounding, and warn about few clusters."""
+    """Refuse a single cluster and errors that are rounding, and warn about few clusters."""
+    for name, number in zip(columns, counts, strict=True):
+        if number < 2:
+            raise InputError(
+                f"The column {name!r} has a single cluster; a clustered covariance needs two or"
+                " more.",
+                column=name,
+            )
+    count = min(counts)
     root, estimate = solution.estimate.root, solution.estimate
     labels = ", ".join(map(repr, columns))
     classical = estimate.rss / (solution.observations - solution.width) * np.square(root).sum(1)
@@ -376,29 +391,36 @@ def check_clusters(
         )
 
 
-def with_sums(regression: Regression, scores: Scores, columns: Sequence[str]) -> Regression:
-    """The regression with new sums of robust covariances; sums of other kinds stay."""
+def with_sums(
+    regression: Regression,
+    consumer: Any,
+    solutions: Sequence[LeastSquaresSolution],
+    columns: Sequence[str],
+) -> Regression:
+    """The regression with new sums of robust covariances; sums of other kinds stay.
+
+    ``solutions`` are those of the stages of the consumer, in columns of the data.
+    """
+    scores, *first = getattr(consumer, "stages", [consumer])
     sums, products = scores.covariances(), scores.stored_products()
     covariances: dict[str, Any] = {kind: {} for kind in [*sums, *products]}
     if columns:
-        for name, count in zip(columns, scores.counts, strict=True):
-            if count < 2:
-                raise InputError(
-                    f"The column {name!r} has a single cluster; a clustered covariance needs two or"
-                    " more.",
-                    column=name,
-                )
-        fewest = min(scores.counts)
-        described = {"column": JOINT.join(columns), "clusters": fewest, "counts": scores.counts}
+        described = {
+            "column": JOINT.join(columns), "clusters": min(scores.counts), "counts": scores.counts,
+        }  # fmt: skip
         by_cluster = [kind for kind in BY_CLUSTER if kind in covariances]
         covariances |= dict.fromkeys(by_cluster, described)
         names, middle = (
             answers(regression)["columns"],
             next(sums[k] for k in BY_CLUSTER if k in sums),
         )
-        check_clusters(scores.solution, names, middle, fewest, columns)
-    estimate = scores.solution.estimate
+        check_clusters(scores.solution, names, middle, scores.counts, columns)
     covariances = regression.facts["covariances"] | covariances
-    sums = turned(regression.sums, estimate) | sums | {WHITENING: estimate.whitening}
+    stored: dict[str, Array] = {}
+    for place, new in enumerate([sums, *(each.covariances() for each in first)]):
+        solution = solutions[place]
+        held = turned(stage_sums(regression.sums, place), solution) | new
+        held[WHITENING] = solution.whitening
+        stored |= {stage_prefix(place) + name: value for name, value in held.items()}
     facts = regression.facts | {"covariances": covariances}
-    return Regression(facts, sums, regression.products | products)
+    return Regression(facts, stored, regression.products | products)

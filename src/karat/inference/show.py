@@ -4,6 +4,7 @@ frames.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,12 @@ from karat.inference.ssc import STATSMODELS
 
 def summary(
     results: Any, yname: str | None = None, xname: Any = None, title: str | None = None,
-    alpha: float = 0.05, slim: bool = False,
+    alpha: float = 0.05, slim: bool = False, model: Any = None, likelihood: bool = True,
+    notes: Sequence[str] = (),
 ) -> Any:  # fmt: skip
-    """The table of a fit; ``slim`` omits some statistics of the whole model, as in statsmodels."""
+    """The table of a fit; ``slim`` omits some statistics of the whole model, as in statsmodels.
+    ``model`` has its name and its method, and ``notes`` come last.
+    """
     weighted = "WLS" if results.model.full.log_weights else "OLS"
     groups = []
     if results.cov_type in BY_CLUSTER:
@@ -30,8 +34,7 @@ def summary(
         groups = [("Clusters:", [counts])]
     left: list[tuple[str, Any]] = [
         ("Dep. Variable:", None),
-        ("Model:", [weighted]),
-        ("Method:", ["Least Squares"]),
+        *(model or [("Model:", [weighted]), ("Method:", ["Least Squares"])]),
         ("No. Observations:", [f"{results.nobs:.0f}"]),
         ("Df Residuals:", [f"{results.df_resid:.0f}"]),
         ("Df Model:", [f"{results.df_model:.0f}"]),
@@ -44,11 +47,14 @@ def summary(
         (f"Adj. R-squared{centred}:", [f"{results.rsquared_adj:#8.3f}"]),
         ("F-statistic:", [f"{results.fvalue:#8.4g}"]),
         ("Prob (F-statistic):", [f"{np.float64(results.f_pvalue):#6.3g}"]),
-        ("Log-Likelihood:", [f"{results.llf:#0.5g}"]),
-        ("AIC:", [f"{results.aic:#0.4g}"]),
-        ("BIC:", [f"{results.bic:#0.4g}"]),
-        ("Cond. No.:", [f"{results.condition_number:#8.3g}"]),
     ]
+    if likelihood:
+        right += [
+            ("Log-Likelihood:", [f"{results.llf:#0.5g}"]),
+            ("AIC:", [f"{results.aic:#0.4g}"]),
+            ("BIC:", [f"{results.bic:#0.4g}"]),
+            ("Cond. No.:", [f"{results.condition_number:#8.3g}"]),
+        ]
     if slim:
         left, right = [left[i] for i in (0, 1, 3, *range(6, len(left)))], right[:4]
     title = title or f"Observations: {results.nobs:,.0f} ({len(results.model.exog):,} rows kept)"
@@ -59,19 +65,19 @@ def summary(
     if dropped:
         cells = [["dropped", *[""] * (len(table.tables[1][0]) - 2)] for _ in dropped]
         table.tables[1].extend(SimpleTable(cells, stubs=list(dropped), txt_fmt=fmt_params))
-    notes = [results.cov_kwds["description"]]
+    texts = [results.cov_kwds["description"]]
     if results.cov_type in ("HC1", *BY_CLUSTER) or results.model.ssc != STATSMODELS:
-        notes.append(f"Small-sample corrections: {results.model.ssc}.")
+        texts.append(f"Small-sample corrections: {results.model.ssc}.")
     if dropped:
         left_out = ", ".join(map(repr, dropped))
-        notes.append(f"Dropped, as linear combinations of columns before them: {left_out}.")
+        texts.append(f"Dropped, as linear combinations of columns before them: {left_out}.")
     if results.model.full.residuals:
         kind = "Weighted residuals" if results.model.full.log_weights else "Residuals"
-        notes.append(
+        texts.append(
             f"{kind}: "
             + ", ".join(f"{name} {value:.5g}" for name, value in results.residual_quantiles.items())
         )
-    table.add_extra_txt(notes)
+    table.add_extra_txt([*texts, *notes])
     return table
 
 
@@ -98,7 +104,7 @@ def tidy(results: Any, alpha: Any) -> pd.DataFrame:
     return table.reindex(places).assign(term=[*results.labels, *results.model.dropped])
 
 
-def glance(results: Any) -> pd.DataFrame:
+def glance(results: Any, likelihood: bool = True) -> pd.DataFrame:
     """A frame with one row of statistics of the model."""
     row = {
         "r_squared": results.rsquared,
@@ -107,9 +113,11 @@ def glance(results: Any) -> pd.DataFrame:
         "statistic": results.fvalue,
         "p_value": float(results.f_pvalue),
         "df": results.df_model,
-        "log_likelihood": results.llf,
-        "aic": results.aic,
-        "bic": results.bic,
+        **(
+            {"log_likelihood": results.llf, "aic": results.aic, "bic": results.bic}
+            if likelihood
+            else {}
+        ),
         "ssr": results.ssr,
         "df_residual": results.df_resid,
         "observations": int(results.nobs),

@@ -90,8 +90,8 @@ class ProductSums:
         )
         self.totals += part.sum(axis=1)
         if self.single:
-            counted = self.frequencies and weights is not None
-            part = part / np.sqrt(weights) if counted else part
+            if self.frequencies and weights is not None:
+                part = part / np.sqrt(weights)
             self.squares += part @ part.T
         if self.clusters:
             self.labels.append(labels)

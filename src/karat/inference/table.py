@@ -23,7 +23,7 @@ import pandas as pd
 
 from karat.core.coreset import Coreset
 from karat.core.provenance import Provenance
-from karat.core.regression import BY_CLUSTER, JOINT, Regression
+from karat.core.regression import BY_CLUSTER, JOINT, Regression, stage_sums
 from karat.core.synthetic import SYNTHETIC
 from karat.data import containers
 from karat.data.arguments import progress_bar
@@ -33,17 +33,31 @@ from karat.errors import InputError, NotExactError
 from karat.formulas.cells import FREQUENCY, RESPONSE, as_cells
 from karat.formulas.design import INTERCEPT, make_design, restored_design
 from karat.formulas.formula import parse
+from karat.formulas.kept import kept_rows
 from karat.formulas.layout import formula_columns
 from karat.formulas.learn import Learn
-from karat.formulas.passes import needed_columns, open_rows
+from karat.formulas.passes import is_kept, needed_columns, open_rows
 from karat.formulas.transforms import transforms_of
 from karat.inference.covariance import FullData
+from karat.inference.instruments import (
+    InstrumentalVariables,
+    Stage,
+    StageScores,
+    check_instruments,
+    responses,
+)
 from karat.inference.new_rows import Encoder
 from karat.inference.options import (
     check_design,
+    check_effects,
+    check_formula,
     check_labels,
+    check_switches,
     cluster_columns,
     covariance_kinds,
+    drops_collinear,
+    refuse_memory,
+    weight_column,
 )
 from karat.inference.residuals import residual_quantiles
 from karat.inference.results import FrequencyWLS
@@ -75,12 +89,13 @@ def ols(
     Parameters
     ----------
     formula : str or Coreset
-        Such as ``"price ~ carat + C(cut) + carat:C(color)"``, or ``"y ~ x | firm + year"`` with
-        fixed effects, which are absorbed; or the coreset of a table.
+        Such as ``"price ~ carat + C(cut) + carat:C(color)"``; ``"y ~ x | firm + year"`` with fixed
+        effects, which are absorbed; ``"y ~ w + [endogenous ~ instruments]"`` with instruments; or
+        the coreset of a table.
     data : optional
         Rows: a pandas or polars frame, an Arrow table, a path, list, folder or pattern of Parquet,
-        CSV or Arrow files, a DuckDB relation, a Dask or Spark data frame.  Or, with a formula, the
-        coreset of a larger one.
+        CSV or Arrow files, a DuckDB relation, a Dask or Spark data frame.  Or, with a formula, a
+        cube, a slice of it or a coreset, by the names of columns; or the table of a larger formula.
     cov_type : str, or a list of them
         nonrobust, HC0, HC1, HC2, HC3, cluster or CR3.  With several, the table shows the first, and
         the sums of all are stored.  CR3, the jackknife of clusters, is for few clusters; it also
@@ -138,39 +153,17 @@ def ols(
     """
     clusters = cluster_columns(cluster)
     kinds, corrections = covariance_kinds(cov_type, clusters, submodels), small_sample(ssc)
-    switches = {"use_t": use_t, "residual_quantiles": residual_quantiles, "submodels": submodels}
-    for name, switch in switches.items():
-        if switch not in (None, True, False):
-            raise InputError(f"{name} must be True or False, not {switch!r}.", argument=name)
-    if on_collinear not in ("error", "drop"):
-        raise InputError(
-            f"on_collinear must be 'error' or 'drop', not {on_collinear!r}.",
-            argument="on_collinear",
-        )
-    drop = on_collinear == "drop"
+    check_switches(use_t=use_t, residual_quantiles=residual_quantiles, submodels=submodels)
+    drop = drops_collinear(on_collinear)
     if isinstance(formula, str) and "|" in formula and has_effects(formula):
-        if isinstance(data, Coreset) or data is None:
-            raise InputError(
-                "Fixed effects behind '|' need the data: ols('y ~ x | firm', frame_or_path).",
-                argument="data",
-            )
-        if frequencies is not None or residual_quantiles or submodels:
-            raise InputError(
-                "frequencies=, residual_quantiles= and submodels= cannot be combined with fixed"
-                " effects behind '|'; leave them out.",
-                argument="frequencies",
-            )
+        check_effects(data is None or is_kept(data), frequencies, residual_quantiles, submodels)
         with progress_bar(progress, "B") as advance:
             return panel_table(
                 formula, data, kinds=kinds, clusters=clusters, weights=weights,
                 ssc=small_sample(ssc, PYFIXEST), use_t=use_t, on_missing=on_missing, drop=drop,
                 memory=memory, progress=advance,
             )  # fmt: skip
-    if memory is not None:
-        raise InputError(
-            "memory= is for the pairs of levels of fixed effects, as in 'y ~ x | firm + year'.",
-            argument="memory",
-        )
+    refuse_memory(memory)
     if isinstance(formula, Coreset):
         if weights is not None or frequencies is not None:
             raise InputError(
@@ -193,14 +186,8 @@ def ols(
         if residual_quantiles:
             fit.residual_quantiles  # noqa: B018 - raises if they are not stored
         return fit
-    if not isinstance(formula, str):
-        raise InputError(
-            f"The first argument must be a formula or a coreset, not {type(formula).__name__}.",
-            argument="formula",
-        )
-    if data is None:
-        raise InputError("A formula needs data: ols('y ~ x', frame_or_path).", argument="data")
-    if isinstance(data, Coreset):
+    check_formula(formula, data)
+    if isinstance(data, Coreset) and data.regression is not None:
         if (weights, frequencies) != (None, None) or residual_quantiles or submodels:
             raise NotExactError(
                 "A submodel of a coreset has the weights of the coreset, and no quantiles of"
@@ -240,7 +227,7 @@ def _shown(
 ) -> Any:  # fmt: skip
     results = _table(core, kind, use_t, drop, ssc)
     if core.regression is not None:
-        results.model.design = Encoder(restored_design(core.regression.facts))
+        results.model.design = Encoder(restored_design(core.regression.facts).structural)
     return results
 
 
@@ -291,14 +278,16 @@ def _table(
     )
     dropped = facts.get("dropped")
     if dropped is None and drop:
-        places = dependent_columns(design.to_numpy(), core.weights, intercept)
-        dropped = [design.columns[place] for place in places]
+        given = design.drop(columns=facts.get("endogenous") or [])
+        places = dependent_columns(given.to_numpy(), core.weights, intercept)
+        dropped = [given.columns[place] for place in places]
     design = design.drop(columns=dropped or [])
     if design.empty:
         raise InputError("Every column is always zero; there is nothing to estimate.")
     targets = Provenance.read(core.provenance).targets or [getattr(core.y, "name", None) or "y"]
     response = pd.Series(y.ravel(), name=facts.get("response", str(targets[0])))
-    model = FrequencyWLS(response, design, core.weights, _full_data(core), core)
+    kind = InstrumentalVariables if facts.get("instruments") else FrequencyWLS
+    model = kind(response, design, core.weights, _full_data(core), core)
     model.dropped, model.ssc = tuple(dropped or ()), ssc
     return model.fit(cov_type=cov_type, use_t=use_t)
 
@@ -309,7 +298,8 @@ def _full_data(core: Coreset) -> FullData:
         return FullData(float(core.weights.sum()))
     facts, cluster = core.regression.facts, _stored_clusters(core)
     return FullData(
-        float(facts["observations"]), float(facts.get("log_weights") or 0.0), core.regression.sums,
+        float(facts["observations"]), float(facts.get("log_weights") or 0.0),
+        stage_sums(core.regression.sums, 0),
         dict(facts.get("residual_quantiles") or {}),
         tuple(cluster.get("counts") or [cluster.get("clusters", 0)]),
         bool(facts.get("merged")), core.regression.products,
@@ -324,24 +314,21 @@ def formula_coreset(
     """The coreset of a formula, with the sums of the covariances and the quantiles of the
     residuals.
     """
-    for name, given in (("weights", weight), ("frequencies", frequencies)):
-        if given is not None and not isinstance(given, str):
-            raise InputError(f"{name} must be the name of a column of the data.", argument=name)
-    if frequencies is not None and (weight is not None or quantiles):
-        raise InputError(
-            "frequencies= cannot be combined with weights= or residual_quantiles=; repeat the rows,"
-            " or leave one of them out.",
-            argument="frequencies",
-        )
-    weight = weight or frequencies
+    weight = weight_column(weight, frequencies, quantiles)
     others = (weight, *clusters)
-    rows = open_rows(needed_columns(data, text, others), progress)
+    rows: Any
+    if is_kept(data):
+        rows = kept_rows(data, weight, quantiles, progress)
+    else:
+        rows = open_rows(needed_columns(data, text, others), progress)
     schema = rows.schema()
     formula = parse(text, [name for name in schema.names if name not in others])
     columns = formula_columns(formula, schema, weight, on_missing, clusters)
     columns = replace(columns, frequencies=frequencies is not None)
     rows.as_codes(columns.coded())
-    if (
+    if is_kept(data):
+        columns = rows.columns(formula, columns, kinds, clusters)
+    elif (
         weight is None
         and not quantiles
         and not list(transforms_of((*formula.factors, formula.response)))
@@ -357,6 +344,8 @@ def formula_coreset(
     if not design.names:
         raise InputError(f"The formula {text!r} has no term; add one, or the intercept.")
     check_design(design)
+    if design.instruments:
+        check_instruments(design, kinds, submodels)
     layout = columns.of_design(design)
     core = rows.coreset(layout)
     facts = (
@@ -396,19 +385,25 @@ def _scored(
     check_labels(wanted, clusters)
     if not wanted and not quantiles:
         return core
-    solution = FullDataSolution(
-        _table(core).solution, regression.facts["intercept"], regression.facts["observations"]
+    facts, model = regression.facts, _table(core).model
+    stages = model.stages if facts.get("instruments") else [Stage(model.solution, model.solution)]
+    solutions = tuple(
+        FullDataSolution(stage.passed, facts["intercept"], facts["observations"])
+        for stage in stages
     )
-    layout = replace(layout, dropped=tuple(regression.facts.get("dropped") or ()))
+    layout = replace(layout, dropped=tuple(facts.get("dropped") or ()))
     if wanted:
+        options = wanted, len(clusters), layout.frequencies
         scores = rows.scan(
             replace(layout, labelled=bool(clusters)),
-            Scores(solution, wanted, len(clusters), layout.frequencies, submodels),
+            StageScores(solutions, responses(facts), *options)
+            if facts.get("instruments")
+            else Scores(solutions[0], *options, submodels),
         )
-        regression = with_sums(regression, scores, clusters)
+        regression = with_sums(regression, scores, [s.solution for s in stages], clusters)
     if quantiles:
-        quantile_facts = {"residual_quantiles": residual_quantiles(rows, layout, solution)}
-        regression = replace(regression, facts=regression.facts | quantile_facts)
+        found = {"residual_quantiles": residual_quantiles(rows, layout, solutions[0])}
+        regression = replace(regression, facts=regression.facts | found)
     return replace(core, regression=regression)
 
 

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 from karat.errors import InputError
+from karat.formulas.brackets import brackets_of
 
 QUOTED_OR_BAR = re.compile(r"`[^`]*`|'[^']*'|\"[^\"]*\"|\|")
 NAME = re.compile(r"`([^`]+)`|([^\W\d][\w.]*)")
@@ -47,6 +48,8 @@ def has_effects(text: str) -> bool:
 
 def parse_effects(text: str) -> tuple[str, tuple[Effect, ...]]:
     """The formula of the regressors, and the effects; raises if they cannot be read."""
+    if "[" in text:
+        brackets_of(text)  # refuses instruments beside fixed effects
     regressors, *others = split_formula(text)
     if len(others) > 1:
         raise InputError(
