@@ -44,6 +44,7 @@ from karat.panels.solve import AbsorbedEffects, NormalEquations, absorb_effects,
 from karat.panels.sums import PanelSums
 from karat.panels.whiten import Coordinates
 
+KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", "cluster")
 MEMORY = 2**32  # bytes of pairs of levels, unless memory= says otherwise
 CONSTANT = 64 * np.finfo(float).eps  # of its size: a column that varies less is constant
 MOVED = 1e-10  # standard errors: what estimates may move by in the last pass
@@ -77,6 +78,12 @@ def _check_kinds(kinds: Sequence[str], clusters: Sequence[str], effects: Sequenc
             "CR3 with fixed effects behind '|' would fit the effects again without each cluster,"
             " which sums by cluster do not tell; use cov_type='cluster', or C(...) for an effect of"
             " few levels."
+        )
+    other = [kind for kind in kinds if kind not in KINDS]
+    if other:
+        raise NotExactError(
+            f"The covariance {other[0]} is not available with fixed effects behind '|'; use one of"
+            f" {', '.join(KINDS)}."
         )
     unknown = [kind for kind in kinds if kind in ("HC2", "HC3")]
     if unknown and len(effects) > 1:
