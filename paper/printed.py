@@ -108,9 +108,9 @@ def table1(settings: Settings) -> list[Judged]:
     if sets:
         largest = max(PAPER_SPEEDS)
         rows.append(
-            judged(
-                "Text on Table 1: speed-up, times", "4", largest,
-                "the largest of the printed speed-ups", len(PAPER_SPEEDS),
+            Judged(
+                "Text on Table 1: speed-up", "4 x", f"{largest:g} x is the largest printed", KIND,
+                "the printed speed-ups", len(PAPER_SPEEDS),
             )
         )  # fmt: skip
     if "Glass" in sets:
@@ -179,7 +179,7 @@ def _loss(settings: Settings, place: str, name: str, printed: str, value: float)
             f"{len(search.PREPARATIONS)} preparations and the variants of the method; the best is:"
             f" {found.setting}", found.tried,
         )  # fmt: skip
-        return row._replace(chance=f"{near:.2%}, if any of them had matched")
+        return row._replace(chance=f"{near:.2%} for one of all settings")
     if name == "Covertype":
         settings.say("starts on Covertype")
         starts = 40 if settings.quick else 400

@@ -91,7 +91,11 @@ def _lowered_table(
 
 
 def _read_tables(X: Any, problem: Latent) -> tuple[Table, ...]:
-    """The table or the three tables of X, checked."""
+    """The table or the three tables of X, checked; their sizes first."""
+    for table in X if isinstance(X, tuple | list) else (X,):
+        shape: Any = getattr(table, "shape", ())
+        if len(shape) == 2:
+            problem.check_size(int(shape[1]))
     if problem.input_tables == 1:
         if isinstance(X, tuple):
             raise InputError(f"{problem.describe()} takes one table, not a tuple of {len(X)}.")

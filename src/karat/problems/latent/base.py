@@ -97,6 +97,10 @@ class Latent(Problem):
         return int(getattr(self, fields(self)[0].name))  # type: ignore[arg-type]
 
     @abstractmethod
+    def check_size(self, columns: int) -> None:
+        """Raise if a table has too many columns; called before memory is taken for them."""
+
+    @abstractmethod
     def sample(
         self, tables: tuple[Any, ...], weights: Array | None, steps: Indices | None = None
     ) -> Sample:
