@@ -249,7 +249,7 @@ def show(
         names = list(table)[: len(loaded.by) + 4]  # labels, rows, kept, synthetic, weight
         errors = facts["loss_error"][worst].tolist()
         shown_lines = [
-            [*(_shown(line[name]) for name in names), f"{e:.1e}"]
+            [*(_yes_or_no(line[name]) for name in names), f"{e:.1e}"]
             for line, e in zip(lines, errors, strict=True)
         ]
         printing.grid([*names, "error"], shown_lines)
@@ -363,7 +363,7 @@ def _print_change(cube: karat.Cube, path: Path, seconds: float, shown: Common, t
         )
 
 
-def _shown(value: Any) -> Any:
+def _yes_or_no(value: Any) -> Any:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
 
 

@@ -33,7 +33,6 @@ from karat.cubes.labels import Labels
 from karat.cubes.merge import joined_cells, merge_cells
 from karat.cubes.reduce import TOO_LONG, Reducer, too_long, with_made
 from karat.data.batch import Batch, joined
-from karat.data.containers import collected
 from karat.engine.linalg import Indices
 from karat.engine.rows import Progress
 from karat.errors import InputError
@@ -68,7 +67,7 @@ def gather_cells(
         source: dict[str, Any] = {"given": [], "files": []}
         rows, dropped = facts.rows, {"missing": facts.missing, "broken": 0}
     else:
-        opened = open_source(collected(data))
+        opened = open_source(data)
         cell_layout = layout.among(opened.schema())
         collector = CollectCells(problem, cell_layout, seed, memory, present, content, either)
         files = opened.identity()

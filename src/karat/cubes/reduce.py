@@ -40,6 +40,7 @@ from karat.problems import Problem
 
 HUGE = 1e220  # weights between 1 / HUGE and HUGE can be summed without scaling
 WHOLE = 10_000  # a cell of up to so many rows keeps all of them if no reduction is proven
+APART = 100  # groups from which on columns are not put into one table: stacks copy them anyway
 STAY = "No reduction of these {} rows could be proven, so all of them are kept."
 TOO_LONG = (
     "Column {!r} has integers beyond 2**53, which synthetic rows do not have. Build the cube with"
@@ -138,7 +139,7 @@ class Reducer:
             The name of a group in error messages.
         """
         parts = [column[:, None] for column in columns]
-        if all(column.dtype == np.float64 for column in columns):
+        if len(starts) <= APART and all(column.dtype == np.float64 for column in columns):
             parts = [np.column_stack(columns)]
         if (
             weights is not None

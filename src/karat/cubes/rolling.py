@@ -184,7 +184,7 @@ def _by_time(steps: Indices, labels: np.ndarray, duration: np.timedelta64) -> Ru
     return Run(steps, firsts, (times - times[0]) // duration)
 
 
-class Piece(NamedTuple):
+class SomeWindows(NamedTuple):
     """Some windows of a run, and the blocks that they end in and begin in."""
 
     run: Run
@@ -193,9 +193,9 @@ class Piece(NamedTuple):
     ends: list[Indices]  # the same of those in which they begin, backwards
 
 
-def _pooled(runs: Iterable[Run]) -> Iterator[list[Piece]]:
+def _pooled(runs: Iterable[Run]) -> Iterator[list[SomeWindows]]:
     """Runs in pieces of at most BLOCKS blocks; short runs are combined."""
-    pool: list[Piece] = []
+    pool: list[SomeWindows] = []
     for run in runs:
         edges = np.flatnonzero(np.diff(run.blocks, prepend=-1, append=run.blocks[-1] + 1))
         blocks = [run.steps[a:b] for a, b in pairwise(edges.tolist())]
@@ -205,7 +205,7 @@ def _pooled(runs: Iterable[Run]) -> Iterator[list[Piece]]:
             windows = inside[run.firsts[inside] >= 0]
             ends = [block[::-1] for block in blocks[max(0, first - 1) : some.stop - 1]]
             if len(windows):
-                pool.append(Piece(run, windows, blocks[some], ends))
+                pool.append(SomeWindows(run, windows, blocks[some], ends))
             if sum(len(piece.beginnings) for piece in pool) >= BLOCKS:
                 yield pool
                 pool = []

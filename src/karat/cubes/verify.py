@@ -185,7 +185,7 @@ def _certificates(cube: Cube, cells: Cells, fresh: Cells, lost: np.ndarray) -> l
     """New certificates of cells, from the fresh cells of the same labels; ``lost`` counts kept rows
     that are not in the data.
     """
-    reductions, totals = _measured(cube, cells, fresh)
+    reductions, totals = _against_fresh(cube, cells, fresh)
     certificates = []
     for place, reduction in enumerate(reductions):
         before, now, count = (
@@ -216,7 +216,7 @@ def _certificates(cube: Cube, cells: Cells, fresh: Cells, lost: np.ndarray) -> l
     return certificates
 
 
-def _measured(cube: Cube, cells: Cells, fresh: Cells) -> tuple[list[Reduction], Array]:
+def _against_fresh(cube: Cube, cells: Cells, fresh: Cells) -> tuple[list[Reduction], Array]:
     """The rows of every cell measured against those of the fresh cell, and the totals of these.
 
     Real rows of a cube of synthetic rows keep what these do: squares of affine forms of all
