@@ -210,16 +210,24 @@ class Frame:
         size = np.sqrt(np.maximum(np.diag(self.base), TINY))
         scaled = self.base / size
         scaled /= size[:, None]
-        norm, factor = (
-            float(np.linalg.norm(scaled)),
-            linalg.cholesky(scaled, linalg.lost_by_factoring(len(scaled))),
-        )
+        norm = float(np.linalg.norm(scaled))
+        factor = linalg.cholesky(scaled, linalg.lost_by_factoring(len(scaled)))
         return factor, 0.0 if factor is None else linalg.least_eigenvalue(scaled, factor), norm
 
     @property
     def factor(self) -> Array | None:
         """Cholesky's factor of :attr:`base`, scaled to a unit diagonal; None if it has none."""
         return self._factored[0]
+
+    @property
+    def covariance_root(self) -> Array | None:
+        """A square root of the covariance of all coordinates but the constant; None if unknown."""
+        if self.root is not None or not self.many or self.null is not None or not self.affine:
+            return self.root
+        # Cholesky's first step subtracts the means; digits are lost where they exceed the spreads.
+        if self.factor is None or np.abs(self.factor[0, 1:]).max() > 0.7:
+            return None
+        return np.asarray(self.factor[1:, 1:] * np.sqrt(np.diag(self.half)[1:] / self.total))
 
     @property
     def least(self) -> float:

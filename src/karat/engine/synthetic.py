@@ -37,6 +37,7 @@ import numpy as np
 from karat.engine import linalg
 from karat.engine.claim import Claim
 from karat.engine.combinations import BLIND
+from karat.engine.frame import NEGLIGIBLE
 from karat.engine.kernel import FittedMoments, fit_moments, pilot_size
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.peel import PEELED, wild_rows
@@ -196,8 +197,10 @@ class Maker:
 
     def made(self, moments: Array, share: float) -> tuple[Array, Array] | None:
         """Rows and weights with a part of the moments; the weights add up to ``share``."""
-        mean, root = moments[0, 1:] / share, self.frame.root
-        if root is None or moments is not self.moments or len(root) != self.rank:
+        mean, root = moments[0, 1:] / share, None
+        if moments is self.moments:
+            root = self.frame.covariance_root
+        if root is None or len(root) != self.rank:
             root = square_root(moments[1:, 1:] / share - np.outer(mean, mean), self.rank)
         if root is None:
             return None
@@ -279,7 +282,10 @@ def make_rows(fitted: FittedMoments, origin: Array | None = None, sharp: bool = 
 
     ``sharp`` as in :func:`synthesise`.
     """
-    maker = Maker(fitted, origin, SHARP if sharp else GOAL)
+    assert fitted.frame is not None
+    # of many coordinates a simple bound of the error is taken, which has a floor of its own
+    goal = NEGLIGIBLE if fitted.frame.many else GOAL
+    maker = Maker(fitted, origin, SHARP if sharp else goal)
     best: MadeRows | None = None
     for distance, layers in ATTEMPTS:
         attempt = maker.attempt(distance, layers)
