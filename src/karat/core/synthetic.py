@@ -172,7 +172,8 @@ def certify_made(
 ) -> Certificate:  # fmt: skip
     """The certificate of made rows."""
     found = certify(problem, reductions, total, n_rows, seconds, notes)
-    return replace(as_made(found, problem), verbatim=found.peeled, peeled=0)
+    excludes = _not_kept(problem)
+    return replace(found, rows=SYNTHETIC, excludes=excludes, verbatim=found.peeled, peeled=0)
 
 
 def as_made(certificate: Certificate, problem: Problem) -> Certificate:
