@@ -86,7 +86,10 @@ def plain(folder: str) -> float:
 def build(folder: str, output: str, memory: str = "1e9") -> None:
     import karat
 
-    karat.cube(folder, target="y", by=["region", "day"], path=output, memory=int(float(memory)))
+    karat.cube(
+        folder, target="y", by=["region", "day"], path=output, hashes="beside",
+        memory=int(float(memory)),
+    )  # fmt: skip
 
 
 class Run(NamedTuple):
@@ -180,7 +183,12 @@ def building(folder: Path, output: Path, rows: int, cells: int, times: int) -> N
         f" {made.processors / limit.processors:.2f}"
     )
     show("limit", limit, f"the cube takes {share}")
-    print(f"file                 {output.stat().st_size / 1e6:8.1f} MB for {cells:,} cells")
+    print(f"of read and D'D      {made.processors / read.processors:8.2f} times, of processors")
+    beside = sum(file.stat().st_size for file in output.parent.glob("*.hashes.parquet"))
+    size = output.stat().st_size
+    print(
+        f"file                 {size / 1e6:8.1f} MB for {cells:,} cells, hashes {beside / 1e6:.1f}"
+    )
 
 
 def slices(folder: Path, output: Path) -> None:
@@ -222,6 +230,11 @@ def slices(folder: Path, output: Path) -> None:
         f"{len(windows)} windows of 28",
         best(lambda: cube.rolling("day", 28).fit(LinearRegression())),
         "ordinary least squares",
+    )
+    show(
+        "windows of 28 days",
+        best(lambda: cube.rolling("day", "28D").fit(LinearRegression())),
+        "by time",
     )
     fits = windows.fit(LinearRegression())
     table = pads.dataset(folder).to_table(filter=pads.field("day") > cube.labels("day")[-29].item())

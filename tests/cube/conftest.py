@@ -45,9 +45,10 @@ def frame():
     return sales()
 
 
-@pytest.fixture
-def cube(frame):
-    return karat.cube(frame, target="y", by=["region", "day"], columns=FEATURES, key="id")
+@pytest.fixture(params=["synthetic", "real"])
+def cube(frame, request):
+    by = ["region", "day"]
+    return karat.cube(frame, target="y", by=by, columns=FEATURES, key="id", rows=request.param)
 
 
 def slice_of(frame, mask):

@@ -30,8 +30,10 @@ def test_slices_are_exact(cube, frame):
     for reduce in (False, True):
         core = cube.select(region="EU", day=slice("2026-01-25", "2026-02-03"), reduce=reduce)
         proves(core, some)
-        np.testing.assert_array_equal(core.keys, some.id.to_numpy()[core.indices])
-        assert len(core) == (15 if reduce else 150)
+        if cube.rows == "real":
+            np.testing.assert_array_equal(core.keys, some.id.to_numpy()[core.indices])
+        few = 15 if cube.rows == "real" else 5
+        assert len(core) == (few if reduce else 10 * few)
     proves(
         cube.select(region=["US", "AP"], day="2026-02"),
         slice_of(frame, (frame.region != "EU") & (frame.day >= "2026-02-01")),
@@ -56,6 +58,7 @@ def test_slices_merge_but_no_cell_twice(cube, frame, tmp_path):
         second.merge(cube.select(region="EU", day="2026-01-25"))
 
 
+@pytest.mark.parametrize("cube", ["real"], indirect=True)
 def test_kept_rows_have_their_own_types_and_values(cube, frame):
     core = cube.select(region="US")
     assert core.X.column_names == FEATURES

@@ -167,7 +167,7 @@ def test_labels_that_are_called_like_facts(name):
     frame = labelled_rows(["a", "b"]).rename(columns={"k": name})
     cube = karat.cube(frame, target="y", by=name, columns=["a"])
     assert cube.to_frame()[name].tolist() == ["a", "b"]
-    assert len(cube.to_frame().columns) == 7
+    assert len(cube.to_frame().columns) == 8
     fits = cube.fit(LinearRegression(), by=name)
     tidy = fits.coefficients
     assert tidy[name].tolist() == ["a", "a", "b", "b"]

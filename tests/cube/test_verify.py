@@ -30,7 +30,7 @@ def rows():
 
 @pytest.fixture
 def cube(rows):
-    return karat.cube(rows, target="y", by=BY, columns=FEATURES, key="id")
+    return karat.cube(rows, target="y", by=BY, columns=FEATURES, key="id", rows="real")
 
 
 def label_of(cube, place):

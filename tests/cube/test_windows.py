@@ -109,3 +109,42 @@ def test_chow(cube, frame):
     plain = karat.cube(frame, by="region", columns=FEATURES)
     with pytest.raises(InputError, match="needs a target"):
         plain.compare({"region": "EU"}, {"region": "US"})
+
+
+@pytest.mark.parametrize("window", ["1D", "4 D", "2W", np.timedelta64(100, "h")])
+@pytest.mark.parametrize("by", [(), "region"])
+def test_windows_of_time_are_those_of_pandas(frame, window, by):
+    """Days on which nothing happened; the oracle takes the rows of each window from the data."""
+    gone = pd.to_datetime(["2026-01-22", "2026-01-23", "2026-01-24", "2026-02-03"])
+    rows = frame[~frame.day.isin(gone) & ~((frame.region == "EU") & (frame.day < "2026-01-26"))]
+    cube = karat.cube(rows, target="y", by=["region", "day"], columns=FEATURES)
+    windows = cube.rolling("day", window, by=by)
+    fits, seen = windows.fit(LinearRegression()), 0
+    length = pd.Timedelta(window)
+    for _, some in rows.groupby("region") if by else [((), rows)]:
+        counts = some.groupby("day").size().rolling(length).sum()
+        full = counts.index >= counts.index[0] + length - pd.Timedelta("1D")
+        for day, count in counts[full].items():
+            label = (some.region.iloc[0], day) if by else day
+            inside = some[(some.day > day - length) & (some.day <= day)]
+            assert fits.rows[seen] == len(inside) == count
+            full_fit = LinearRegression().fit(inside[FEATURES], inside.y)
+            np.testing.assert_allclose(fits[label].coef_, full_fit.coef_, rtol=1e-10)
+            seen += 1
+    assert seen == len(fits) == len(windows)
+
+
+def test_windows_of_time_that_are_refused(cube, frame):
+    for window, words in (
+        ("28", "a duration in W, D, h, min or s"),
+        ("1M", "a duration in W, D, h, min or s"),
+        ("0D", "no length"),
+        ("40D", "span less than a window of 40D"),
+    ):
+        with pytest.raises(InputError, match=words):
+            cube.rolling("day", window)
+    with pytest.raises(InputError, match="needs dates or times"):
+        cube.rolling("region", "2D")
+    merged = next(iter(cube.rolling("day", "3D")))[1]
+    with pytest.raises(InputError, match="twice"):
+        merged.merge(cube.select(day=cube.labels("day")[1]))

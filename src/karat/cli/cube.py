@@ -44,6 +44,7 @@ Where = Annotated[
     ),
 ]
 Missing = StrEnum("Missing", ["ERROR", "DROP"])
+RowKind = StrEnum("RowKind", ["SYNTHETIC", "REAL"])
 CUBE = OutputKind("a cube", (".parquet",), lambda path: loads(karat.Cube.load, path))
 
 
@@ -70,9 +71,11 @@ def build(
     seed: Annotated[
         int, typer.Option(min=0, help="Seed for the choice of rows; the cube is exact with any.")
     ] = 0,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace an output that is not a cube.")
-    ] = False,
+    rows: Annotated[
+        RowKind | None,
+        typer.Option(help="Keep synthetic rows (the default for squared losses) or real ones."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an output that exists.")] = False,
 ) -> None:
     """Make a cube: a few rows, with weights, for every label, on which models are those of all
     rows.
@@ -88,6 +91,11 @@ def build(
             raise InputError(f"{option} does not apply to cubes.")
     chosen = problem.chosen(bool(roles.target))
     check_output(output, [*(source or ()), *stored.files], force, CUBE)
+    if output.exists() and not force:
+        raise InputError(
+            f"{output} is a cube already: add rows to it with 'karat cube update', choose another"
+            " name, or replace it with --force."
+        )
     start = time.perf_counter()
     opened = stored.source(source)
     available = opened.schema().names
@@ -96,6 +104,7 @@ def build(
         [name for name in available if name not in labels or name in (roles.columns or ())]
     )
     options = {name: value for name, value in options.items() if name not in ("groups", "sequence")}
+    options |= {} if rows is None else {"rows": rows.value}
     options |= {"on_missing": on_missing.value} | ({} if memory is None else {"memory": memory})
     with printing.progress(not shown.as_json) as advance:
         cube = karat.cube(
@@ -136,7 +145,7 @@ def fit(
     where: Where = None,
     rolling: Annotated[
         str | None,
-        typer.Option(metavar="LABEL:STEPS", help="One model per window, such as day:28."),
+        typer.Option(metavar="LABEL:STEPS", help="One model per window: day:28 or day:28D."),
     ] = None,
 ) -> None:
     """Fit a model on the rows of every label; each is the model of all rows of that label.
@@ -237,10 +246,10 @@ def show(
         return
     printing.key_values(str(cube), _cube_lines(loaded, cube), printing.GOLD)
     if cells:
-        names = list(table)[: len(loaded.by) + 3]  # labels, rows, kept, weight
+        names = list(table)[: len(loaded.by) + 4]  # labels, rows, kept, synthetic, weight
         errors = facts["loss_error"][worst].tolist()
         shown_lines = [
-            [*(line[name] for name in names), f"{e:.1e}"]
+            [*(_yes_or_no(line[name]) for name in names), f"{e:.1e}"]
             for line, e in zip(lines, errors, strict=True)
         ]
         printing.grid([*names, "error"], shown_lines)
@@ -319,6 +328,8 @@ def _facts(cube: karat.Cube, path: Path) -> dict[str, Any]:
         "by": list(cube.by),
         "rows_in": rows,
         "rows_kept": kept,
+        "kind": cube.rows,
+        "cells_of_real_rows": len(cube) - int(cube.cells.made.sum()),
         "problem": cube.problem.describe(),
     }
     errors = {
@@ -335,7 +346,7 @@ def _cube_lines(cube: karat.Cube, path: Path) -> dict[str, str]:
     facts = _facts(cube, path)
     return {
         "cells": f"{facts['cells']:,} by {', '.join(cube.by)}",
-        "rows": f"{facts['rows_kept']:,} kept of {facts['rows_in']:,}",
+        "rows": cube.describe(),
         "problem": facts["problem"],
         "worst error": f"{facts['worst_error']:.1e}: {'exact' if facts['exact'] else 'NOT exact'}",
         "changes": f"{facts['changes']:,}, the last of {cube.history[-1]['time']}",
@@ -350,6 +361,10 @@ def _print_change(cube: karat.Cube, path: Path, seconds: float, shown: Common, t
         printing.key_values(
             title, _cube_lines(cube, path) | {"time": printing.seconds(seconds)}, printing.GOLD
         )
+
+
+def _yes_or_no(value: Any) -> Any:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
 
 
 def _records(columns: dict[str, Any]) -> list[dict[str, Any]]:
@@ -391,8 +406,10 @@ def _parse_label(kind: str, name: str, text: str) -> Any:
     raise InputError(f"--where {name}={text}: the value must be a number, as the labels are.")
 
 
-def _window(text: str) -> tuple[str, int]:
-    name, colon, steps = text.rpartition(":")
-    if not colon or not steps.isdigit():
-        raise InputError(f"--rolling {text}: write it as LABEL:STEPS, such as day:28.")
-    return name, int(steps)
+def _window(text: str) -> tuple[str, int | str]:
+    name, colon, window = text.rpartition(":")
+    if not colon or not window[:1].isdigit():
+        raise InputError(
+            f"--rolling {text}: write it as LABEL:STEPS, such as day:28, or as day:28D for 28 days."
+        )
+    return name, int(window) if window.isdigit() else window

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -36,7 +37,9 @@ def console() -> Console:
     """Make a console that prints text as it is, without reading markup in it (a file name may look
     like markup).
     """
-    return Console(highlight=False, markup=False, emoji=False)
+    # rich takes NO_COLOR at its word, and writes bold
+    colors: Any = None if os.environ.get("NO_COLOR") else "auto"
+    return Console(highlight=False, markup=False, emoji=False, color_system=colors)
 
 
 def document(values: Mapping[str, Any]) -> None:

@@ -172,9 +172,13 @@ def certify_made(
 ) -> Certificate:  # fmt: skip
     """The certificate of made rows."""
     found = certify(problem, reductions, total, n_rows, seconds, notes)
-    return replace(
-        found, rows=SYNTHETIC, excludes=_not_kept(problem), verbatim=found.peeled, peeled=0
-    )
+    excludes = _not_kept(problem)
+    return replace(found, rows=SYNTHETIC, excludes=excludes, verbatim=found.peeled, peeled=0)
+
+
+def as_made(certificate: Certificate, problem: Problem) -> Certificate:
+    """The certificate of rows of which some are made."""
+    return replace(certificate, rows=SYNTHETIC, excludes=_not_kept(problem))
 
 
 def _not_kept(problem: Problem) -> tuple[str, ...]:

@@ -9,8 +9,9 @@ try:
 except ImportError:
     raise MissingExtraError("karat.cube", "io") from None
 
-from karat.cubes.base import Cube, cube
+from karat.cubes.base import Cube
 from karat.cubes.compare import Comparison
+from karat.cubes.create import cube
 from karat.cubes.fits import Fits
 from karat.cubes.rolling import Rolling
 from karat.cubes.verify import CubeVerification

@@ -1,6 +1,4 @@
-"""karat.cube and its Cube: an exact coreset for every cell, which add up to any slice, window or
-refit.
-"""
+"""Cube: an exact coreset for every cell, which add up to any slice, window or refit."""
 
 from __future__ import annotations
 
@@ -17,9 +15,9 @@ import numpy as np
 from karat.core.certify import Certificate
 from karat.core.coreset import Coreset
 from karat.core.export import distinct
-from karat.core.wording import notebook_box
-from karat.cubes.build import gather_cells, stamped
-from karat.cubes.cells import CellLayout, Cells, Reducer
+from karat.core.wording import notebook_box, several
+from karat.cubes.build import stamped
+from karat.cubes.cells import CellLayout, Cells
 from karat.cubes.changes import (
     Change,
     History,
@@ -41,14 +39,14 @@ from karat.cubes.file import (
 from karat.cubes.fits import Fits, cells_coreset, check_estimator, fit_cells
 from karat.cubes.hash_file import check_place
 from karat.cubes.merge import merge_cells
-from karat.cubes.rolling import Rolling
+from karat.cubes.reduce import Reducer
+from karat.cubes.rolling import Rolling, Window
 from karat.cubes.select import check_name, label_names, matching, merge_selections
 from karat.cubes.verify import CubeVerification, verify_cube
-from karat.data.arguments import check_mergeable, column_problem
 from karat.data.containers import native_frame
 from karat.engine.linalg import Indices
 from karat.engine.rows import Progress
-from karat.errors import InputError, StorageError, check_integer, check_memory
+from karat.errors import InputError, StorageError, check_memory
 from karat.io.build import MEMORY
 from karat.problems import Problem
 from karat.storage.archive import read_bytes
@@ -71,6 +69,8 @@ class Cube:
         The columns that label cells.
     columns, targets : tuple of str
         The features and the targets.
+    rows : str
+        "synthetic" or "real".
     path : Path or None
         The file.
     history : tuple of dict
@@ -98,11 +98,8 @@ class Cube:
         return len(self.cells)
 
     def __repr__(self) -> str:
-        kept, rows = int(self.cells.starts[-1]), int(self.cells.counts.sum())
-        return (
-            f"Cube({len(self):,} cells by {', '.join(self.by)}, {kept:,} of {rows:,} rows,"
-            f" {self.problem.describe()})"
-        )
+        cells = f"{len(self):,} cells by {', '.join(self.by)}"
+        return f"Cube({cells}, {self.describe()}, {self.problem.describe()})"
 
     def _repr_html_(self) -> str:
         return notebook_box(repr(self), columns=self.table(), ok=bool(self.facts()["ok"].all()))
@@ -111,6 +108,20 @@ class Cube:
     def reducer(self) -> Reducer:
         """Merges cells."""
         return Reducer.of(self.problem, self.layout, self.seed)
+
+    @property
+    def rows(self) -> str:
+        """What cells keep: "synthetic" rows, where these are exact, or "real" ones."""
+        return self.layout.rows
+
+    def describe(self) -> str:
+        """How many rows are kept, of how many, and of which kind; how many cells keep real ones."""
+        kept, rows = int(self.cells.starts[-1]), int(self.cells.counts.sum())
+        if not self.layout.makes_rows:
+            return f"{kept:,} of {rows:,} rows"
+        few = len(self) - int(self.cells.made.sum())
+        real = f" ({several(few, 'cell')} {'keep' if few > 1 else 'keeps'} real rows)"
+        return f"{kept:,} synthetic rows for {rows:,} rows{real if few else ''}"
 
     def labels(self, name: str) -> np.ndarray:
         """The distinct labels of a column, in order."""
@@ -123,8 +134,8 @@ class Cube:
         return Certificate.union([self.cells.certificates[i] for i in selected])
 
     def to_frame(self) -> Any:
-        """One line per cell: labels, rows, kept rows, total weight, error, and the changes that
-        added its rows.
+        """One line per cell: labels, rows, kept rows, whether these are synthetic, total weight,
+        error, and the changes that added its rows.
         """
         return native_frame(self.table())
 
@@ -140,6 +151,7 @@ class Cube:
         return {
             "rows": cells.counts,
             "kept": cells.sizes,
+            "synthetic": cells.made,
             "weight": cells.totals,
             "loss_error": np.array([certificate.loss_error for certificate in cells.certificates]),
             "ok": np.array([certificate.ok for certificate in cells.certificates]),
@@ -217,8 +229,10 @@ class Cube:
         cells = self._coarser(self.cells.unhashed(), selected, names)
         return fit_cells(self, cells, names, estimator)
 
-    def rolling(self, name: str, window: int, by: str | Sequence[str] = ()) -> Rolling:
-        """Windows of ``window`` consecutive labels of a column, for each label of ``by``."""
+    def rolling(self, name: str, window: Window, by: str | Sequence[str] = ()) -> Rolling:
+        """Windows of ``window`` consecutive labels of a column, or of a duration such as ``"28D"``,
+        for each label of ``by``.
+        """
         return Rolling(self, name, window, label_names(by, self.by))
 
     def compare(self, first: Selection, second: Selection) -> Comparison:
@@ -288,6 +302,11 @@ class Cube:
         """Add the cells of another cube."""
         if not isinstance(other, Cube):
             raise InputError(f"merge takes another Cube, not {type(other).__name__}.")
+        if other.rows != self.rows and other.problem == self.problem:
+            raise InputError(
+                f"The rows of this cube are {self.rows}, those of the other are {other.rows}: build"
+                f" it again with rows={self.rows!r}."
+            )
         if (other.problem, other.layout) != (self.problem, self.layout):
             raise InputError(
                 "The cubes have different problems or columns; build both with the same arguments."
@@ -357,94 +376,3 @@ class Cube:
     def from_bytes(data: bytes, problem: Problem | None = None) -> Cube:
         """Read the result of :meth:`to_bytes`."""
         return Cube(*unpack_cube(data, "The message", problem, None, True))
-
-
-def cube(
-    data: Any,
-    target: str | Sequence[str] | None = None,
-    by: str | Sequence[str] = (),
-    problem: Problem | None = None,
-    *,
-    columns: Sequence[str] | None = None,
-    sample_weight: str | None = None,
-    key: str | None = None,
-    on_missing: Literal["error", "drop"] = "error",
-    path: str | Path | None = None,
-    hashes: Literal["inside", "beside"] = "inside",
-    memory: int = MEMORY,
-    random_state: int = 0,
-    content: bool = True,
-    progress: Progress | None = None,
-) -> Cube:
-    """An exact coreset for every cell, so that any slice, window or refit is a union of a few rows.
-
-    Parameters
-    ----------
-    data : frame, path, list of paths, query, stream, Dask or Spark frame
-        As in :func:`karat.coreset_files`; a frame of pandas or polars, or an Arrow table.
-    target : str or list of str, optional
-        The target column or columns.
-    by : str or list of str
-        The columns that label cells: text, numbers, dates or times.
-    problem : Problem, optional
-        What must not change; :class:`~karat.problems.LeastSquares` if there is a target, else
-        ``Moments(2)``.
-    columns : list of str, optional
-        The features; by default all columns that have no other role.
-    sample_weight, key : str, optional
-        Columns with weights, and with keys that identify rows.
-    on_missing : {"error", "drop"}
-        What to do with rows that have missing values.
-    path : path, optional
-        A Parquet file to write the cube, and later changes of it, to.
-    hashes : {"inside", "beside"}
-        Whether hashes are in that file, or in a file of their own beside it.
-    memory : int
-        Bytes that the run may use, in addition to the interpreter and to the hashes, of about 40
-        bytes a row and 64 with keys (on a cluster, per partition).
-    random_state : int
-        Seed for the choice of rows; the coresets are exact for any seed.
-    content : bool
-        Hash the rows, or the keys, so that they are not added again later.
-    progress : callable, optional
-        Called with (bytes done, bytes in all) after every batch.
-
-    Returns
-    -------
-    Cube
-
-    Examples
-    --------
-    >>> import numpy as np, pandas as pd, karat
-    >>> rng = np.random.default_rng(0)
-    >>> region = np.repeat(["EU", "US", "AP"], 3000)
-    >>> frame = pd.DataFrame({"x": rng.standard_normal(9000), "region": region})
-    >>> frame["y"] = 2 * frame.x + rng.standard_normal(9000)
-    >>> cube = karat.cube(frame, target="y", by="region")
-    >>> cube
-    Cube(3 cells by region, 18 of 9,000 rows, LeastSquares())
-    >>> cube.select(region=["EU", "US"]).n_rows
-    6000
-    """
-    problem = check_mergeable(column_problem(problem, target))
-    check_integer("random_state", random_state, 0)
-    if problem.absorb is not None:
-        raise InputError(
-            "A cube does not support absorb: an absorbed coreset is exact for one fit of one alpha."
-        )
-    check_memory(memory)
-    check_place(hashes)
-    if progress is not None and not callable(progress):
-        raise InputError(
-            f"progress must be a function of two numbers, not {progress!r}.", argument="progress"
-        )
-    if path is not None:
-        output_path(path)
-    layout = CellLayout.for_cells(problem, target, by, columns, sample_weight, key, on_missing)
-    seed = int(random_state)
-    cells, record, layout = gather_cells(data, layout, problem, seed, 0, memory, content, progress)
-    history = [stamped({"change": "build"} | record)]
-    made = Cube(cells, problem, layout, history, hashes, seed=seed)
-    if path is not None:
-        made.save(path)
-    return made

@@ -3,23 +3,18 @@
     rows of a batch  -> the cell of each row, and its number within the cell
     wait             -> until the rows fill their share of the memory
     fold             -> every cell that has many rows keeps a few
-                     (:class:`karat.cubes.cells.Reducer`)
+                     (:class:`karat.cubes.reduce.Reducer`)
 
 in one pass and bounded memory.  A cell whose rows arrive together is reduced once.  Other cells are
 reduced again when more rows have arrived, together with the rows that they hold.  On a cluster,
 workers make the cells of their partitions, which are merged in a tree; kept rows and hashes are
 sent.
-
-A label is text, a number, a boolean, a date or a time; all labels of a column are of one kind.
-Labels of different kinds are never converted silently: in double precision 2**53 and 2**53 + 1
-would be one label.  Arrow's dictionary encoding finds the labels of a batch, so that Python handles
-each of them once per batch.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -27,34 +22,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from karat import __version__
 from karat.cluster.partitions import cluster_of, scan_partitions
 from karat.core.certify import Certificate
-from karat.cubes.cells import (
-    KINDS,
-    CellLayout,
-    Cells,
-    Reducer,
-    as_integers,
-    cell_name,
-    check_type,
-    in_order,
-    label_keys,
-    label_list,
-    starts_of,
-)
+from karat.core.synthetic import REAL
+from karat.cubes.cells import CellLayout, Cells, cell_name, in_order, label_list, starts_of
 from karat.cubes.hashes import CellHashes, HashRows, kept_digest, label_digest, part_names
+from karat.cubes.labels import Labels
 from karat.cubes.merge import joined_cells, merge_cells
+from karat.cubes.reduce import TOO_LONG, Reducer, too_long, with_made
 from karat.data.batch import Batch, joined
-from karat.data.containers import collected
-from karat.data.labels import encode_sorted
 from karat.engine.linalg import Indices
 from karat.engine.rows import Progress
 from karat.errors import InputError
 from karat.io.find import open_source
-from karat.io.layout import require_values
 from karat.io.scan import Consumer, require_rows, scan
 from karat.io.source import Chunk
 from karat.problems import Problem
@@ -67,28 +49,27 @@ SHARE = 4  # rows wait in a quarter of the memory; the rest is for sorting and r
 MANY = 4  # rows per feature above which a cell is reduced before the end
 
 
-DAY = 86_400 * 10**6  # microseconds
-
-
 def gather_cells(
     data: Any, layout: CellLayout, problem: Problem, seed: int, origin: int, memory: int,
     content: bool, progress: Progress | None = None, present: Present | None = None,
+    either: bool = False,
 ) -> tuple[Cells, dict[str, Any], CellLayout]:  # fmt: skip
     """The cells of some rows, the record of the change, and the layout of the columns.
 
-    ``origin`` is the number of the change; ``present`` looks for kept rows among the rows.
+    ``origin`` is the number of the change; ``present`` looks for kept rows among the rows.  With
+    ``either``, cells keep real rows if the data has integers that synthetic rows do not have.
     """
     cluster = cluster_of(data)
     if cluster is not None:
         cell_layout = layout.named(cluster.frame_schema(data).names)
-        make = partial(CollectCells, problem, cell_layout, seed, memory, present, content)
+        make = partial(CollectCells, problem, cell_layout, seed, memory, present, content, either)
         collector, facts = scan_partitions(data, cell_layout, make)
         source: dict[str, Any] = {"given": [], "files": []}
         rows, dropped = facts.rows, {"missing": facts.missing, "broken": 0}
     else:
-        opened = open_source(collected(data))
+        opened = open_source(data)
         cell_layout = layout.among(opened.schema())
-        collector = CollectCells(problem, cell_layout, seed, memory, present, content)
+        collector = CollectCells(problem, cell_layout, seed, memory, present, content, either)
         files = opened.identity()
         position = scan(opened, cell_layout, [collector], BATCH, progress=progress)
         require_rows(opened, cell_layout, position)
@@ -123,111 +104,12 @@ def gather_cells(
     batch = kept_digest(cells.weights, cells.columns) if sums is None else " ".join(sums)
     parts = part_names(layout.by, labels, batch)
     origins = ((origin,),) * len(cells)
-    return replace(cells, origins=origins, parts=parts), record, cell_layout
+    return replace(cells, origins=origins, parts=parts), record, collector.layout
 
 
 def stamped(record: dict[str, Any]) -> dict[str, Any]:
     """A record of a change, with the time and the version."""
     return {"karat": __version__, "time": datetime.now(UTC).isoformat(timespec="seconds")} | record
-
-
-class Labels:
-    """The labels of cells in order of appearance, numbered from 0 on.
-
-    Attributes
-    ----------
-    numbers : dict
-        The number of each label, a tuple of plain values.
-    """
-
-    def __init__(self, layout: CellLayout) -> None:
-        self.layout = layout
-        self.numbers: dict[tuple[Any, ...], int] = {}
-        self.kinds: dict[str, np.dtype[Any]] = {}  # of each column
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def codes(self, table: Any, where: Callable[[int], str]) -> Indices:
-        """The number of the cell of every row."""
-        # of every row, its place among the labels so far
-        places, labels = np.zeros(table.num_rows, dtype=np.int64), [()]
-        for name in self.layout.by:
-            column = table.column(name)
-            column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-            check_type(column.type, name)
-            require_values(column, name, where)
-            encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-            values, count = self._plain(name, encoded.dictionary, where), len(labels)
-            pairs = (
-                np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int64) * count
-                + places
-            )
-            present, places = encode_sorted(pairs)
-            labels = [(*labels[pair % count], values[pair // count]) for pair in present.tolist()]
-        numbers = [self.numbers.setdefault(label, len(self.numbers)) for label in labels]
-        return np.array(numbers, dtype=np.intp)[places]
-
-    def _plain(self, name: str, dictionary: Any, where: Callable[[int], str]) -> list[Any]:
-        """The values of a dictionary as numbers and strings; times in microseconds."""
-        values = self.layout.labels(pa.table({name: dictionary}), name, where)
-        if values.dtype.kind == "f" and np.isnan(values).any():
-            raise InputError(
-                f"Column {name!r} has NaN among its labels; every row needs a label.",
-                column=name,
-            )
-        if values.dtype.kind == "M":
-            fine = values.astype("datetime64[us]")
-            if (fine.astype(values.dtype) != values).any():
-                raise InputError(
-                    f"Column {name!r} holds times finer than a microsecond; round them before they"
-                    " label cells.",
-                    column=name,
-                )
-            values = fine
-        elif values.dtype.kind not in "biufU":
-            raise InputError(
-                f"Column {name!r} has type {dictionary.type}, which cannot label cells.",
-                column=name,
-            )
-        self._one_kind(name, values.dtype)
-        return label_keys(values)
-
-    def _one_kind(self, name: str, kind: np.dtype[Any]) -> None:
-        """Raise if labels are of another kind than those before."""
-        before = self.kinds.setdefault(name, kind)
-        if KINDS[before.kind] != KINDS[kind.kind] or (before.kind == "f" and before != kind):
-            first, second = (
-                f"{KINDS[dtype.kind]} ({dtype})" if dtype.kind == "f" else KINDS[dtype.kind]
-                for dtype in (before, kind)
-            )
-            raise InputError(
-                f"Column {name!r} holds {first} in some rows and {second} in others; convert one of"
-                " them.",
-                column=name,
-            )
-
-    def arrays(self, cells: Indices) -> tuple[np.ndarray, ...]:
-        """The labels of some cells, an array for each column."""
-        labels, columns = list(self.numbers), []
-        for i, name in enumerate(self.layout.by):
-            values = [labels[place][i] for place in cells.tolist()]
-            kind = self.kinds[name]
-            if kind.kind in "bfU":
-                columns.append(np.array(values, dtype=None if kind.kind == "U" else kind))
-            else:
-                columns.append(
-                    as_times(np.array(values, np.int64))
-                    if kind.kind == "M"
-                    else as_integers(values, name)
-                )
-        return tuple(columns)
-
-
-def as_times(microseconds: np.ndarray) -> np.ndarray:
-    """Dates, if all are midnight; else times."""
-    times = microseconds.astype("datetime64[us]")
-    return times.astype("datetime64[D]") if not (microseconds % DAY).any() else times
 
 
 class CollectCells(Consumer):
@@ -245,6 +127,8 @@ class CollectCells(Consumer):
         Looks for kept rows among the new rows; the argument itself is not changed.
     content : bool
         Hash the rows.
+    either : bool
+        Keep real rows if there are integers that synthetic rows do not have.
     """
 
     def __init__(
@@ -255,9 +139,10 @@ class CollectCells(Consumer):
         memory: int,
         present: Present | None = None,
         content: bool = False,
+        either: bool = False,
     ) -> None:
         self.hashing = HashRows(layout.roles.columns, layout.gaps) if content else None
-        self.reducer, self.layout = Reducer.of(problem, layout, seed), layout
+        self.reducer, self.layout, self.either = Reducer.of(problem, layout, seed), layout, either
         # rows that may wait
         self.most = max(10**5, memory // (SHARE * 8 * (len(layout.columns) + 3)))
         self.present = None if present is None else present.emptied()
@@ -285,7 +170,7 @@ class CollectCells(Consumer):
             )
             self.waiting += len(batch)
             if self.waiting >= self.most:
-                self.fold(MANY * self.reducer.kernel.width)
+                self.fold(MANY * self.reducer.width)
 
     def _numbered(self, codes: Indices) -> np.ndarray:
         """The number of each row within its cell."""
@@ -307,6 +192,8 @@ class CollectCells(Consumer):
         """Reduce the cells that have more than ``least`` rows; the rows of others wait on."""
         if not self.pieces:
             return
+        if self.layout.makes_rows:
+            self._check_doubles()
         piece, codes = self._waiting()
         self.pieces = []
         positive = None if piece.weights is None else piece.weights > 0
@@ -324,6 +211,9 @@ class CollectCells(Consumer):
         cells = np.flatnonzero(many)
         starts = starts_of(counts[cells])
         sorted_rows = piece.take(order)
+        if self.layout.makes_rows:
+            doubles = [column.astype(float, copy=False) for column in sorted_rows.parts]
+            sorted_rows = replace(sorted_rows, parts=doubles)
         claims = [[self.claims[c]] if c in self.claims else [] for c in cells.tolist()]
         kept = self.reducer.reduce(
             sorted_rows.parts,
@@ -340,6 +230,8 @@ class CollectCells(Consumer):
         reduced = sorted_rows.take(
             held, np.concatenate([result.weights for result in kept] or [np.zeros(0)])
         )
+        columns, numbers = with_made(kept, reduced.parts, reduced.numbers)
+        reduced = replace(reduced, parts=columns, numbers=numbers)
         self.claims |= {
             c: result.certificate for c, result in zip(cells.tolist(), kept, strict=True)
         }
@@ -347,6 +239,22 @@ class CollectCells(Consumer):
         self.waiting = sum(map(len, self.pieces))
         # With many cells, the held rows alone may reach the limit; do not fold them repeatedly.
         self.most = max(self.most, 2 * self.waiting)
+
+    def _check_doubles(self) -> None:
+        """Raise if doubles do not hold the rows that wait; or keep real rows, if no cell has been
+        reduced.
+        """
+        long = [place for piece in self.pieces if (place := too_long(piece.parts)) is not None]
+        if long and not (self.either and not self.claims):
+            name = self.reducer.names[long[0]]
+            raise InputError(TOO_LONG.format(name), column=name)
+        if long:
+            self._keep(REAL)
+
+    def _keep(self, rows: str) -> None:
+        """Keep rows of a kind from now on."""
+        self.layout = replace(self.layout, rows=rows)
+        self.reducer = replace(self.reducer, makes_rows=self.layout.makes_rows)
 
     def cells(self) -> Cells:
         """All cells.  A label whose rows were all dropped has no cell; a cell whose rows all have
@@ -369,9 +277,12 @@ class CollectCells(Consumer):
             self.claims.get(cell) or _no_weight(problem, int(self.counts[cell]))
             for cell in there.tolist()
         ]
+        columns, keys = rows.parts, rows.keys
+        if self.layout.makes_rows:
+            columns, keys = [column.astype(float, copy=False) for column in columns], None
         unordered = Cells(
-            labels, starts_of(sizes), tuple(rows.parts), np.asarray(rows.weights), rows.numbers,
-            rows.keys, tuple(claims), ((0,),) * len(there), ((),) * len(there),
+            labels, starts_of(sizes), tuple(columns), np.asarray(rows.weights), rows.numbers,
+            keys, tuple(claims), ((0,),) * len(there), ((),) * len(there),
             CellHashes.none(len(there))
             if self.hashing is None
             else self.hashing.by_cell().chosen(there),
@@ -386,11 +297,12 @@ class CollectCells(Consumer):
     def pack(self) -> bytes:
         found = None if self.present is None else self.present.found
         sums = None if self.hashing is None else self.hashing.files
-        return pickle.dumps((self.cells(), found, sums))
+        return pickle.dumps((self.cells(), found, sums, self.layout.rows))
 
     def unpack(self, message: bytes) -> CollectCells:
         other = copy(self)
-        other.merged, present_rows, sums = pickle.loads(message)
+        other.merged, present_rows, sums, rows = pickle.loads(message)
+        other._keep(rows)
         if self.present is not None:
             other.present = self.present.emptied()
             other.present.found = present_rows
@@ -400,9 +312,15 @@ class CollectCells(Consumer):
         return other
 
     def merge_all(self, others: Sequence[Any]) -> None:
-        self.merged = merge_cells(
-            self.reducer, joined_cells([part.cells() for part in (self, *others)])
-        )
+        parts = [self, *others]
+        kinds = {part.layout.rows for part in parts if len(part.cells())}
+        if len(kinds) > 1:
+            raise InputError(
+                "Some partitions have integers beyond 2**53, which synthetic rows do not have:"
+                " build the cube with rows='real'."
+            )
+        self._keep(*kinds or {self.layout.rows})
+        self.merged = merge_cells(self.reducer, joined_cells([part.cells() for part in parts]))
         for other in others:
             if self.present is not None:
                 self.present.found |= other.present.found

@@ -5,40 +5,28 @@ Cells are stored one after the other in the order of their labels; the rows of c
 arrival; rows of several cells are numbered one cell after the other.  Cells are immutable: every
 operation returns new ones.
 
-The :class:`Reducer` reduces many groups of rows at once, each with its own certificate.
-
-Some rows cannot be reduced with a proof: those with very heavy tails, or kept rows whose inherited
-error already reaches the tolerance.  Such rows are all kept.  Rows of the data with their original
-weights have no error; kept rows have the error of their certificates (``Certificate.union``).
+:mod:`karat.cubes.reduce` makes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from karat.core.certify import Certificate, certify, require_proven
+from karat.core.certify import Certificate
+from karat.core.synthetic import REAL, SYNTHETIC
 from karat.cubes.hashes import CellHashes
 from karat.data.arguments import column_roles
-from karat.data.batch import RESCALE, find_offsets
-from karat.data.non_finite import explain_non_finite
-from karat.engine.claim import Claim
-from karat.engine.groups import reduce_many
-from karat.engine.kernel import Kernel, NonFiniteError
-from karat.engine.linalg import Array, Indices
-from karat.engine.reduce import Reduction, keep_all_rows
-from karat.engine.rows import Rows
-from karat.errors import InputError, NotExactError
+from karat.engine.linalg import Array, Flags, Indices
+from karat.errors import InputError
 from karat.io.layout import Layout, pandas_index
 from karat.problems import Problem
 
-HUGE = 1e220  # weights between 1 / HUGE and HUGE can be summed without scaling
-WHOLE = 10_000  # a cell of up to so many rows keeps all of them if no reduction is proven
-STAY = "No reduction of these {} rows could be proven, so all of them are kept."
+MADE = -1  # the number of a row that was made
 
 
 KINDS = {
@@ -104,9 +92,12 @@ class CellLayout(Layout):
     Attributes
     ----------
     by : tuple of str
+    rows : str
+        What cells keep: "synthetic" rows, where these are exact, or "real" ones.
     """
 
     by: tuple[str, ...] = ()
+    rows: str = REAL
 
     @staticmethod
     def for_cells(
@@ -117,6 +108,7 @@ class CellLayout(Layout):
         weight: str | None,
         key: str | None,
         on_missing: str,
+        rows: str,
     ) -> CellLayout:
         """From the arguments of :func:`karat.cube`."""
         names = (by,) if isinstance(by, str) else tuple(by) if isinstance(by, Iterable) else ()
@@ -141,7 +133,12 @@ class CellLayout(Layout):
                 f"Column {min(taken & set(names))!r} labels cells, so it cannot be the target, a"
                 " weight or a key."
             )
-        return CellLayout(layout.roles, drop=layout.drop, by=names)
+        return CellLayout(layout.roles, drop=layout.drop, by=names, rows=rows)
+
+    @property
+    def makes_rows(self) -> bool:
+        """Whether cells keep synthetic rows, where these are exact."""
+        return self.rows == SYNTHETIC
 
     @property
     def columns(self) -> list[str]:
@@ -182,9 +179,9 @@ class Cells:
         The features of the kept rows, then the targets, each of its own type.
     weights : array
     numbers : int64 array
-        Of each kept row, within its cell.
+        Of each kept row, within its cell; -1 for rows that were made.
     keys : array or None
-        Values of a key column.
+        Values of a key column, of real rows.
     certificates : tuple of Certificate
         One for each cell; ``n_rows`` says how many rows the cell has.
     origins : tuple of tuple of int
@@ -219,6 +216,16 @@ class Cells:
     def counts(self) -> np.ndarray:
         """The number of rows of the data in each cell."""
         return np.array([certificate.n_rows for certificate in self.certificates], dtype=np.int64)
+
+    @property
+    def made(self) -> Flags:
+        """Which cells have rows that were made."""
+        return np.isin(np.arange(len(self)), self.cell_of_rows[self.numbers == MADE])
+
+    @property
+    def cell_of_rows(self) -> Indices:
+        """The cell of every kept row."""
+        return np.repeat(np.arange(len(self)), self.sizes)
 
     @property
     def totals(self) -> Array:
@@ -293,154 +300,3 @@ def cell_name(cells: Cells, by: Sequence[str], cell: int) -> str:
     """The label of a cell, for error messages."""
     labels = zip(by, cells.labels, strict=True)
     return ", ".join(f"{name}={values[cell]}" for name, values in labels)
-
-
-class ReducedCell(NamedTuple):
-    """What is kept of a group of rows."""
-
-    positions: Indices  # from the start of the group
-    weights: Array
-    certificate: Certificate
-
-
-@dataclass(frozen=True)
-class Reducer:
-    """Reduces groups of rows of the same columns.
-
-    Attributes
-    ----------
-    problem : Problem
-    names : tuple of str
-        Of the columns: features, then targets.
-    targets : int
-    seed : int
-    """
-
-    problem: Problem
-    names: tuple[str, ...]
-    targets: int
-    seed: int = 0
-
-    @staticmethod
-    def of(problem: Problem, layout: CellLayout, seed: int) -> Reducer:
-        """For the rows of a layout that knows its columns."""
-        features, targets = layout.roles.features, layout.roles.targets
-        return Reducer(problem, features + targets, len(targets), seed)
-
-    @property
-    def kernel(self) -> Kernel:
-        """Its ``width`` is the number of rows that are kept of a group, apart from peeled ones."""
-        return self.problem.kernel(len(self.names) - self.targets, self.targets)
-
-    def reduce(
-        self, columns: Sequence[np.ndarray], weights: Array | None, starts: Indices,
-        counts: np.ndarray, claims: Sequence[Sequence[Certificate]],
-        name: Callable[[int], str] | None = None,
-    ) -> list[ReducedCell]:  # fmt: skip
-        """Reduce groups of rows, one after the other in ``columns``.
-
-        Parameters
-        ----------
-        columns, weights
-            Of rows in the order of their groups; every weight is positive.
-        starts : array of shape (groups + 1,)
-        counts : array of shape (groups,)
-            Rows of the data that each group stands for.
-        claims : sequence of sequences of Certificate
-            For each group, the certificates of its kept rows; empty if all rows are rows of the
-            data.
-        name : function, optional
-            The name of a group in error messages.
-        """
-        shown = [repr(name) for name in self.names]
-        parts = [column[:, None] for column in columns]
-        if all(column.dtype == np.float64 for column in columns):
-            parts = [np.column_stack(columns)]
-        if (
-            weights is not None
-            and len(weights)
-            and not (weights.min() >= 1 / HUGE and weights.max() <= HUGE)
-        ):
-            raise InputError(
-                f"A cube takes weights from {1 / HUGE:.0e} to {HUGE:.0e}. {RESCALE}",
-                argument="sample_weight",
-            )
-        rows = self.problem.view(
-            Rows(parts, weights, offsets=find_offsets(parts, shown, self.problem))
-        )
-        try:
-            kernel = self.kernel.sharper() if any(claims) else self.kernel
-            reductions = reduce_many(rows, starts, kernel, "auto", self.seed)
-        except NonFiniteError:
-            raise explain_non_finite(parts, shown) from None
-        kept = []
-        for g, reduction in enumerate(reductions):
-            group_rows = rows.run(int(starts[g]), int(starts[g + 1]))
-            try:
-                kept.append(
-                    self._certified(group_rows, reduction, claims[g], int(counts[g]), shown)
-                )
-            except NotExactError as error:
-                raise NotExactError(
-                    f"{name(g)}: {error}" if name is not None else str(error)
-                ) from None
-        return kept
-
-    def _certified(
-        self,
-        rows: Rows,
-        reduction: Reduction,
-        claims: Sequence[Certificate],
-        count: int,
-        names: list[str],
-    ) -> ReducedCell:
-        certificate = self.certificate(reduction, claims, rows.total, count)
-        if not (certificate.proven and reduction.proof.ok):
-            fresh = count > sum(claim.n_rows for claim in claims)  # some are rows of the data
-            if not fresh or len(rows) <= WHOLE:
-                return self._stay(rows, reduction, claims, count, fresh)
-        require_proven(certificate, [reduction], names, reduction.dominating_rows.tolist())
-        return ReducedCell(reduction.positions, reduction.weights, certificate)
-
-    def certificate(
-        self,
-        reduction: Reduction,
-        claims: Sequence[Certificate],
-        total: float,
-        count: int,
-        notes: Sequence[str] = (),
-    ) -> Certificate:
-        """The certificate of a reduction of kept rows with certificates ``claims``, or of rows of
-        the data.
-        """
-        if not claims:
-            return certify(self.problem, [reduction], total, count, 0.0, notes)
-        reduction = replace(reduction, inherited=Claim.union(claims))
-        return certify(self.problem, [reduction], total, count, 0.0, notes).of_coresets()
-
-    def _stay(
-        self,
-        rows: Rows,
-        reduction: Reduction,
-        claims: Sequence[Certificate],
-        count: int,
-        fresh: bool,
-    ) -> ReducedCell:
-        """Keep all rows; ``claims`` are the certificates of kept rows among them, and ``fresh``
-        says whether there are rows of the data, too.
-        """
-        everything = keep_all_rows(rows, reduction)
-        fresh_claim = [certify(self.problem, [everything], rows.total, count, 0.0)] if fresh else []
-        united = Certificate.union([*claims, *fresh_claim])
-        bound = reduction.fitted.kernel.width
-        certificate = replace(
-            united,
-            n_rows=count,
-            size=len(rows),
-            rank=reduction.rank,
-            bound=bound,
-            peeled=max(0, len(rows) - bound),
-            standard_errors=None,
-            notes=(STAY.format(f"{len(rows):,}"),),
-        )
-        return ReducedCell(everything.positions, everything.weights, certificate)

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from karat.cubes.build import gather_cells
-from karat.cubes.cells import CellLayout, Cells, Reducer, cell_name, label_list
+from karat.cubes.cells import CellLayout, Cells, cell_name, label_list
 from karat.cubes.hashes import mostly_there
 from karat.cubes.merge import add_cells, joined_cells, merge_cells, replace_cells
+from karat.cubes.reduce import Reducer
 from karat.cubes.select import matching
 from karat.errors import InputError
 

@@ -23,6 +23,7 @@ import numpy as np
 from karat.core.certify import Certificate
 from karat.core.files import problem_header, saved_problem
 from karat.core.stored import check_certificate
+from karat.core.synthetic import REAL, SYNTHETIC, as_made
 from karat.cubes.cells import CellLayout, Cells, starts_of
 from karat.cubes.hash_file import from_inside, inside, read_beside, remove_others, write_beside
 from karat.cubes.hashes import CellHashes, old_part_names
@@ -94,6 +95,7 @@ def pack_cube(
         "weight": roles.weight,
         "key": roles.key,
         "on_missing": "drop" if layout.drop else "error",
+        "rows": layout.rows,
         "history": list(history),
         "hash_file": hash_file,
         "notes": notes,
@@ -124,7 +126,10 @@ def unpack_cube(
             None,
             header["key"],
         )
-        layout = CellLayout(roles, drop=header["on_missing"] == "drop", by=tuple(header["by"]))
+        rows = header.get("rows", REAL)  # before 0.3.0 there were real rows only
+        require(rows in (REAL, SYNTHETIC), "its rows are of no kind")
+        by, drop = tuple(header["by"]), header["on_missing"] == "drop"
+        layout = CellLayout(roles, drop=drop, by=by, rows=rows)
         sizes = arrays[f"{CELL}sizes"]
         starts = starts_of(sizes)
         require(
@@ -230,7 +235,9 @@ def _read_certificates(
         values_of_cell: dict[str, Any] = {name: values[i] for name, values in columns.items()}
         values_of_cell |= {"keeps": keeps.get(str(i), problem.keeps), "excludes": problem.excludes}
         values_of_cell |= {"excluded_directions": directions, "notes": tuple(notes.get(str(i), ()))}
-        certificates.append(Certificate.from_dict(values_of_cell))
+        certificate = Certificate.from_dict(values_of_cell)
+        real = certificate.rows == REAL
+        certificates.append(certificate if real else as_made(certificate, problem))
     return tuple(certificates)
 
 

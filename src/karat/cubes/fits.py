@@ -12,18 +12,22 @@ import numpy as np
 from karat.core.certify import Certificate
 from karat.core.coreset import Coreset
 from karat.core.export import distinct
+from karat.core.synthetic import REAL, SYNTHETIC, as_made
 from karat.core.wording import notebook_box, several
-from karat.cubes.cells import Cells, label_keys
+from karat.cubes.cells import MADE, Cells, label_keys
 from karat.cubes.changes import batches_of
+from karat.cubes.merge import numbered_after
 from karat.cubes.select import label_key
 from karat.data.containers import frame_of, native_frame
 from karat.engine.linalg import Indices
+from karat.engine.synthetic import ORDINARY
 from karat.errors import InputError, MissingExtraError, UnknownLabelError
 
 if TYPE_CHECKING:
     from karat.cubes.base import Cube
 
 UNION = "The union of {} cells; reduce=True keeps the fewest rows."
+REAL_ROWS = "{} of the kept ones are rows of the data: no exact rows could be made of their cells."
 Place = tuple[Cells, int]  # a cell among others
 
 
@@ -132,11 +136,18 @@ def fit_cells(cube: Cube, cells: Cells, by: tuple[str, ...], estimator: Any) -> 
 def cells_coreset(cube: Cube, cells: Cells, places: Indices) -> Coreset:
     """The rows of some cells as a coreset, numbered one cell after the other."""
     rows, counts = cells.rows_of(places), cells.counts[places]
-    numbers = cells.numbers[rows] + np.repeat(np.cumsum(counts) - counts, cells.sizes[places])
+    numbers = numbered_after(
+        cells.numbers[rows], np.repeat(np.cumsum(counts) - counts, cells.sizes[places])
+    )
     certificate = Certificate.union([cells.certificates[i] for i in places])
-    if len(places) > 1:
-        notes = (*certificate.notes, UNION.format(f"{len(places):,}"))
-        certificate = replace(certificate, notes=notes)
+    notes = [UNION.format(f"{len(places):,}")] if len(places) > 1 else []
+    kind: dict[str, Any] = {}
+    if cube.layout.makes_rows:
+        kind = {"rows": SYNTHETIC, "strata": np.full(len(rows), ORDINARY)}
+        certificate = as_made(certificate, cube.problem)
+        real = int((numbers != MADE).sum())
+        notes += [REAL_ROWS.format(several(real, "row"))] if real else []
+    certificate = replace(certificate, notes=(*certificate.notes, *notes))
     columns, targets = [column[rows] for column in cells.columns], cube.targets
     features = dict(zip(cube.columns, columns[: len(cube.columns)], strict=True))
     responses = dict(zip(targets, columns[len(cube.columns) :], strict=True))
@@ -145,7 +156,7 @@ def cells_coreset(cube: Cube, cells: Cells, places: Indices) -> Coreset:
     provenance = cube.layout.provenance(cube.problem, cube.seed, source, {}, None)
     provenance |= {"cells": cells.parts_of(places), "batches": batches_of(cube.history, changes)}
     return Coreset(
-        indices=numbers,
+        indices=None if kind else numbers,
         weights=cells.weights[rows],
         X=frame_of("pyarrow", features, False, None),
         y=frame_of("pyarrow", responses, len(targets) == 1, None) if targets else None,
@@ -155,6 +166,7 @@ def cells_coreset(cube: Cube, cells: Cells, places: Indices) -> Coreset:
         certificate=certificate,
         keys=None if cells.keys is None else cells.keys[rows],
         provenance=provenance | {"changes": [cube.history[i] for i in changes]},
+        **kind,
     )
 
 
@@ -169,15 +181,18 @@ def plain_coreset(cube: Cube, places: Sequence[Place]) -> Coreset:
     certificate = Certificate.union([cells.certificates[g] for cells, g in places])
     d = len(cube.columns)
     y = None if not cube.targets else table[:, d] if len(cube.targets) == 1 else table[:, d:]
+    made = cube.layout.makes_rows
     return Coreset(
-        np.arange(len(weights)),
+        None if made else np.arange(len(weights)),
         weights,
         np.ascontiguousarray(table[:, :d]),
         y,
         None,
         certificate.n_rows,
         cube.problem,
-        certificate,
+        as_made(certificate, cube.problem) if made else certificate,
+        rows=SYNTHETIC if made else REAL,
+        strata=np.full(len(weights), ORDINARY) if made else None,
     )
 
 

@@ -14,8 +14,10 @@ from dataclasses import replace
 import numpy as np
 
 from karat.core.certify import Certificate
-from karat.cubes.cells import KINDS, Cells, Reducer, as_integers, in_order, label_list, starts_of
+from karat.core.synthetic import REAL, as_made
+from karat.cubes.cells import KINDS, MADE, Cells, as_integers, in_order, label_list, starts_of
 from karat.cubes.hashes import CellHashes
+from karat.cubes.reduce import Reducer, with_made
 from karat.cubes.select import shown
 from karat.data.stacking import stack_rows
 from karat.engine.linalg import Indices
@@ -137,16 +139,16 @@ def _merged_groups(
     counts, sizes = cells.counts, cells.sizes
     before = np.concatenate([np.cumsum(counts[group]) - counts[group] for group in members])
     rows = cells.rows_of(merged)
-    numbers = cells.numbers[rows] + np.repeat(before, sizes[merged])
+    numbers = numbered_after(cells.numbers[rows], np.repeat(before, sizes[merged]))
     lengths = np.array([int(sizes[group].sum()) for group in members])
     united = Cells(
         labels, starts_of(lengths), tuple(column[rows] for column in cells.columns),
         cells.weights[rows], numbers, None if cells.keys is None else cells.keys[rows],
-        tuple(_united(cells, group) for group in members),
+        tuple(_united(reducer, cells, group) for group in members),
         tuple(tuple(sorted({o for i in group for o in cells.origins[i]})) for group in members),
         tuple(tuple(cells.parts_of(group)) for group in members), cells.hashes.united(members),
     )  # fmt: skip
-    much = np.flatnonzero(lengths > (LOOSE if loose else 1) * reducer.kernel.width)
+    much = np.flatnonzero(lengths > (LOOSE if loose else 1) * reducer.width)
     if not len(much):
         return united
     claims = [[cells.certificates[i] for i in members[g]] for g in much]
@@ -157,16 +159,22 @@ def _merged_groups(
     )
 
 
-def _united(cells: Cells, group: Indices) -> Certificate:
+def numbered_after(numbers: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """The numbers of rows that come after others; made rows have none."""
+    return np.where(numbers == MADE, MADE, numbers + before)
+
+
+def _united(reducer: Reducer, cells: Cells, group: Indices) -> Certificate:
     """The certificate of several cells together; cells without kept rows only add to the number of
     rows.
     """
     claims = [cells.certificates[i] for i in group if cells.certificates[i].size] or [
         cells.certificates[group[0]]
     ]
-    return replace(
+    united = replace(
         Certificate.union(claims), n_rows=sum(cells.certificates[i].n_rows for i in group)
     )
+    return united if united.rows == REAL else as_made(united, reducer.problem)
 
 
 def _reduced(reducer: Reducer, cells: Cells, claims: Sequence[Sequence[Certificate]]) -> Cells:
@@ -176,9 +184,12 @@ def _reduced(reducer: Reducer, cells: Cells, claims: Sequence[Sequence[Certifica
     rows = np.concatenate(
         [start + result.positions for start, result in zip(cells.starts[:-1], kept, strict=True)]
     )
+    columns, numbers = with_made(
+        kept, [column[rows] for column in cells.columns], cells.numbers[rows]
+    )
     return Cells(
-        cells.labels, starts_of(sizes), tuple(column[rows] for column in cells.columns),
-        np.concatenate([result.weights for result in kept]), cells.numbers[rows],
+        cells.labels, starts_of(sizes), tuple(columns),
+        np.concatenate([result.weights for result in kept]), numbers,
         None if cells.keys is None else cells.keys[rows],
         tuple(result.certificate for result in kept), cells.origins, cells.parts, cells.hashes,
     )  # fmt: skip

@@ -19,14 +19,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from karat.core.certify import Certificate
+from karat.core.coreset import Coreset
+from karat.core.synthetic import REAL
 from karat.core.verify import kept_like, measured
+from karat.core.verify_synthetic import measured_again
 from karat.core.wording import certificate_facts, notebook_box, readable, several, verdict
-from karat.cubes.build import Labels, gather_cells
-from karat.cubes.cells import Cells, label_list
+from karat.cubes.build import gather_cells
+from karat.cubes.cells import MADE, Cells, label_list
+from karat.cubes.labels import Labels
 from karat.cubes.merge import joined_labels
 from karat.data.batch import read_input
-from karat.engine.linalg import Flags, Indices
+from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.reduce import Reduction
 from karat.engine.rows import Progress
+from karat.problems import LeastSquares, Moments
 
 if TYPE_CHECKING:
     from karat.cubes.base import Cube
@@ -179,14 +185,9 @@ def _certificates(cube: Cube, cells: Cells, fresh: Cells, lost: np.ndarray) -> l
     """New certificates of cells, from the fresh cells of the same labels; ``lost`` counts kept rows
     that are not in the data.
     """
-    everything = np.arange(len(cells))
-    mine, theirs = (cube.coreset_of(side, everything) for side in (cells, fresh))
-    groups, fresh_groups = (np.repeat(everything, side.sizes) for side in (cells, fresh))
-    core = replace(mine, groups=groups, indices=_verbatim(cells, fresh))
-    data = read_input(theirs.X, theirs.y, cube.problem, theirs.weights, fresh_groups)
-    totals = np.bincount(fresh_groups, data.weights)
+    reductions, totals = _against_fresh(cube, cells, fresh)
     certificates = []
-    for place, reduction in enumerate(measured(core, data, kept_like(data, core), data.labels)):
+    for place, reduction in enumerate(reductions):
         before, now, count = (
             cells.certificates[place],
             fresh.certificates[place],
@@ -202,6 +203,7 @@ def _certificates(cube: Cube, cells: Cells, fresh: Cells, lost: np.ndarray) -> l
                 f"{several(int(lost[place]), 'kept row')} not among the rows of the data."
             )
         certificate = cube.reducer.certificate(reduction, [now], totals[place], count, refutations)
+        certificate = replace(certificate, rows=before.rows, excludes=before.excludes)
         certificates.append(
             replace(
                 certificate,
@@ -212,6 +214,42 @@ def _certificates(cube: Cube, cells: Cells, fresh: Cells, lost: np.ndarray) -> l
             )
         )
     return certificates
+
+
+def _against_fresh(cube: Cube, cells: Cells, fresh: Cells) -> tuple[list[Reduction], Array]:
+    """The rows of every cell measured against those of the fresh cell, and the totals of these.
+
+    Real rows of a cube of synthetic rows keep what these do: squares of affine forms of all
+    columns.
+    """
+    made = cells.made | fresh.made
+    reductions: dict[int, Reduction] = {}
+    for which in (made, ~made):
+        places = np.flatnonzero(which)
+        if not len(places):
+            continue
+        own, other = cells.chosen(places), fresh.chosen(places)
+        core, data = (_as_groups(cube, side, bool(which is made)) for side in (own, other))
+        table = read_input(data.X, data.y, core.problem, data.weights, data.groups)
+        if which is made:
+            found, _ = measured_again(core, table, kept_like(table, core), table.labels)
+        else:
+            core = replace(core, indices=_verbatim(own, other))
+            found = measured(core, table, kept_like(table, core), table.labels)
+        reductions |= dict(zip(places.tolist(), found, strict=True))
+    return [reductions[place] for place in range(len(cells))], fresh.totals
+
+
+def _as_groups(cube: Cube, cells: Cells, made: bool) -> Coreset:
+    """Cells as the groups of a coreset."""
+    core = replace(cube.coreset_of(cells, np.arange(len(cells))), groups=cells.cell_of_rows)
+    if not cube.layout.makes_rows or (not made and len(cells.columns) < 2):
+        return core
+    *features, last = cells.columns
+    if made:
+        return replace(core, X=np.column_stack(cells.columns), y=None, problem=Moments(2))
+    X = np.column_stack(features)
+    return replace(core, X=X, y=last, problem=LeastSquares(), rows=REAL, strata=None)
 
 
 def _verbatim(cells: Cells, fresh: Cells) -> Indices:
@@ -271,8 +309,9 @@ class Present:
     """
 
     def __init__(self, cells: Cells) -> None:
-        self.columns = cells.columns
-        self.found: Flags = np.zeros(len(cells.weights), dtype=bool)
+        self.columns, self.keyed = cells.columns, cells.keys is not None
+        self.made: Flags = cells.numbers == MADE  # these are nowhere, and need not be
+        self.found = self.made.copy()
         self._places: dict[tuple[Any, ...], list[int]] = {}
         labels, cell_of = label_list(cells), np.repeat(np.arange(len(cells)), cells.sizes).tolist()
         for place, (cell, *row) in enumerate(
@@ -294,7 +333,7 @@ class Present:
         label_of = list(labels.numbers)
         rows = _value_lists(
             [codes[near], *(column[near] for column in columns)],
-            None if keys is None else np.asarray(keys)[near],
+            np.asarray(keys)[near] if self.keyed else None,
         )
         for code, *row in zip(*rows, strict=True):
             self.found[self._places.get((label_of[code], *row), [])] = True
@@ -302,7 +341,7 @@ class Present:
     def emptied(self) -> Present:
         """The same before anything has come."""
         other = copy(self)
-        other.found = np.zeros_like(self.found)
+        other.found = self.made.copy()
         return other
 
 

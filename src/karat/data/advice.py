@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -57,6 +57,12 @@ DATES = (
     "a date is no number until you choose one: days since a start (in pandas: (t - t.min()) /"
     " pandas.Timedelta('1D')), or parts of the date, such as month and weekday (t.dt.month,"
     " t.dt.dayofweek)"
+)
+IMPUTE = "Impute it, or leave such rows out with on_missing='drop'"
+OR_MEAN = f"{IMPUTE} (or, features only, on_missing='mean')."
+FILL = (
+    "A target or weight cannot be filled with a mean: leave such rows out ('drop' instead of"
+    " 'mean'), or fill it."
 )
 SHOWN = 20  # names that a message lists
 DURATIONS = (
@@ -152,6 +158,21 @@ def about_time(kind: Any) -> str | None:
     ):
         return DURATIONS if "<m8" in name and not name.startswith("datetime") else DATES
     return DURATIONS if name.startswith(("timedelta", "duration")) else None
+
+
+def leave_or_encode(names: Sequence[str], others: Sequence[str], one_hot: bool) -> str:
+    """What to do about features that are not numeric, with the arguments to paste; ``others`` are
+    the features that are, and ``one_hot`` says whether there is such an argument.
+    """
+    few = len(others) <= SHOWN
+    if len(names) == 1:
+        encode = "name it in one_hot=, or encode it by a fitted pipeline=."
+        alone = "or encode it before."
+        return f"Leave it out of columns=, {encode if one_hot else alone}"
+    listed = ", ".join(map(repr, names))
+    leave = f"leave them out with columns={list(others)!r}" if few else "leave them out of columns="
+    encode = f"one_hot=[{listed}], or " if one_hot else "encode them before, or "
+    return f"So are all of {listed}: {encode}{leave}."
 
 
 def too_long_integers(name: str, values: np.ndarray, problem: problems.Problem, offset: int) -> str:

@@ -49,6 +49,13 @@ def as_objects(values: Any) -> np.ndarray:
 
 def as_text(values: np.ndarray, kind: Any = str) -> np.ndarray:
     """Objects as text of fixed width (or as bytes of it)."""
+    nested = next(
+        (v for v in values.ravel() if isinstance(v, list | tuple | dict | np.ndarray)), None
+    )
+    if nested is not None:
+        raise InputError(
+            f"A label or key is no single value ({_short(nested)}); use text, numbers or dates."
+        )
     cut = next(
         (v for v in values.ravel().tolist() if isinstance(v, str | bytes) and v[-1:] in NUL), None
     )
@@ -136,7 +143,10 @@ def _plain_labels(labels: np.ndarray) -> np.ndarray:
     if issubclass(kind, str | np.bytes_):
         return as_text(labels, kind)
     if issubclass(kind, bool | int | float | np.generic):
-        return labels.astype(kind)
+        try:
+            return labels.astype(kind)
+        except OverflowError:
+            raise InputError("groups has integers beyond 64 bits; use text.") from None
     try:
         sorted(set(labels[:2]))
     except TypeError:

@@ -17,19 +17,20 @@ from karat.engine.group_proof import KeptStack, measure_groups
 from karat.engine.group_weights import each
 from karat.engine.linalg import Flags
 from karat.engine.second_moments import SecondMoments
-from karat.engine.synthetic import GOAL, SYNTHETIC, MadeRows, simplex_rows
+from karat.engine.synthetic import GOAL, SHARP, SYNTHETIC, MadeRows, simplex_rows
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def made_in_stacks(
-    kernel: SecondMoments, moments: GroupMoments, alive: Flags, frames: bool
+    kernel: SecondMoments, moments: GroupMoments, alive: Flags, frames: bool, sharp: bool
 ) -> Iterator[tuple[int, MadeRows]]:  # fmt: skip
     """Made rows of the groups for which they are proven, with their places.
 
     ``alive`` flags the variables that are not zero.  With ``frames``, the moments hold the frame
-    from which standard errors of coefficients are computed.
+    from which standard errors of coefficients are computed.  ``sharp`` as in
+    :func:`karat.engine.synthetic.synthesise`.
     """
-    groups = len(moments.total)
+    groups, goal = len(moments.total), SHARP if sharp else GOAL
     inner = np.ix_(np.arange(groups), alive, alive)
     sums, map_ = moments.sums[inner], moments.map[inner]
     mean_square = sums / moments.total[:, None, None]
@@ -51,7 +52,7 @@ def made_in_stacks(
     kept = KeptStack(variables, weights, map_, moments.plain, sums, moments.total, True)
     positions, peeled = np.arange(rank + 1), np.zeros(rank + 1, dtype=bool)
     for place, proof in enumerate(measure_groups(kept, False)):
-        if proof.ok and proof.reducible_error <= GOAL:
+        if proof.ok and proof.reducible_error <= goal:
             fitted = kernel.no_moments(float(moments.total[place]))
             if frames:
                 frame = moments.frame(place, alive, True)

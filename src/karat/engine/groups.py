@@ -94,9 +94,11 @@ def reduce_many(
 
 def synthesise_many(
     rows: Rows, starts: Indices, seed: int = 0, progress: Progress | None = None,
-    origin: Array | None = None
+    origin: Array | None = None, sharp: bool = False,
 ) -> list[MadeRows]:  # fmt: skip
-    """Make rows for every group; the arguments are those of :func:`reduce_many`."""
+    """Make rows for every group; the arguments are those of :func:`reduce_many` and of
+    :func:`karat.engine.synthetic.synthesise`.
+    """
     made_rows: dict[int, MadeRows] = {}
     kernel, counts = SecondMoments(rows.columns), np.diff(starts)
     frames = len(counts) <= FRAMES
@@ -109,7 +111,7 @@ def synthesise_many(
         return [
             (int(batch[members[place]]), made)
             for alive, members in _alike(fitted)
-            for place, made in made_in_stacks(kernel, fitted.chosen(members), alive, frames)
+            for place, made in made_in_stacks(kernel, fitted.chosen(members), alive, frames, sharp)
         ]
 
     if rows.columns < NARROW and len(counts) > 1 and (origin is None or not origin.any()):
@@ -120,7 +122,7 @@ def synthesise_many(
         if group not in made_rows:
             group_rows = rows.run(int(starts[group]), int(starts[group + 1]))
             made_rows[group] = synthesise(
-                group_rows, seed, _further(progress, done, len(rows)), origin=origin
+                group_rows, seed, _further(progress, done, len(rows)), origin=origin, sharp=sharp
             )
             done += len(group_rows)
     return [made_rows[group] for group in range(len(counts))]

@@ -43,6 +43,10 @@ class Checkpoint:
     """
 
     def __init__(self, path: str | Path, call: dict[str, Any], files: list[list[Any]]) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise InputError(
+                f"checkpoint must be the path of a file, not {path!r}.", argument="checkpoint"
+            )
         self.path, self.call, self.files = Path(path), call, files
         if not self.path.parent.is_dir():
             raise InputError(

@@ -91,10 +91,12 @@ class ColumnarFiles(Files):
         start: ResumePoint,
         strict: bool,
     ) -> Iterator[Chunk]:
-        return ahead(self._chunks(columns, rows, start))
+        return ahead(self._chunks(columns, numeric, rows, start))
 
-    def _chunks(self, columns: Sequence[str], rows: int, start: ResumePoint) -> Iterator[Chunk]:
-        expected = Expected(columns)
+    def _chunks(
+        self, columns: Sequence[str], numeric: Sequence[str] | None, rows: int, start: ResumePoint
+    ) -> Iterator[Chunk]:
+        expected = Expected(columns, numeric)
         if start.file:
             expected.check(self.names[0], self.schema())
         for file in range(start.file, len(self.files)):
@@ -108,7 +110,9 @@ class ColumnarFiles(Files):
         self, fragment: Any, file: int, columns: Sequence[str], rows: int, start: ResumePoint
     ) -> Iterator[Chunk]:
         # Columns are read as a stream: a row group of any size fits in memory.
-        stream = pads.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
+        stream = pads.ParquetFragmentScanOptions(
+            pre_buffer=False, use_buffered_stream=True, page_checksum_verification=True
+        )
         options = {"fragment_scan_options": stream} if self.parquet else {}
         stored_columns = [c for c in columns if c in fragment.physical_schema.names]
         done = 0
@@ -142,7 +146,7 @@ class ColumnarFiles(Files):
         """The batches of a part, read without the scanner, which reserves some column names."""
         with self.filesystem.open_input_file(self.names[file]) as stream:
             if self.parquet:
-                yield from pq.ParquetFile(stream).iter_batches(
+                yield from pq.ParquetFile(stream, page_checksum_verification=True).iter_batches(
                     rows, row_groups=groups, columns=columns
                 )
             else:

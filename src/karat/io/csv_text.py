@@ -218,7 +218,7 @@ def read_header(path: str, line: str, given: bool | Sequence[str] | None = None)
     """
     file_name = os.path.basename(path)
     outside_quotes = re.sub('"[^"]*"', "", line)
-    delimiters = "\t" if ".tsv" in file_name.lower() else ",;\t"
+    delimiters = "\t" if ".tsv" in file_name.lower() else ",;\t|"
     delimiter = next((sign for sign in delimiters if sign in outside_quotes), delimiters[0])
     names = next(csv.reader([line], delimiter=delimiter), [""])
     if given is False:

@@ -116,6 +116,11 @@ def level_text(column: Any) -> Any:
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     column = decoded(column)
+    if pa.types.is_nested(column.type):
+        raise InputError(
+            f"A column of type {column.type} has no categories; leave it out, or make text or"
+            " numbers of it."
+        )
     if pa.types.is_floating(column.type):
         # -0.0 and 0.0 are one level
         column = pc.if_else(pc.is_nan(column), None, pc.add(column, pa.scalar(0.0, column.type)))

@@ -29,6 +29,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
+from karat.data.containers import collected
 from karat.errors import InputError, MissingExtraError
 from karat.io.columnar import ColumnarFiles, Scan
 from karat.io.csv import CsvFiles
@@ -90,12 +91,12 @@ def _from_pandas(frame: Any) -> Any:
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
     # a UnicodeEncodeError is a ValueError
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        reason = (
-            " ".join(map(str, error.args))
-            if not isinstance(error, UnicodeError)
-            else f"text that is not Unicode ({error})"
-        )
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        reason = " ".join(map(str, error.args))
+        if isinstance(error, UnicodeError):
+            reason = f"text that is not Unicode ({error})"
+        elif isinstance(error, OverflowError):
+            reason = "integers beyond 64 bits"
         raise InputError(
             f"The frame has a column that cannot be read: {reason}. Convert it to one type"
             " throughout."
@@ -190,9 +191,16 @@ def open_source(
     """
     if isinstance(source, Source):
         return source
+    source = collected(source)
     if isinstance(source, pads.Dataset | pads.Scanner):
         return Scan(source)
-    if (stream := stream_of(source, rows)) is not None:
+    try:
+        stream = stream_of(source, rows)
+    except Exception as error:
+        if not type(error).__module__.startswith(("duckdb", "_duckdb")):
+            raise
+        raise InputError(f"The relation of DuckDB cannot be read ({brief(error)}).") from error
+    if stream is not None:
         return stream
     if isinstance(source, str) or hasattr(source, "__fspath__"):
         source = [source]
@@ -280,10 +288,23 @@ def _find(source: str) -> tuple[Any, list[File]]:
             raise InputError(f"{source} is of no known kind; known are {', '.join(KINDS)}.")
         else:
             infos = [info]
+        _require_files(infos)
     except (OSError, UnicodeError, pa.ArrowException) as error:
         raise InputError(f"{source!r} cannot be searched ({error}).") from error
     infos.sort(key=lambda f: f.path)
     return filesystem, [File(f.path, f.size or 0, _folders(f.path[len(path) :])) for f in infos]
+
+
+def _require_files(infos: Sequence[Any]) -> None:
+    """Raise if one of the data files is none: to open a pipe would wait until somebody writes."""
+    for info in infos:
+        if info.type == pafs.FileType.NotFound:
+            raise InputError(f"{info.path} is a link to a file that does not exist.")
+        if not info.is_file:
+            raise InputError(
+                f"{info.path} is a pipe or a device, not a file; write its rows to a file, or pass"
+                " a reader (pyarrow.csv.open_csv, pyarrow.RecordBatchReader)."
+            )
 
 
 def _is_data(path: str) -> bool:
@@ -336,7 +357,7 @@ def _walk(
             continue
         if entry.is_dir():
             yield from _walk(entry.path, visited, (*above, mark), passed_over)
-        elif entry.is_file():
+        else:
             yield entry.path
 
 
@@ -353,7 +374,11 @@ def _matching(filesystem: Any, source: str, path: str) -> tuple[str, list[Any]]:
         dots = any(part.startswith(".") for part in pattern)
         inside = _below(filesystem, home, () if dots else (".",))
     else:
-        inside = [f for f in filesystem.get_file_info(pafs.FileSelector(home)) if f.is_file]
+        inside = [
+            info
+            for info in filesystem.get_file_info(pafs.FileSelector(home))
+            if info.type != pafs.FileType.Directory
+        ]
     infos = [
         f
         for f in inside

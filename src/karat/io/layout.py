@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from scipy import sparse
 
 from karat import __version__
 from karat.core.provenance import Provenance
 from karat.data import containers
-from karat.data.advice import about_time
+from karat.data.advice import FILL, IMPUTE, OR_MEAN, about_time, leave_or_encode
 from karat.data.arguments import ColumnRoles
 from karat.data.batch import Batch
 from karat.data.labels import as_keys
@@ -39,14 +40,6 @@ from karat.problems import Problem
 from karat.problems.latent import HiddenMarkov, MultiView
 
 INDEX = re.compile(r"__index_level_\d+__")
-IMPUTE = (
-    "Impute it, or leave such rows out with on_missing='drop' (or, features only,"
-    " on_missing='mean')."
-)
-FILL = (
-    "A target or weight cannot be filled with a mean: leave such rows out ('drop' instead of"
-    " 'mean'), or fill it."
-)
 
 
 @dataclass(frozen=True)
@@ -64,6 +57,8 @@ class Layout:
         Features that are one-hot encoded, or whose missing values become the mean.
     reading : str or mapping of column to str
         How columns of labels are read (:mod:`karat.io.written_labels`).
+    learns : bool
+        Whether there may be a pass for an encoding, so that messages advise it.
     """
 
     roles: ColumnRoles
@@ -71,6 +66,7 @@ class Layout:
     drop: bool = False
     encoding: Encoding | None = field(default=None, kw_only=True)
     reading: Reading | Mapping[str, Reading] = field(default="checked", kw_only=True)
+    learns: bool = field(default=False, kw_only=True)
 
     @staticmethod
     def encoded(
@@ -79,6 +75,7 @@ class Layout:
         """A layout whose encoding is to be learned in a pass of its own, if it has one."""
         fill = on_missing == "mean"
         layout = Layout.of(problem, roles, pipeline, "error" if fill else on_missing)
+        layout = replace(layout, learns=True)
         if not fill and not one_hot:
             return layout
         if pipeline is not None:
@@ -214,10 +211,11 @@ class Layout:
             culprit = (field.metadata or {}).get(NOT_A_NUMBER)
             if culprit is not None and not self.drop:  # else rows without a number are left out
                 raise InputError(culprit.decode(), DROP_ROWS, argument="on_missing", column=name)
-            if not is_number(field):
-                raise self._not_numeric(name, field.type)
+        others = [name for name in self.numeric if not is_number(schema.field(name))]
+        if others:
+            raise self._not_numeric(others[0], schema.field(others[0]).type, others)
 
-    def _not_numeric(self, name: str, kind: pa.DataType) -> InputError:
+    def _not_numeric(self, name: str, kind: pa.DataType, others: Sequence[str]) -> InputError:
         if name in self.roles.targets:
             problem = "is text" if sort_of(kind) == "text" else f"has type {kind}"
             return InputError(
@@ -227,9 +225,8 @@ class Layout:
         problem, advice = f"Column {name!r} has type {kind}, which is not numeric", about_time(kind)
         if advice is not None:
             return InputError(f"{problem}; {advice}. Or leave the column out.", column=name)
-        remedy = (
-            "Leave it out of columns=, name it in one_hot=, or encode it by a fitted pipeline=."
-        )
+        left = [n for n in self.roles.features if n not in others]
+        remedy = leave_or_encode([n for n in others if n in self.roles.features], left, self.learns)
         return InputError(f"{problem}.", remedy, argument="pipeline", column=name)
 
     def like(self, batch: Batch) -> dict[str, Any]:
@@ -309,6 +306,8 @@ class Layout:
         if name not in encoding.columns:
             return self._filled(table.column(name), name, keep, where)
         text = level_text(table.column(name))
+        if self.drop:  # where nothing is written, nothing is known
+            text = pc.if_else(pc.equal(text, ""), None, text)
         if text.null_count and not encoding.fill:
             self._missing(np.asarray(text.is_null())[:, None], [name], keep, where)
         return encoding.indicators(name, text)
@@ -398,7 +397,9 @@ class Layout:
 
     @property
     def _about_missing(self) -> tuple[str, str | None]:  # advice, and its argument
-        return (FILL, None) if self._fills else (IMPUTE, "on_missing")
+        if self._fills:
+            return FILL, None
+        return OR_MEAN if self.learns else f"{IMPUTE}.", "on_missing"
 
     def _missing(
         self,

@@ -196,6 +196,8 @@ def changed_file(before: list[list[Any]], now: list[list[Any]]) -> str:
 
 def require_rows(source: Source, layout: Layout, position: Position) -> None:
     """Raise if no row of a source was used; the first rows are read again to find out why."""
+    if not position.rows + position.bad:
+        raise InputError("The data has no rows; leave it out, or check where they went.")
     if not position.dropped + position.bad or position.dropped < position.rows:
         return
     problem = f"All {position.dropped + position.bad:,} rows were left out"

@@ -339,33 +339,35 @@ def with_folders(batch: Any, folders: Mapping[str, Any], columns: Sequence[str])
 
 
 class Expected:
-    """Every file must have the columns of the first, of the same sort."""
+    """Every file must have the columns of the first, of the same sort.
 
-    def __init__(self, columns: Sequence[str]) -> None:
-        self.columns = columns
+    True is 1 among numbers, and something else in columns that are not ``numeric``.
+    """
+
+    def __init__(self, columns: Sequence[str], numeric: Sequence[str] | None = None) -> None:
+        self.columns, self.numeric = columns, columns if numeric is None else numeric
         self.first: tuple[str, dict[str, pa.DataType]] | None = None
 
     def check(self, name: str, schema: pa.Schema) -> None:
         types = {}
         for column in self.columns:
             if column not in schema.names:
-                other = (
-                    f"; {self.first[0]} has it"
-                    if self.first
-                    else f"; it has {', '.join(schema.names)}"
-                )
+                others = f"it has {', '.join(schema.names)}"
+                others = f"{self.first[0]} has it" if self.first else others
                 raise InputError(
-                    f"{name} has no column {column!r}{other}. Add the column, or leave out the"
+                    f"{name} has no column {column!r}; {others}. Add the column, or leave out the"
                     " column or the file."
                 )
             types[column] = schema.field(column).type
         if self.first is None:
             self.first = (name, types)
         for column, kind in self.first[1].items():
-            if sort_of(kind) != sort_of(types[column]):
+            other = types[column]
+            unlike = pa.types.is_boolean(kind) != pa.types.is_boolean(other)
+            if (unlike and column not in self.numeric) or sort_of(kind) != sort_of(other):
                 raise InputError(
-                    f"Column {column!r} is {kind} in {self.first[0]} but {types[column]} in {name};"
-                    " convert one of them."
+                    f"Column {column!r} is {kind} in {self.first[0]} but {other} in {name}; convert"
+                    " one of them."
                 )
 
 

@@ -78,6 +78,8 @@ def read_archive(path: Path, what: str, validate_schema: Admit | None = None) ->
 
 def read_bytes(path: Path) -> bytes:
     try:
+        if path.is_fifo():
+            raise InputError(f"{path} is a pipe, not a file.")
         return path.read_bytes()
     except FileNotFoundError:
         raise InputError(f"There is no file {path}.") from None
