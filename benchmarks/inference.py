@@ -3,6 +3,8 @@ columns and D'D.
 
     python benchmarks/inference.py                    1e6 rows, 1e5 clusters
     python benchmarks/inference.py --rows 10000000    1e7 rows, 1e6 clusters, for docs/inference.md
+    python benchmarks/inference.py --discrete         three factors and a treatment, 2e6 rows, HC1
+    python benchmarks/inference.py --submodels        1,000 submodels of ten columns, clustered
 
 The formula has ten columns: eight numbers and a category of three levels.  Passes: levels, moments,
 scores, and one or two for the quantiles of residuals.  Runs alternate, and the best of each is
@@ -126,6 +128,60 @@ def statsmodels(folder: Path, rows: int | None) -> float:
     return time.perf_counter() - start
 
 
+def discrete(folder: Path, repeat: int) -> None:
+    """A design of three factors and a treatment, with reading."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from karat.inference import ols
+
+    rng, n = np.random.default_rng(0), 2_000_000
+    sizes = {"region": 24, "month": 12, "plan": 5, "treated": 2}
+    columns = {name: rng.integers(0, size, n) for name, size in sizes.items()}
+    columns["y"] = 0.1 * columns["treated"] + 0.01 * columns["month"] + rng.standard_normal(n)
+    pq.write_table(pa.table(columns), folder / "discrete.parquet")
+    best = np.array([np.inf, np.inf])
+    for _ in range(repeat):
+        clock = Clock()
+        formula = "y ~ C(region) + C(month) + C(plan) + treated"
+        ols(formula, folder / "discrete.parquet", cov_type="HC1")
+        best = np.minimum(best, clock.read())
+    print(f"{n:,} rows of three factors and a treatment, HC1, with reading:")
+    print(f"  {best[0]:.2f} s of the clock, {best[1]:.2f} s of the processor")
+
+
+def submodels(folder: Path, repeat: int) -> None:
+    """Robust tables of 1,000 choices of ten columns, from one stored file."""
+    from itertools import combinations
+
+    import pandas as pd
+
+    import karat
+    from karat.inference import ols
+
+    rng, n, groups = np.random.default_rng(0), 500_000, 50_000
+    names, group = [f"x{i}" for i in range(10)], rng.integers(0, groups, n)
+    X = rng.standard_normal((n, 10)) + 0.5 * rng.standard_normal((groups, 10))[group]
+    y = X.sum(axis=1) + rng.standard_normal(groups)[group] + rng.standard_normal(n)
+    frame = pd.DataFrame(X, columns=names).assign(group=group, y=y)
+    options = {"cov_type": "cluster", "cluster": "group"}
+    for more in ({}, {"submodels": True}):
+        clock = Clock()
+        fit = ols(f"y ~ {' + '.join(names)}", frame, **options, **more)
+        print(f"  ols of {n:,} rows, {more}: {clock.read()[1]:.2f} s of the processor")
+    fit.coreset.save(folder / "fit.parquet")
+    choices = [c for size in range(1, 11) for c in combinations(names, size)][:1000]
+    best = np.array([np.inf, np.inf])
+    for _ in range(repeat):
+        clock = Clock()
+        stored = ols(karat.load(folder / "fit.parquet"))
+        for choice in choices:
+            _ = stored.submodel(["Intercept", *choice], cov_type="cluster").bse
+        best = np.minimum(best, clock.read())
+    print("1,000 submodels with clustered errors from one stored file:")
+    print(f"  {best[0]:.2f} s of the clock, {best[1]:.2f} s of the processor")
+
+
 def peak(what: str, folder: Path) -> float:
     """Peak memory of a process of its own, in MB."""
     done = subprocess.run(
@@ -143,6 +199,8 @@ def main() -> None:
     parser.add_argument("--clusters", type=int)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--no-statsmodels", action="store_true")
+    parser.add_argument("--discrete", action="store_true")
+    parser.add_argument("--submodels", action="store_true")
     parser.add_argument("--child", nargs=2)
     given = parser.parse_args()
     if given.child:
@@ -158,6 +216,9 @@ def main() -> None:
     clusters = given.clusters or given.rows // 10
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        if given.discrete or given.submodels:
+            (discrete if given.discrete else submodels)(folder, given.repeat)
+            return
         write(folder, given.rows, clusters)
         best: dict[str, np.ndarray] = {}
         columns = {

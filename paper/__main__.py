@@ -60,6 +60,8 @@ def main() -> int:
         parser.error(str(error))
     for outcome in outcomes:
         print(f"{outcome.name:<12}{outcome.seconds:8.1f} s  {what_came_of(outcome)}")
+        if outcome.experiment and outcome.experiment.headline:
+            print(f"{'':<24}{outcome.experiment.headline}")
     for message in dict.fromkeys(message for outcome in outcomes for message in left_out(outcome)):
         print(message)
     print(f"The page: {given.output / 'index.html'}")

@@ -81,7 +81,7 @@ class Source:
         return self._once("credit card", _credit_card)
 
     def covertype(self) -> Array:
-        """The last 101,012 rows of Covertype, 54 columns."""
+        """The first 101,012 rows of Covertype (581,012 - 480,000), 54 columns."""
         return self._once("covertype", _covertype)
 
     def documents(self) -> Documents:
@@ -277,11 +277,12 @@ def _covertype(source: Source) -> Array:
         def fetch() -> dict[str, np.ndarray]:
             from sklearn.datasets import fetch_covtype
 
-            return {"X": fetch_covtype().data[480_000:].astype(np.int16)}
+            return {"X": fetch_covtype().data[:-480_000].astype(np.int16)}
 
-        return np.ascontiguousarray(source.download("covtype", FIGSHARE, fetch)["X"], dtype=float)
+        arrays = source.download("covtype_first", FIGSHARE, fetch, "covtype")
+        return np.ascontiguousarray(arrays["X"], dtype=float)
     columns = {name: values for name, values in _columns(path).items() if name != "Cover_Type"}
-    return np.column_stack([values[480_000:] for values in columns.values()]).astype(float)
+    return np.column_stack([values[:-480_000] for values in columns.values()]).astype(float)
 
 
 def _documents(source: Source) -> Documents:

@@ -1,5 +1,5 @@
-"""The paper's Algorithms 2, 5 and 6 as printed: an SVD per removed point, and d + 1 points at the
-end.
+"""The paper's Algorithms 2, 3, 5 and 6 as printed: an SVD per removed point, and d + 1 points at
+the end.
 
 They are here for comparison; the library does not use them.  Without three guards they do not end:
 
@@ -23,7 +23,8 @@ of I_c belongs there, and the signs in the label's row and column are a term of 
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import combinations_with_replacement, pairwise, permutations
+from math import factorial, prod
 from typing import NamedTuple
 
 import numpy as np
@@ -87,9 +88,32 @@ def sign_matrix(d: int) -> Array:
     return M
 
 
-def unfolded(D: Array) -> Array:
-    """Rows vec(d d') with all (d+1)^2 products, each cross product twice."""
-    return np.asarray(np.einsum("ia,ib->iab", D, D).reshape(len(D), -1))
+def sign_tensor(d: int, p: int) -> Array:
+    """The tensor M of Algorithm 3: -1 for the first half of the orderings of a tuple, +1 for the
+    others and for equal indices, 0 at (y, .., y); raise if a tuple has an odd number of orderings.
+    """
+    tuples = [t for t in combinations_with_replacement(range(d + 1), p) if len(set(t)) > 1]
+    for t in tuples:
+        count = factorial(p) // prod(factorial(t.count(i)) for i in set(t))
+        if count % 2:
+            raise ValueError(
+                f"{t} has {count} orderings, an odd number: there are no signs for p = {p}."
+            )
+    M = np.ones((d + 1,) * p)
+    for t in tuples:
+        orderings = sorted(set(permutations(t)))
+        for ordering in orderings[: len(orderings) // 2]:
+            M[ordering] = -1.0
+    M[(d,) * p] = 0.0
+    return M
+
+
+def unfolded(D: Array, p: int = 2) -> Array:
+    """Rows with all (d+1)^p products of p entries, each as often as it has orderings."""
+    rows = np.ones((len(D), 1))
+    for _ in range(p):
+        rows = (rows[:, :, None] * D[:, None, :]).reshape(len(D), -1)
+    return rows
 
 
 def claimed_bound(D: Array, lam: float, copies: float = 1.0) -> float:
@@ -104,8 +128,8 @@ def claimed_bound(D: Array, lam: float, copies: float = 1.0) -> float:
 
 
 class SignCoreset(NamedTuple):
-    """The result of Algorithm 2: data rows with weights, and the weights of the rows of T as a
-    matrix.
+    """The result of Algorithm 2 or 3: data rows with weights, and the weights of the rows of T as a
+    matrix or a tensor.
     """
 
     rows: Indices
@@ -113,16 +137,16 @@ class SignCoreset(NamedTuple):
     signs: Array
 
 
-def sign_coreset(X: Array, y: Array, lam: float) -> SignCoreset:
-    """Algorithm 2: make a coreset for ridge regression with the sign matrix T."""
+def sign_coreset(X: Array, y: Array, lam: float, p: int = 2) -> SignCoreset:
+    """Algorithm 2, or for p > 2 Algorithm 3: make a coreset with the matrix or tensor of signs."""
     n, d = X.shape
-    signs = lam * np.diag(sign_matrix(d).ravel())
-    points = np.vstack([unfolded(np.column_stack([X, y])), signs])
+    M = sign_matrix(d) if p == 2 else sign_tensor(d, p)
+    points = np.vstack([unfolded(np.column_stack([X, y]), p), lam * np.diag(M.ravel())])
     kept, weights = fast_caratheodory(points, np.ones(len(points)))
     mass = np.zeros(len(points))
     mass[kept] = weights
     rows = np.flatnonzero(mass[:n])
-    return SignCoreset(rows, mass[rows], mass[n:].reshape(d + 1, d + 1))
+    return SignCoreset(rows, mass[rows], mass[n:].reshape(M.shape))
 
 
 def solve_as_written(core: SignCoreset, X: Array, y: Array, lam: float) -> Array:

@@ -69,6 +69,7 @@ class Experiment:
     figures: Sequence[Figure] = ()
     notes: Sequence[str] = ()  # differences to the paper, and the reasons
     missing: Sequence[str] = ()  # messages about parts that were left out, and how to run them
+    headline: str = ""  # the main result in a sentence, for the terminal
 
 
 def readable(cell: Cell) -> str:

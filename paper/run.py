@@ -17,6 +17,7 @@ from paper.settings import Settings
 
 # Name on the command line, and the module.
 EXPERIMENTS = {
+    "printed": "printed",
     "table1": "ridge",
     "figure1": "size_and_lambda",
     "table2": "mixtures",

@@ -12,8 +12,14 @@ import pytest
 from karat.engine.function import FunctionKernel
 from karat.engine.polynomial import Polynomials
 from karat.engine.rows import Rows, pass_over
+from karat.engine.second_moments import SecondMoments
 from karat.engine.sums import (
+    BLOCK,
+    LARGE,
     SHORT,
+    TOGETHER,
+    RunningSum,
+    add_upper_squares,
     exact_sum,
     exact_sum_rounding,
     sum_of_products,
@@ -109,6 +115,29 @@ def test_a_product_in_pieces_is_the_product(count):
         rng.integers(-9, 9, (count, 2)).astype(float),
     )
     assert np.array_equal(summed_product(left, right, SHORT), left.T @ right)
+
+
+@pytest.mark.parametrize("blocks", [1, 3, TOGETHER, TOGETHER + 1, 3 * TOGETHER + 2])
+def test_a_running_sum_of_squares_uses_memory_again_and_no_number(blocks):
+    rng, sums = np.random.default_rng(blocks), RunningSum()
+    rows = rng.integers(-9, 9, (blocks * BLOCK, 20))  # sums of products are exact
+    for start in range(0, len(rows), BLOCK):
+        add_upper_squares(sums, rows[start : start + BLOCK].astype(float), None)
+    (total,) = sums.total
+    assert np.array_equal(np.triu(total), np.triu(rows.T @ rows))
+    assert len(sums.spare) <= 2
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_pass_over_many_columns_sums_the_squares_of_all_rows(weighted):
+    rng, columns = np.random.default_rng(1), int(np.sqrt(LARGE)) + 8
+    values = rng.integers(-9, 9, (BLOCK * (TOGETHER + 1) + 7, columns))
+    weights = 4 ** rng.integers(0, 3, len(values)) if weighted else np.ones(len(values), dtype=int)
+    rows = Rows([values.astype(float)], weights.astype(float) if weighted else None)
+    kernel = SecondMoments.of(rows)
+    (total,) = pass_over(rows, kernel)
+    block = np.column_stack([np.ones(len(values), dtype=int), values])
+    assert np.array_equal(np.triu(total), np.triu(block.T @ (weights[:, None] * block)))
 
 
 @pytest.mark.parametrize("seed", range(20))

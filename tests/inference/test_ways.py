@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 smf = pytest.importorskip("statsmodels.formula.api")
 pytest.importorskip("formulaic")
+
+from inference.panels_of_ways import panel  # noqa: E402
 
 import karat  # noqa: E402
 from karat import InputError, NotExactError  # noqa: E402
 from karat.inference import ols  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:There are .* clusters:UserWarning")
-
-
-def panel(seed, firms=30, years=12, n=400):
-    rng = np.random.default_rng(seed)
-    firm, year = rng.integers(0, firms, n), rng.integers(0, years, n)
-    x = rng.standard_normal(n) + rng.standard_normal(firms)[firm] * rng.uniform(0, 1)
-    noise = rng.standard_normal(n) + rng.standard_normal(years)[year] * rng.uniform(0, 1)
-    frame = pd.DataFrame({"firm": firm, "year": 2000 + year, "x": x, "z": rng.standard_normal(n)})
-    names = frame.assign(name=[f"firm '{i}', \x1f{i}" for i in firm], w=rng.uniform(0.5, 2, n))
-    return names.assign(y=1 + x - frame["z"] + noise, region=rng.integers(0, 7, n))
 
 
 def by_hand(frame, columns):
@@ -101,6 +94,46 @@ def test_negative_variances():
             assert "negative" not in fit.cov_kwds["description"]
         np.testing.assert_allclose(fit.cov_params(), V, rtol=1e-8, atol=1e-9 * np.abs(V).max())
     assert 5 < negative < 195
+
+
+REFERENCES = json.loads((Path(__file__).parent / "pyfixest_references.json").read_text("utf-8"))
+
+
+def check_pyfixest(seeds):
+    """Its covariances, except that negative eigenvalues become zero if a variance is negative."""
+    negative = 0
+    for seed in seeds:
+        expected = REFERENCES["covariances"][str(seed)]
+        frame = panel(seed, firms=6, years=5, n=40) if seed % 2 else panel(seed)
+        options = {"ssc": "pyfixest"} | ({"weights": "w"} if seed % 3 == 2 else {})
+        fit = ols("y ~ x + z", frame, cov_type="cluster", cluster=["firm", "year"], **options)
+        V = whole(expected["two_ways"])
+        assert ("negative" in fit.cov_kwds["description"]) == bool((np.diag(V) < 0).any())
+        if (np.diag(V) < 0).any():
+            values, vectors = np.linalg.eigh(V)
+            V = vectors @ np.diag(np.maximum(values, 0)) @ vectors.T
+            negative += 1
+        np.testing.assert_allclose(fit.cov_params(), V, rtol=1e-9, atol=1e-9 * np.abs(V).max())
+        if "jackknife" in expected:
+            fit = ols("y ~ x + z", frame, cov_type="CR3", cluster="firm", **options)
+            V = whole(expected["jackknife"])
+            np.testing.assert_allclose(fit.cov_params(), V, rtol=1e-9, atol=1e-9 * np.abs(V).max())
+    return negative
+
+
+def whole(half):
+    V = np.zeros((3, 3))
+    V[np.triu_indices(3)] = half
+    return V + np.triu(V, 1).T
+
+
+def test_pyfixest():
+    check_pyfixest(range(16))
+
+
+@pytest.mark.nightly
+def test_pyfixest_with_negative_variances():
+    assert check_pyfixest(range(16, 200)) > 5
 
 
 def test_stored_and_merged_by_workers(tmp_path):

@@ -115,7 +115,7 @@ def test_progress_and_choice(three, tmp_path):
 
 def test_unknown_experiments_are_named(tmp_path):
     with pytest.raises(
-        InputError, match="There is no experiment table9; choose from table1, figure1"
+        InputError, match="There is no experiment table9; choose from printed, table1"
     ):
         reproduce(tmp_path, ["table9"])
 

@@ -80,26 +80,35 @@ def test_ridge_from_the_coreset_on_shipped_data(load):
 
 def test_table2_losses(real):
     experiment = mixtures.run(real)
-    found = columns(experiment.tables[0])
+    found, sizes = (columns(table) for table in experiment.tables[:2])
     assert "Synthetic" in found["data set"]
     assert max(found["relative difference"]) <= 1e-9
     assert max(found["difference of the means"]) <= 1e-9
+    np.testing.assert_allclose(
+        found["about the mean, coreset"], found["about the mean, full data"], rtol=1e-9
+    )
     X = mixtures.synthetic()
-    centres = models.GaussianMixture(3).fit(X).means_
+    centres = models.GaussianMixture(3, centred=False, n_init=10).fit(X).means_
     place = found["data set"].index("Synthetic")
     assert found["loss, coreset"][place] == pytest.approx(
         np.square(cdist(X, centres)).min(axis=1).sum(), rel=1e-9
     )
-    if has_data():
-        tried = columns(experiment.tables[2])
-        ratios = dict(zip(tried["preparation"], tried["ratio"], strict=True))
-        assert ratios.pop("rows of length 1") == pytest.approx(1, abs=0.02)  # what the notes say
-        assert min(ratios.values()) > 2
-    for name, size in zip(
-        found["data set"], columns(experiment.tables[1])["size, karat"], strict=True
+    for name, size, free, own in zip(
+        found["data set"],
+        sizes["size, karat"],
+        sizes["size, total weight free"],
+        sizes["size, about the mean"],
+        strict=True,
     ):
+        assert size == mixtures.PAPER[name][4]
         # about the mean the tensor holds the total weight
-        assert size == mixtures.PAPER[name][4] - 1
+        assert free == own == size - 1
+    if has_data():
+        seeds = columns(experiment.tables[2])
+        assert len(seeds["seed"]) == 20
+        assert set(seeds["all 8,636 rows"]) == set(seeds["21 rows"]) == {"1025.93"}
+        assert np.abs(seeds["difference"]).max() <= 1e-10
+        assert "1025.93 from all 8,636 rows and 1025.93 from 21 rows" in experiment.headline
 
 
 def made_up_documents():

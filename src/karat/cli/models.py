@@ -103,7 +103,7 @@ def _by_moments(problem: Any) -> Trainer:
 
     kind = getattr(models, type(problem).__name__)
     accepted = kind().get_params()
-    given = {name: value for name, value in problem.params().items() if name in accepted}
+    given = {name: value for name, value in vars(problem).items() if name in accepted}
 
     def on_rows(X: Any, _: Any, weights: Any, lengths: Any) -> dict[str, np.ndarray]:
         sequences = {} if lengths is None else {"lengths": lengths}

@@ -33,8 +33,8 @@ def regress(
             "--cov",
             metavar="KIND",
             help=(
-                "nonrobust, HC0, HC1, HC2, HC3 or cluster:COLUMN[,COLUMN]. Repeat it to store"
-                " several; the first is shown."
+                "nonrobust, HC0, HC1, HC2, HC3, cluster:COLUMN[,COLUMN] or CR3:COLUMN. Repeat it to"
+                " store several; the first is shown."
             ),
         ),
     ] = None,
@@ -47,6 +47,16 @@ def regress(
             "--use-t", help="Use the t distribution for robust errors, as in R and Stata."
         ),
     ] = False,
+    ssc: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help=(
+                "Small-sample corrections: statsmodels (default), pyfixest (default with fixed"
+                " effects) or none."
+            ),
+        ),
+    ] = None,
     on_missing: Annotated[
         OnMissing, typer.Option(help="Raise an error for missing values, or drop their rows.")
     ] = OnMissing.ERROR,
@@ -61,6 +71,12 @@ def regress(
         typer.Option(
             "--residuals",
             help="Also the quartiles and extremes of all residuals, by one or two more passes.",
+        ),
+    ] = False,
+    submodels: Annotated[
+        bool,
+        typer.Option(
+            "--submodels", help="Store what robust errors of any smaller formula follow from."
         ),
     ] = False,
     output: Annotated[
@@ -82,6 +98,8 @@ def regress(
     One file may be a coreset that an earlier run saved; then the formula may be left out, or be a
     smaller one.
 
+    Fixed effects are written behind a bar and absorbed: "y ~ a | firm + year".
+
     Example:  karat regress data.parquet "y ~ a + C(b)" --cov cluster:user_id
     """
     paths, formula = _split(source)
@@ -90,15 +108,23 @@ def regress(
         check_output(output, paths, force)
     stored = _coreset(paths)
     from karat.inference import ols
+    from karat.panels.effects import has_effects
 
+    absorbed = formula is not None and has_effects(formula)
+    if absorbed and output is not None:
+        raise InputError(
+            "--output saves the coreset of a table, and a table with fixed effects has none; leave"
+            " it out, or use --json."
+        )
     options: dict[str, Any] = {
         "cov_type": kinds,
         "cluster": cluster,
         "weights": weight,
         "use_t": use_t or None,
+        "ssc": ssc,
         "on_collinear": on_collinear.value,
     }
-    options["residual_quantiles"] = residuals
+    options |= {"residual_quantiles": residuals, "submodels": submodels}
     if stored is None and formula is None:
         raise InputError('The formula is missing: karat regress data.parquet "y ~ a + C(b)".')
     with warnings.catch_warnings(record=True) as caught:
@@ -109,7 +135,8 @@ def regress(
             assert formula is not None
             with printing.progress(not shown.as_json) as advance:
                 fit = ols(formula, paths, on_missing=on_missing.value, progress=advance, **options)
-        document, table = _document(fit), str(fit.summary())
+        document = _panel_document(fit) if absorbed else _document(fit)
+        table = str(fit.summary())
     warned = list(dict.fromkeys(str(warning.message) for warning in caught))
     if output is not None:
         fit.coreset.save(output)
@@ -138,12 +165,14 @@ def _covariances(typed: list[str]) -> tuple[list[str], list[str] | None]:
     kinds, columns = [], []
     for text in typed:
         kind, colon, column = text.partition(":")
-        if colon and kind != "cluster":
-            raise InputError(f"--cov {text}: only cluster takes a column, as in cluster:user_id.")
+        if colon and kind not in ("cluster", "CR3"):
+            raise InputError(
+                f"--cov {text}: only cluster and CR3 take a column, as in cluster:user_id."
+            )
         if column:
             columns.append(column)
         kinds.append(kind)
-    if len(columns) > 1:
+    if len(set(columns)) > 1:
         raise InputError("Name the columns of several ways in one option: --cov cluster:A,B.")
     return kinds, columns[0].split(",") if columns else None
 
@@ -162,6 +191,22 @@ def _coreset(paths: list[str]) -> Any:
         if Path(paths[0]).suffix == ".npz":
             raise
         return None
+
+
+def _panel_document(fit: Any) -> dict[str, Any]:
+    model = fit.model
+    names = [effect.name for effect in model.plan.effects]
+    ways = zip(model.plan.clusters, model.clusters.ways, strict=True)
+    return {
+        "model": fit.glance().iloc[0].to_dict(),
+        "coefficients": fit.tidy().to_dict("records"),
+        "response": model.design.formula.response.text,
+        "fixed_effects": dict(zip(names, model.parameters.levels, strict=True)),
+        "clusters": dict(ways) if fit.clustered else None,
+        "parameters": fit.df_k,
+        "largest_level_mean": fit.level_mean,
+        "notes": fit.notes,
+    }
 
 
 def _document(fit: Any) -> dict[str, Any]:

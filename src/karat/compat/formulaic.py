@@ -89,6 +89,48 @@ class Treatment(TreatmentContrasts):
         super().__init__(base=reference)
 
 
+class Without(TreatmentContrasts):
+    """An indicator per level but the references, whether or not there is a constant; without
+    references those of ``Treatment``.
+    """
+
+    FACTOR_FORMAT = FACTOR_FORMAT_REDUCED = "{name}::{field}"
+
+    def __init__(self, *references: Any) -> None:
+        super().__init__()
+        self.references = references
+
+    def _left_out(self, levels: Sequence[Any], reduced_rank: bool) -> list[int]:
+        unknown = [level for level in self.references if level not in levels]
+        if unknown:
+            shown = ", ".join(map(repr, levels[:10])) + ", ..." * (len(levels) > 10)
+            raise ValueError(f"ref={unknown[0]!r} is not a level; the levels are {shown}")
+        first = [0] if reduced_rank else []
+        return [levels.index(level) for level in self.references] or first
+
+    @TreatmentContrasts.override
+    def _apply(
+        self, dummies: Any, levels: Sequence[Any], reduced_rank: bool = True, sparse: bool = False
+    ) -> Any:
+        return dummies.iloc[:, self._kept(levels, reduced_rank)]
+
+    def _kept(self, levels: Sequence[Any], reduced_rank: bool) -> list[int]:
+        left_out = self._left_out(levels, reduced_rank)
+        return [place for place in range(len(levels)) if place not in left_out]
+
+    @TreatmentContrasts.override
+    def get_coding_column_names(self, levels: Sequence[Any], reduced_rank: bool = True) -> Any:
+        return [levels[place] for place in self._kept(levels, reduced_rank)]
+
+    @TreatmentContrasts.override
+    def get_spans_intercept(self, levels: Sequence[Any], reduced_rank: bool = True) -> bool:
+        return not self._left_out(levels, reduced_rank)
+
+    @TreatmentContrasts.override
+    def get_drop_field(self, levels: Sequence[Any], reduced_rank: bool = True) -> Any:
+        return None if self._left_out(levels, reduced_rank) else levels[0]
+
+
 class BooleanLevels(PandasMaterializer):
     """formulaic's materializer for pandas, with booleans as categories, as in statsmodels."""
 
@@ -96,7 +138,7 @@ class BooleanLevels(PandasMaterializer):
     REGISTER_INPUTS = ()
 
     def __init__(self, data: Any) -> None:
-        super().__init__(data, context={"Treatment": Treatment})
+        super().__init__(data, context={"Treatment": Treatment, "Without": Without})
 
     @PandasMaterializer.override
     def _evaluate(self, expr: str, metadata: Any, spec: Any) -> tuple[Any, Any]:

@@ -106,7 +106,8 @@ class Certificate(Claim):
     power : int
         Degree of the loss.
     condition : float
-        The ratio of the largest to the smallest scale among directions of the columns.
+        The largest ratio of the terms of a coordinate, a combination of columns, to the coordinate
+        itself.  1 where the columns themselves are the coordinates, and for sums of features.
     excluded_directions : tuple of float
         Relative sizes of the directions of the columns that vanish up to rounding; along them only
         the second term holds.

@@ -3,16 +3,18 @@ do not determine.
 
 ``facts`` is JSON: the formula, the encoding of its terms, the number of observations, and the
 covariances that were summed.  ``sums`` holds one matrix per covariance, and the ``whitening`` of
-their coordinates, which files of 0.2.0 lack (:mod:`karat.inference.covariance`).
+their coordinates, which files of 0.2.0 lack (:mod:`karat.inference.covariance`).  ``products`` are
+the sums from which covariances of any submodel follow (:mod:`karat.engine.products`).
 :mod:`karat.inference` makes and reads them; this module only stores them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from karat.engine.linalg import Array
+from karat.engine.products import Products
 from karat.errors import InputError, require
 
 ADDED = ("observations", "log_weights")  # facts that add up where coresets are merged
@@ -25,6 +27,10 @@ OWN = (
     "dropped",
 )  # facts in which the parts may differ
 PREFIX = "regression_"  # of the arrays in a file
+PRODUCTS = {f"_products_{part.name}": part.name for part in fields(Products)}  # their endings
+CLUSTERED, JACKKNIFE = BY_CLUSTER = "cluster", "CR3"  # covariances
+JOINT = " + "  # between the names of cluster columns
+PLAIN = "cluster_plain"  # sums over several ways without factors, beside those with factors
 FACTS: dict[str, type] = {  # that every regression has
     "formula": str, "response": str, "columns": list, "intercept": bool, "observations": int,
     "covariances": dict, "levels": dict, "states": dict, "row": dict, "terms": list,
@@ -37,10 +43,16 @@ class Regression:
 
     facts: dict[str, Any]
     sums: dict[str, Array] = field(default_factory=dict)
+    products: dict[str, Products] = field(default_factory=dict)
 
     def arrays(self) -> dict[str, Array]:
         """The sums by the names that they have in a file."""
-        return {PREFIX + name: value for name, value in self.sums.items()}
+        named = self.sums | {
+            kind + ending: getattr(products, part)
+            for kind, products in self.products.items()
+            for ending, part in PRODUCTS.items()
+        }
+        return {PREFIX + name: value for name, value in named.items()}
 
     @staticmethod
     def restored(facts: Any, arrays: dict[str, Any]) -> Regression | None:
@@ -75,19 +87,39 @@ class Regression:
             "dropped columns that it does not have",
         )
         width = len(facts["columns"]) + facts["intercept"] - len(dropped)
+        products = _restored_products(sums)
         require(
-            all(value.shape == (width, width) for value in sums.values()),
+            all(value.shape == (width, width) for value in sums.values())
+            and all(stored.fits(width) for stored in products.values()),
             "sums of another number of columns",
         )
         require(
-            set(sums) - {"whitening"} == set(facts.get("covariances", {})),
+            (set(sums) - {"whitening"}) | set(products) == set(facts.get("covariances", {})),
             "sums of a regression that its header does not name",
         )
-        return Regression(facts, sums)
+        return Regression(facts, sums, products)
+
+
+def _restored_products(sums: dict[str, Array]) -> dict[str, Products]:
+    """The products by kind; their arrays are taken out of ``sums``."""
+    first = next(iter(PRODUCTS))
+    kinds = [name.removesuffix(first) for name in sums if name.endswith(first)]
+    found = {}
+    for kind in kinds:
+        require(
+            all(kind + ending in sums for ending in PRODUCTS), f"only a part of its {kind} products"
+        )
+        found[kind] = Products(
+            **{part: sums.pop(kind + ending) for ending, part in PRODUCTS.items()}
+        )
+    return found
 
 
 def merged_regression(first: Regression | None, second: Regression | None) -> Regression | None:
-    """The facts of a union, without robust sums, which belong to the solution of one part."""
+    """The facts of a union, without robust sums, which belong to the solution of one part.
+
+    Products of single rows add up; those of clusters do not, as a cluster may have rows in both.
+    """
     if first is None or second is None:
         return None
     shared, other = (
@@ -106,13 +138,20 @@ def merged_regression(first: Regression | None, second: Regression | None) -> Re
         for name in ADDED
         if first.facts.get(name) is not None
     }
-    return Regression(shared | added | {"covariances": {}, "merged": True})
+    products, covariances = {}, {}
+    if all("HC0" in part.products and not part.facts.get("dropped") for part in (first, second)):
+        products["HC0"] = first.products["HC0"].plus(second.products["HC0"])
+        covariances["HC0"] = first.facts["covariances"]["HC0"]
+    kept = {"covariances": covariances, "merged": True}
+    return Regression(shared | added | kept, products=products)
 
 
 def notes_of_merging(*parts: Regression | None) -> list[str]:
     """What a union loses, for the notes of its certificate."""
     robust = {kind for part in parts if part is not None for kind in part.facts["covariances"]}
-    robust -= {"cluster_plain"}
+    robust -= {PLAIN}
+    if all(part is not None and "HC0" in part.products for part in parts):
+        robust -= {"HC0"}
     if not robust:
         return []
     return [
@@ -126,15 +165,23 @@ def answers(stored: Regression | None) -> dict[str, Any]:
     if stored is None:
         return {}
     kinds = ["nonrobust"]
-    for kind in sorted(set(stored.facts["covariances"]) - {"cluster_plain"}):
+    for kind in sorted(set(stored.facts["covariances"]) - {PLAIN}):
         description = stored.facts["covariances"][kind]
         kinds += (
             ["HC0", "HC1"]
             if kind == "HC0"
             else [kind]
             if not description
-            else [f"cluster:{description['column']} ({description['clusters']:,})"]
+            else [f"{kind}:{description['column']} ({description['clusters']:,})"]
         )
+    products = sorted(set(stored.products) - {PLAIN})
+    errors = " and ".join(
+        [
+            "classical",
+            *(["HC0, HC1"] if "HC0" in products else []),
+            *(["clustered"] if "cluster" in products else []),
+        ]
+    )
     dropped = stored.facts.get("dropped") or []
     return {
         "formula": stored.facts["formula"],
@@ -146,5 +193,5 @@ def answers(stored: Regression | None) -> dict[str, Any]:
         ),
         "tables": kinds,
         "residual_quantiles": bool(stored.facts.get("residual_quantiles")),
-        "submodels": "any choice of these columns, with classical errors",
+        "submodels": f"any choice of these columns, with {errors} errors",
     }

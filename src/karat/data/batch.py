@@ -277,6 +277,7 @@ def read_input(
         raise InputError("X has no rows; a coreset needs at least one.")
     if columns == 0:
         raise InputError("X has no columns; a coreset needs at least one.")
+    problem.check_size(columns)
     names = containers.column_names(X, columns)
     target = None
     if y is not None:

@@ -292,6 +292,7 @@ def group_rows(groups: np.ndarray, weights: Array | None = None) -> Grouping:
     counts = np.bincount(codes, minlength=len(labels))
     if not counts.all():
         empty = labels[int(counts.argmin())]
+        empty = empty.item() if isinstance(empty, np.generic) else empty
         raise InputError(
             f"Group {empty!r} has no row of positive weight; leave the group out or correct its"
             " weights.",

@@ -22,6 +22,6 @@ Besides: polynomial, mean, repeated_inputs and function are further kernels, wit
 monomials; tree holds the reducers that look at every row; peel finds wild rows and rows that
 dominate a moment; stream takes rows in batches, and carried holds their running sums; groups takes
 many groups at once, with group_moments, group_points, group_weights, group_proof and
-group_synthetic; least_squares solves for coefficients; offsets
+group_synthetic; least_squares solves for coefficients, and products holds sums by cluster; offsets
 serves integers beyond 2^53; linalg, sums, blocked, threads and tolerances are used by all.
 """

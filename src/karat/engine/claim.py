@@ -103,7 +103,7 @@ class Proof:
     # the part of the second term that is used, as a fraction of what one reduction may use
     remainder: float
     moment_error: float  # largest difference of a moment, relative to the sum of absolute values
-    # largest over smallest relative size of the directions of the columns; 1 for the linear class
+    # largest ratio of the terms of a coordinate to the coordinate; 1 for the linear class
     condition: float
     excluded: tuple[float, ...]  # relative sizes of the directions that only the second term covers
     # the part of ``loss_error`` that other rows or weights might lower; the rest is rounding of the

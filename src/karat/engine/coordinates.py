@@ -124,6 +124,15 @@ class Basis:
         return np.asarray(linalg.column_norms(block @ self.map) / np.where(terms > 0, terms, 1.0))
 
 
+def moved_columns(k: Array, means: Array, spreads: Array, affine: bool) -> Array:
+    """An error ``sum_j k_j |z_j|`` as a change of every column, in units of its size; variables lie
+    along the last axis.
+    """
+    first = int(affine)
+    need = k[..., first:] + (k[..., :1] * np.abs(means[..., 1:]) if first else 0.0)
+    return np.where(need > 0, need / np.maximum(spreads[..., first:], TINY), 0.0)
+
+
 def condition_of(variables: Array, largest: Array) -> float:
     """Condition number of the columns scaled to unit norm; infinite if a column is zero.
 

@@ -22,7 +22,8 @@ that is used here.  So the bounds of :mod:`karat.engine.sums` hold as they stand
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +31,7 @@ import numpy as np
 from karat.compat import array_api
 from karat.engine.linalg import Array, Indices
 from karat.engine.parts import LazyPart
-from karat.engine.sums import STACKED, piece_rows, two_sum
+from karat.engine.sums import STACKED, TOGETHER, piece_rows, two_sum
 from karat.engine.tolerances import TINY
 
 if TYPE_CHECKING:
@@ -125,8 +126,9 @@ class DeviceBlocks:
         parts = [part.doubles(where) for part in self.rows.parts]
         if self.ones:
             parts.insert(0, self.functions.ones_like(parts[0][:, :1]))
-        block = self.functions.concat(parts, axis=1) if len(parts) > 1 else parts[0]
-        return block if self.shift is None else block - self.shift
+        if len(parts) == 1 and self.shift is None:
+            return parts[0]
+        return array_api.side_by_side(parts, self.shift)
 
 
 def column_sizes(rows: Rows, shift: Array) -> Array:
@@ -209,13 +211,8 @@ def products_of_pieces(blocks: DeviceBlocks, values: Any, weights: Any) -> Any:
     left, right = (
         functions.reshape(one[:whole, :], (-1, size, columns)) for one in (values, weighted)
     )
-    terms = functions.matrix_transpose(left) @ right
-    while (number := int(terms.shape[0])) > 1:
-        half = number // 2
-        joint = terms[:half, :, :] + terms[half : 2 * half, :, :]
-        odd = number > 2 * half
-        terms = functions.concat([joint, terms[2 * half :, :, :]], axis=0) if odd else joint
-    return terms[0, :, :] + rest
+    products = functions.matrix_transpose(left) @ right
+    return _tree(functions, products, operator.add) + rest
 
 
 def exact_products(blocks: DeviceBlocks, values: Any, weights: Any) -> Any:
@@ -231,16 +228,29 @@ def exact_products(blocks: DeviceBlocks, values: Any, weights: Any) -> Any:
     ]
     products = [_cut_in_two(blocks, stack) for stack in pieces]
     terms = functions.concat(products, axis=0) if len(products) > 1 else products[0]
-    lost = functions.zeros_like(terms)
-    while (number := int(terms.shape[0])) > 1:  # a tree that keeps the errors of its additions
+    rounded = TOGETHER - 1  # additions of a tree that may be rounded; then errors are kept
+    lost = functions.zeros_like(terms[0, :, :])
+
+    def add(first: Any, second: Any) -> Any:
+        nonlocal rounded, lost
+        if rounded:
+            rounded -= 1
+            return first + second
+        joint, error = two_sum(first, second)
+        lost = lost + functions.sum(error, axis=0)
+        return joint
+
+    return _tree(functions, terms, add) + lost
+
+
+def _tree(functions: Any, terms: Any, add: Callable[[Any, Any], Any]) -> Any:
+    """All terms, added in a tree: one half to the other, and again."""
+    while (number := int(terms.shape[0])) > 1:
         half = number // 2
-        joint, error = two_sum(terms[:half, :, :], terms[half : 2 * half, :, :])
-        error = error + (lost[:half, :, :] + lost[half : 2 * half, :, :])
-        if number > 2 * half:
-            joint = functions.concat([joint, terms[2 * half :, :, :]], axis=0)
-            error = functions.concat([error, lost[2 * half :, :, :]], axis=0)
-        terms, lost = joint, error
-    return terms[0, :, :] + lost[0, :, :]
+        joint = add(terms[:half, :, :], terms[half : 2 * half, :, :])
+        odd = number > 2 * half
+        terms = functions.concat([joint, terms[2 * half :, :, :]], axis=0) if odd else joint
+    return terms[0, :, :]
 
 
 def _cut_in_two(blocks: DeviceBlocks, pieces: Any) -> Any:
@@ -251,8 +261,11 @@ def _cut_in_two(blocks: DeviceBlocks, pieces: Any) -> Any:
     step = np.maximum(np.ldexp(1.0, exponents - BITS), TINY)
     # Beside a number of 2^52 steps and a half, doubles are a step apart.
     aside = blocks.put(1.5 * 2.0**52 * step)[:, None, :]
-    coarse = (pieces + aside) - aside
-    fine = pieces - coarse
+    coarse = pieces + aside
+    coarse -= aside
     exact = functions.matrix_transpose(coarse) @ coarse
-    mixed = functions.matrix_transpose(pieces - fine / 2) @ fine
+    fine = pieces - coarse
+    coarse += pieces  # 2 a + b
+    mixed = functions.matrix_transpose(coarse) @ fine
+    mixed /= 2
     return exact + (mixed + functions.matrix_transpose(mixed))

@@ -12,8 +12,8 @@ Whatever is not in the computed coordinates is an error of at most ``sum_j k_j |
 p-mean, with numbers k_j:
 
     dropped directions       k = sum_e |N_e| |W_e|            (:meth:`Frame.dropped`)
-    rounding of coordinates  k = (v + 1) u tau |[V; W]|,      (:meth:`Frame.rounded`)
-                             tau = |T|' (sizes),  v the nonzero entries of a column of T
+    rounding of coordinates  k = (v + 1) eps tau |[V; W]|,    (:meth:`Frame.rounded`)
+                             tau = sizes |[T N]|,  v the nonzero entries of a column of [T N]
 
 The claim speaks of the sizes sigma_j of the columns about their means, and has no term for the
 constant, j = 0.  By Jensen's inequality ``|z_0 + sum_j z_j (m_j - c_j)| <= (f / U)^(1/p)``, m the
@@ -23,8 +23,8 @@ means, so that
     S = sum_(j > 0) |z_j| sigma_j:
 
 the first is a relative change of f, the second a change of the columns by a fraction of their sizes
-(:meth:`Frame.share`). Upper bounds of sizes and lower bounds of sigma are taken from the moments
-themselves: ``b_j = w . V_j + (b N) . W_j``.
+(:func:`karat.engine.coordinates.moved_columns`).  Upper bounds of sizes and lower bounds of sigma
+are taken from the moments themselves: ``b_j = w . V_j + (b N) . W_j``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from math import comb
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.coordinates import Basis
+from karat.engine.coordinates import Basis, moved_columns
 from karat.engine.linalg import Array
 from karat.engine.monomials import monomials
 from karat.engine.rows import power_means
@@ -210,16 +210,24 @@ class Frame:
         size = np.sqrt(np.maximum(np.diag(self.base), TINY))
         scaled = self.base / size
         scaled /= size[:, None]
-        norm, factor = (
-            float(np.linalg.norm(scaled)),
-            linalg.cholesky(scaled, linalg.lost_by_factoring(len(scaled))),
-        )
+        norm = float(np.linalg.norm(scaled))
+        factor = linalg.cholesky(scaled, linalg.lost_by_factoring(len(scaled)))
         return factor, 0.0 if factor is None else linalg.least_eigenvalue(scaled, factor), norm
 
     @property
     def factor(self) -> Array | None:
         """Cholesky's factor of :attr:`base`, scaled to a unit diagonal; None if it has none."""
         return self._factored[0]
+
+    @property
+    def covariance_root(self) -> Array | None:
+        """A square root of the covariance of all coordinates but the constant; None if unknown."""
+        if self.root is not None or not self.many or self.null is not None or not self.affine:
+            return self.root
+        # Cholesky's first step subtracts the means; digits are lost where they exceed the spreads.
+        if self.factor is None or np.abs(self.factor[0, 1:]).max() > 0.7:
+            return None
+        return np.asarray(self.factor[1:, 1:] * np.sqrt(np.diag(self.half)[1:] / self.total))
 
     @property
     def least(self) -> float:
@@ -387,11 +395,10 @@ class Frame:
         """An error ``sum_j k_j |z_j|`` as a change of columns and of the loss; and the column in
         which it is largest.
         """
-        first = int(self.affine)
-        need = k[first:] + (k[0] * np.abs(self.means[first:]) if first else 0.0)
-        ratio = np.where(need > 0, need / np.maximum(self.spreads[first:], TINY), 0.0)
+        ratio = moved_columns(k, self.means, self.spreads, self.affine)
         worst = int(ratio.argmax()) if len(ratio) else 0
-        return float(ratio.max(initial=0.0)), self.degree * float(k[0]) if first else 0.0, worst
+        loss = self.degree * float(k[0]) if self.affine else 0.0
+        return float(ratio.max(initial=0.0)), loss, worst
 
     @cached_property
     def reach(self) -> Array:
@@ -430,7 +437,7 @@ class Frame:
 
     @cached_property
     def condition(self) -> float:
-        """Largest over smallest relative size of the coordinates."""
+        """The largest ratio of the terms of a coordinate to the coordinate itself."""
         rms = np.sqrt(np.maximum(np.diag(self.second), 0.0) / self.total)
         terms = self.sizes @ np.abs(self.basis.map)
         return float(np.max(terms / np.where(rms > 0, rms, 1.0), initial=1.0))

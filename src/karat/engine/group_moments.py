@@ -24,6 +24,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from karat.engine.coordinates import Basis, Directions
+from karat.engine.frame import Frame
 from karat.engine.group_weights import each, second_moments
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.rows import Blocks, Rows, column_sizes, consecutive, typical
@@ -57,6 +59,16 @@ class GroupMoments:
 
     def chosen(self, groups: Indices) -> GroupMoments:
         return GroupMoments(*(getattr(self, name)[groups] for name in self.__dataclass_fields__))
+
+    def frame(self, place: int, alive: Flags, affine: bool) -> Frame:
+        """The coordinates of the last pass over one group, in which these variables are alive."""
+        dead, none = ~alive, np.zeros(int(alive.sum()), dtype=bool)
+        zero = np.zeros(int(dead.sum()))
+        excluded = Directions(np.eye(len(dead))[:, dead], zero, zero)
+        basis = Basis(self.map[place][:, alive], none, 0, excluded)
+        sums = self.sums[place][np.ix_(alive, alive)]
+        total = float(self.total[place])
+        return Frame(basis, bool(self.plain[place]), sums, sums, total, 2, affine)
 
     @staticmethod
     def joined(parts: list[GroupMoments]) -> GroupMoments:

@@ -10,13 +10,11 @@ themselves.  Groups of the same rank are then processed together.  See :mod:`kar
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from karat.engine.claim import Proof
-from karat.engine.coordinates import Basis, Directions
-from karat.engine.frame import Frame
 from karat.engine.group_moments import (
     GroupMoments,
     block_of,
@@ -261,23 +259,14 @@ class Stack:
 
     def _fitted(self, moments: GroupMoments, i: int) -> FittedMoments:
         """The moments of one group, with the kernel in its coordinates."""
-        dead, total = ~self.alive, float(moments.total[i])
-        zero = np.zeros(int(dead.sum()))
-        excluded = Directions(np.eye(len(dead))[:, dead], zero, zero)
+        frame, total = moments.frame(i, self.alive, self.kernel.affine), float(moments.total[i])
         step, gram = moments.step[i][:, self.alive], moments.gram[i][np.ix_(self.alive, self.alive)]
-        none = np.zeros(self.variables, dtype=bool)
         maps = (step,) if moments.plain[i] else (moments.map[i], step)
-        kernel = self.kernel.within(Basis(moments.map[i] @ step, none, 0, excluded), maps)
+        kernel = self.kernel.within(replace(frame.basis, map=moments.map[i] @ step), maps)
         kernel.shift = moments.shift[i]
-        sums = moments.sums[i][np.ix_(self.alive, self.alive)]
-        frame = Frame(
-            Basis(moments.map[i][:, self.alive], none, 0, excluded), bool(moments.plain[i]), sums,
-            sums, total, 2, self.kernel.affine,
-        )  # fmt: skip
+        vanished = ~self.alive[int(self.kernel.affine) :]
         target = kernel.read_moments(gram, total)
-        return FittedMoments(
-            kernel, target, (gram,), total, frame=frame, vanished=dead[int(self.kernel.affine) :]
-        )
+        return FittedMoments(kernel, target, (gram,), total, frame=frame, vanished=vanished)
 
 
 def _spanned(points: Array, target: Array, groups: Indices) -> Iterator[Points]:

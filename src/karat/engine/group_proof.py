@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from karat.engine.claim import Proof
+from karat.engine.coordinates import moved_columns
 from karat.engine.group_weights import PIECE, each, second_moments
 from karat.engine.linalg import Array, Flags
 from karat.engine.sums import sum_rounding
@@ -99,10 +100,8 @@ def _rounded(kept: KeptStack) -> tuple[Array, Array, Array]:
     steps = first + np.where(kept.plain[:, None], 0, np.count_nonzero(kept.map, axis=1))
     terms = (np.maximum(sizes, held)[:, None] @ np.abs(kept.map))[:, 0]
     k = EPS * ((steps * terms)[:, None] @ np.abs(inverse))[:, 0]
-    need = k[:, first:] + (k[:, :1] * np.abs(means[:, first:]) if first else 0.0)
-    ratio = np.where(need > 0, need / np.maximum(spreads[:, first:], TINY), 0.0)
     return (
-        ratio.max(axis=1, initial=0.0),
+        moved_columns(k, means, spreads, kept.affine).max(axis=1, initial=0.0),
         2 * k[:, 0] if first else np.zeros(len(k)),
         (terms / root).max(axis=1, initial=1.0),
     )

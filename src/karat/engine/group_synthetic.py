@@ -8,15 +8,13 @@ for which this gives no proof (offsets, collinear columns, wild rows) is treated
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from karat.engine.coordinates import Basis, Directions
-from karat.engine.frame import Frame
 from karat.engine.group_moments import GroupMoments
 from karat.engine.group_proof import KeptStack, measure_groups
 from karat.engine.group_weights import each
-from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Flags
 from karat.engine.second_moments import SecondMoments
 from karat.engine.synthetic import GOAL, SYNTHETIC, MadeRows, simplex_rows
@@ -56,21 +54,9 @@ def made_in_stacks(
         if proof.ok and proof.reducible_error <= GOAL:
             fitted = kernel.no_moments(float(moments.total[place]))
             if frames:
-                fitted = _group_fitted(kernel, moments, place, alive)
+                frame = moments.frame(place, alive, True)
+                fitted = replace(fitted, statistic=(frame.second,), frame=frame)
             yield place, MadeRows(
                 positions, weights[place], fitted, rank, proof, SYNTHETIC,
                 1 + int(moments.twice[place]), peeled, values=values[place], most=rank + 1,
             )  # fmt: skip
-
-
-def _group_fitted(
-    kernel: SecondMoments, moments: GroupMoments, place: int, alive: Flags
-) -> FittedMoments:
-    """The moments of one group."""
-    dead, total = ~alive, float(moments.total[place])
-    zero, none = np.zeros(int(dead.sum())), np.zeros(int(alive.sum()), dtype=bool)
-    excluded = Directions(np.eye(len(dead))[:, dead], zero, zero)
-    sums = moments.sums[place][np.ix_(alive, alive)]
-    basis = Basis(moments.map[place][:, alive], none, 0, excluded)
-    frame = Frame(basis, bool(moments.plain[place]), sums, sums, total, 2, True)
-    return FittedMoments(kernel, np.zeros(0), (sums,), total, frame=frame)

@@ -100,11 +100,6 @@ def synthesise_many(
     made_rows: dict[int, MadeRows] = {}
     kernel, counts = SecondMoments(rows.columns), np.diff(starts)
     frames = len(counts) <= FRAMES
-    work = [
-        (size, batch)
-        for size, same in by_size(counts)
-        for batch in np.array_split(same, 1 + len(same) // MANY)
-    ]
 
     def do(part: tuple[int, Indices]) -> list[tuple[int, MadeRows]]:
         size, batch = part
@@ -119,7 +114,7 @@ def synthesise_many(
 
     if rows.columns < NARROW and len(counts) > 1 and (origin is None or not origin.any()):
         with one_blas_thread():
-            made_rows |= dict(chain.from_iterable(share(do, work, threads())))
+            made_rows |= dict(chain.from_iterable(share(do, batches(counts), threads())))
     done = int(counts[list(made_rows)].sum())
     for group in range(len(counts)):
         if group not in made_rows:
@@ -192,23 +187,25 @@ def by_size(counts: Indices) -> Iterator[tuple[int, Indices]]:
     return ((size, np.flatnonzero(sizes == size)) for size in np.unique(sizes[sizes > 0]).tolist())
 
 
+def batches(counts: Indices) -> Iterator[tuple[int, Indices]]:
+    """The same in parts, which threads take one after the other."""
+    for size, same in by_size(counts):
+        for batch in np.array_split(same, 1 + len(same) // MANY):
+            yield size, batch
+
+
 def in_stacks(
     rows: Rows, starts: Indices, kernel: Powers, seed: int
 ) -> Iterator[tuple[int, Reduction]]:
     """The groups that are proven in stacks."""
     counts = np.diff(starts)
-    work = [
-        (size, batch)
-        for size, same in by_size(counts)
-        for batch in np.array_split(same, 1 + len(same) // MANY)
-    ]
 
     def do(part: tuple[int, Indices]) -> list[tuple[int, Reduction]]:
         size, batch = part
         reductions = Groups(rows, kernel, starts[batch], counts[batch], size, seed).reduced()
         return [(int(batch[place]), reduction) for place, reduction in reductions]
 
-    yield from chain.from_iterable(share(do, work, threads()))
+    yield from chain.from_iterable(share(do, batches(counts), threads()))
 
 
 class Groups:

@@ -35,7 +35,7 @@ import numpy as np
 from karat.engine.frame import Frame
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.rows import Progress, Rows, Statistic, column_sizes, pass_over
-from karat.engine.sums import MOST_ROWS
+from karat.engine.sums import MOST_ROWS, RunningSum
 from karat.engine.threads import one_blas_thread
 from karat.engine.tolerances import LARGEST
 
@@ -54,7 +54,7 @@ class Kernel(ABC):
     @property
     def roundings(self) -> int:
         """How often a feature times a weight is rounded, from the shift on
-        (:mod:`karat.engine.linalg`).
+        (:mod:`karat.engine.sums`).
         """
         return 1
 
@@ -76,6 +76,10 @@ class Kernel(ABC):
             features = features * weights
         # along contiguous rows, so pairwise
         return features.sum(axis=1), np.abs(features).sum(axis=1)
+
+    def add_statistic(self, sums: RunningSum, block: Array, weights: Array | None) -> None:
+        """Add the statistic of a block to a running sum, where it is large."""
+        sums.add(self.statistic(block, weights))
 
     def sparse_statistic(self, rows: Rows) -> Statistic | None:
         """The statistic of all rows, if summing their nonzero entries only is faster; else None."""

@@ -70,7 +70,7 @@ def product(left: Array, right: Array) -> Array:
     return np.asarray(left @ right)
 
 
-def _units(matrix: Array) -> tuple[Indices, Flags]:
+def unit_columns(matrix: Array) -> tuple[Indices, Flags]:
     """The row of the largest entry of each column, and which columns are not unit vectors."""
     places = np.abs(matrix).argmax(axis=0)
     return places, (np.count_nonzero(matrix, axis=0) != 1) | (
@@ -80,7 +80,7 @@ def _units(matrix: Array) -> tuple[Indices, Flags]:
 
 def product_with_units(left: Array, right: Array) -> Array:
     """``left @ right``, where most columns on the right are unit vectors."""
-    places, mixed = _units(right)
+    places, mixed = unit_columns(right)
     products = left[:, places]
     if mixed.any():
         products[:, mixed] = left @ right[:, mixed]
@@ -89,7 +89,7 @@ def product_with_units(left: Array, right: Array) -> Array:
 
 def product_with_unit_rows(left: Array, right: Array) -> Array:
     """``left @ right'``, where most columns of ``right`` are distinct unit vectors."""
-    places, mixed = _units(right)
+    places, mixed = unit_columns(right)
     products = np.zeros((len(left), len(right)))
     products[:, places[~mixed]] = left[:, ~mixed]
     if mixed.any():

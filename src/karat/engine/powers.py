@@ -53,6 +53,8 @@ from karat.engine.rows import Progress, Rows, Statistic, useful_shift
 from karat.engine.sums import (
     MOST_ROWS,
     STACKED,
+    RunningSum,
+    add_upper_squares,
     gram_matrix,
     gram_with_ones,
     mirrored,
@@ -317,6 +319,12 @@ class Powers(Polynomial):
     def statistic(self, block: Array, weights: Array | None) -> Statistic:
         powers = self._power_statistic(block, weights)
         return powers if self.single is None else (*powers, *self.single.statistic(block, weights))
+
+    def add_statistic(self, sums: RunningSum, block: Array, weights: Array | None) -> None:
+        if self.degree > 2 or self.single is not None:
+            super().add_statistic(sums, block, weights)
+        else:
+            add_upper_squares(sums, self.coordinates(block), weights)
 
     def _power_statistic(self, block: Array, weights: Array | None) -> Statistic:
         if self.degree == 2 and not self.maps and block.shape[1] <= STACKED:

@@ -245,6 +245,7 @@ def _small_rho(
     def failing(rho: float, first: Array, last: Array) -> Iterator[Array]:
         """The matrices that do not hold E."""
         first, last = (frame.degree * rho / 2) ** 2 / BETWEEN * first, rho**frame.degree * last
+        # a thousandth of the error is left for the t below all of TIMES
         bounds = ((0.999 * error + t) * base + first / t + last - sums for t in times)
         return (b for b in bounds if not holds(b))
 

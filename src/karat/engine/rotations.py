@@ -19,6 +19,7 @@ import numpy as np
 
 from karat.engine import linalg
 from karat.engine.claim import Proof
+from karat.engine.coordinates import moved_columns
 from karat.engine.linalg import Array
 from karat.engine.sums import gram_matrix, squares_rounding
 from karat.engine.tolerances import COORDINATES, EPS, ROUNDING, TINY
@@ -56,7 +57,7 @@ def prove_by_rotations(block: Array, data_weights: Array, made: Array, weights: 
             * ((len(triangle) + 1) * linalg.column_norms(np.abs(rotation) @ np.abs(triangle)) + 4)
         )
     moved, lost = moved * unit, lost * unit
-    ratio = [_share(k, means, spreads) for k in (moved, lost)]
+    ratio = [float(moved_columns(k, means, spreads, True).max(initial=0.0)) for k in (moved, lost)]
     loss = error + 2 * float(moved[0] + lost[0])
     worst = int(np.argmax(moved[1:] / np.maximum(spreads[1:], TINY))) if len(moved) > 1 else 0
     remainder = max(ratio[0] / ROUNDING, ratio[1] / (COORDINATES * (len(unit) + 1)))
@@ -64,14 +65,6 @@ def prove_by_rotations(block: Array, data_weights: Array, made: Array, weights: 
         loss, remainder, error, 1.0, (), loss, 2, worst, measured=ratio[0], derived=ratio[1],
         in_columns=True
     )  # fmt: skip
-
-
-def _share(k: Array, means: Array, spreads: Array) -> float:
-    """An error of ``sum_j k_j |z_j|`` as a change of the columns
-    (:meth:`karat.engine.frame.Frame.share`).
-    """
-    need = k[1:] + k[0] * np.abs(means[1:])
-    return float(np.max(np.where(need > 0, need / np.maximum(spreads[1:], TINY), 0.0), initial=0.0))
 
 
 def _triangle(rows: Array, most: int) -> Array:

@@ -358,8 +358,8 @@ def pass_over(rows: Rows, kernel: Kernel, progress: Progress | None = None) -> S
     if prod(kernel.product_shape) > LARGE:  # one range, block after block
         sums = RunningSum()
         sweep(
-            rows, kernel.shift, lambda b, w, _: sums.add(kernel.statistic(b, w)), lambda a, b: None,
-            kernel.product_shape, progress,
+            rows, kernel.shift, lambda b, w, _: kernel.add_statistic(sums, b, w),
+            lambda a, b: None, kernel.product_shape, progress,
         )  # fmt: skip
         return sums.total
     return cast(

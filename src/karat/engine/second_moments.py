@@ -44,6 +44,7 @@ from karat.engine.sparse_sums import sparse_constants, sparse_squares
 from karat.engine.sums import (
     MOST_ROWS,
     SHORT,
+    RunningSum,
     exact_squares,
     gram_matrix,
     mirrored,
@@ -250,6 +251,12 @@ class SecondMoments(Powers):
             summed_product(values, rests if weights is None else rests * weights[:, None], SHORT),
         )
 
+    def add_statistic(self, sums: RunningSum, block: Array, weights: Array | None) -> None:
+        if self.exact or self._only_rests:
+            sums.add(self.statistic(block, weights))
+        else:
+            super().add_statistic(sums, block, weights)
+
     @property
     def _only_rests(self) -> bool:
         """Whether a pass only needs products with the rests of columns, because all others are
@@ -409,7 +416,7 @@ class SecondMoments(Powers):
     def rescaled(self, sizes: Array) -> Self:
         if not self.wide:
             return super().rescaled(sizes)
-        other, units = self, np.concatenate([[1.0], sizes])
+        units = np.concatenate([[1.0], sizes])
         scale = np.where(
             units > 0, np.exp2(-np.round(np.log2(np.where(units > 0, units, 1.0)))), self.scale
         )

@@ -132,13 +132,20 @@ def upper_squares(
     """The upper triangle of the same for many columns, by chains of pieces and a running sum of
     blocks of ``rows``.
     """
-    block = np.ascontiguousarray(block if weights is None else block * np.sqrt(weights)[:, None])
     sums = RunningSum()
+    add_upper_squares(sums, block, weights, piece, rows)
+    return sums.total[0]
+
+
+def add_upper_squares(
+    sums: RunningSum, block: Array, weights: Array | None, piece: int = SHORT, rows: int = BLOCK
+) -> None:
+    """Add the same to a running sum."""
+    block = np.ascontiguousarray(block if weights is None else block * np.sqrt(weights)[:, None])
     for start in range(0, len(block), rows):
-        part = np.zeros((block.shape[1], block.shape[1]))
+        part = sums.zeros(block.shape[1])
         blocked.add_squares(part, block[start : start + rows], piece, threads())
         sums.add((part,))
-    return sums.total[0]
 
 
 def chained_squares(block: Array, weights: Array, piece: int) -> Array:
@@ -198,10 +205,25 @@ class RunningSum:
         self.low: tuple[Array, ...] = ()
         self.waiting: tuple[Array, ...] = ()
         self.count = 0
+        self.spare: list[Array] = []  # matrices that have been added, if any were asked for
+        self.lends = False
+
+    def zeros(self, width: int) -> Array:
+        """A square matrix of zeros for the next part; the memory is that of an earlier part, since
+        the pages of new memory take as long as the product that is written to them.
+        """
+        self.lends = True
+        if not self.spare:
+            return np.zeros((width, width))
+        matrix = self.spare.pop()
+        matrix[...] = 0.0
+        return matrix
 
     def add(self, parts: tuple[Array, ...]) -> None:
-        for sum_, part in zip(self.waiting, parts, strict=False):
-            np.add(sum_, part, out=sum_)
+        if self.waiting:
+            for sum_, part in zip(self.waiting, parts, strict=True):
+                np.add(sum_, part, out=sum_)
+            self._added(parts)
         self.waiting, self.count = self.waiting or parts, self.count + 1
         if self.count % TOGETHER == 0:
             self._settle()
@@ -213,7 +235,12 @@ class RunningSum:
             self.low = self.low or tuple(np.zeros_like(part) for part in self.high)
             for high, low, part in zip(self.high, self.low, self.waiting, strict=True):
                 _add_exactly(high.reshape(-1), low.reshape(-1), part.reshape(-1))
+            self._added(self.waiting)
         self.waiting = ()
+
+    def _added(self, parts: tuple[Array, ...]) -> None:
+        if self.lends:
+            self.spare.extend(parts)
 
     @property
     def total(self) -> tuple[Array, ...]:

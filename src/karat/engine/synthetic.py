@@ -37,6 +37,7 @@ import numpy as np
 from karat.engine import linalg
 from karat.engine.claim import Claim
 from karat.engine.combinations import BLIND
+from karat.engine.frame import NEGLIGIBLE
 from karat.engine.kernel import FittedMoments, fit_moments, pilot_size
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.peel import PEELED, wild_rows
@@ -159,6 +160,21 @@ def square_root(matrix: Array, rank: int) -> Array | None:
     return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))).T * size)
 
 
+def variables_of(coordinates: Array, map_: Array, alive: Flags) -> Array:
+    """Rows of variables whose products with a map are given; those that are not ``alive`` are zero.
+
+    Most columns of the map are unit vectors, so that most variables are coordinates, and the others
+    follow from these.  (Beside redundant coordinates, hardly an entry of ``[V; W]`` is zero.)
+    """
+    places, mixed = linalg.unit_columns(map_)
+    values = np.zeros((len(coordinates), len(map_)))
+    values[:, places[~mixed]] = coordinates[:, ~mixed]
+    rest = np.setdiff1d(np.flatnonzero(alive), places[~mixed])
+    left = coordinates[:, mixed] - values @ map_[:, mixed]
+    values[:, rest] = np.linalg.solve(map_[np.ix_(rest, mixed)].T, left.T).T
+    return values
+
+
 class Maker:
     """Makes rows with the moments of a frame."""
 
@@ -178,6 +194,9 @@ class Maker:
         if frame.plain:
             values = np.zeros((len(coordinates), len(self.shift)))
             values[:, frame.basis.map[1:].any(axis=1)] = coordinates[:, 1:]
+        elif frame.null is not None:
+            alive = np.asarray(frame.inverse[: len(frame.second)].any(axis=0))
+            values = variables_of(coordinates, frame.basis.map, alive)[:, 1:]
         else:
             values = linalg.product_with_units(coordinates, frame.inverse[: len(frame.second), 1:])
         values += self.shift
@@ -196,8 +215,10 @@ class Maker:
 
     def made(self, moments: Array, share: float) -> tuple[Array, Array] | None:
         """Rows and weights with a part of the moments; the weights add up to ``share``."""
-        mean, root = moments[0, 1:] / share, self.frame.root
-        if root is None or moments is not self.moments or len(root) != self.rank:
+        mean, root = moments[0, 1:] / share, None
+        if moments is self.moments:
+            root = self.frame.covariance_root
+        if root is None or len(root) != self.rank:
             root = square_root(moments[1:, 1:] / share - np.outer(mean, mean), self.rank)
         if root is None:
             return None
@@ -279,7 +300,10 @@ def make_rows(fitted: FittedMoments, origin: Array | None = None, sharp: bool = 
 
     ``sharp`` as in :func:`synthesise`.
     """
-    maker = Maker(fitted, origin, SHARP if sharp else GOAL)
+    assert fitted.frame is not None
+    # of many coordinates a simple bound of the error is taken, which has a floor of its own
+    goal = NEGLIGIBLE if fitted.frame.many else GOAL
+    maker = Maker(fitted, origin, SHARP if sharp else goal)
     best: MadeRows | None = None
     for distance, layers in ATTEMPTS:
         attempt = maker.attempt(distance, layers)

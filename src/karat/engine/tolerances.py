@@ -15,8 +15,8 @@ by at most ``rounding`` of their own size.  At most EXACT of the first term coun
 
 ``rounding`` has two parts.  What is *measured* may be ROUNDING at most (MEASURED, for sums of
 features), whatever the data. What is *derived* bounds the rounding of the proof's own arithmetic,
-and may be COORDINATES per column (and SUMS) at most.  A coreset of coresets inherits the claims of
-its parts, and both terms add up.
+and may be COORDINATES per column at most.  A coreset of coresets inherits the claims of its parts,
+and both terms add up.
 
 **Why 64 EPS.**  A value in a file is off by u, and a computed column by a few u more.  A change of
 64 EPS of a column's size is far below what any solver of least squares guarantees (Householder's:

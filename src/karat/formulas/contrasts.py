@@ -11,6 +11,7 @@ import pandas as pd
 from formulaic.transforms import TRANSFORMS
 from formulaic.transforms.contrasts import Contrasts, encode_contrasts
 
+from karat.compat.formulaic import Without
 from karat.engine.linalg import Array
 from karat.errors import InputError
 from karat.formulas.formula import Factor
@@ -77,6 +78,8 @@ def _contrasts(factor: Factor, node: ast.expr | None) -> Any:
         kind = getattr(TRANSFORMS["contr"], function.attr) if known else None
     elif isinstance(function, ast.Name) and function.id in CONTRASTS:
         kind = TRANSFORMS[function.id]
+    elif isinstance(function, ast.Name) and function.id == Without.__name__:
+        kind = Without
     arguments = [_literal(factor, argument) for argument in call.args]
     keywords = {str(k.arg): _literal(factor, k.value) for k in call.keywords}
     try:

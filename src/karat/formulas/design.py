@@ -216,7 +216,8 @@ def make_design(formula: Formula, learned: Learned) -> Design:
             count = int(
                 np.prod([_width(formula, text, reduced, learned) for text, reduced in factors])
             )
-            names = tuple(str(name) for name in structure.columns[place : place + count])
+            columns = structure.columns[place : place + count]
+            names = tuple(formula.column_name(str(name)) for name in columns)
             terms.append(DesignTerm(names, factors, float(scoped.scale), term))
             place += count
         assert place == len(structure.columns), structure

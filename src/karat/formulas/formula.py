@@ -7,7 +7,7 @@ formulaic parses the formula and decides which columns the terms have.
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,7 @@ from formulaic.errors import FormulaicError
 
 from karat.compat.formulaic import first_line, parse_formula
 from karat.errors import InputError
+from karat.formulas.event import without_i
 from karat.formulas.expression import QUOTED, Expression, parsed
 
 
@@ -93,6 +94,13 @@ class Formula:
     response: Factor
     factors: tuple[Factor, ...]
     terms: Any  # of formulaic
+    shown: Mapping[str, str]  # what parts of the names of columns are called
+
+    def column_name(self, name: str) -> str:
+        """The name of a column, in which the parts of ``i(...)`` are as they were written."""
+        for written, shown in self.shown.items():
+            name = name.replace(written, shown)
+        return name
 
     @property
     def variables(self) -> list[str]:
@@ -111,8 +119,9 @@ class Formula:
 
 def parse(text: str, names: Sequence[str] = ()) -> Formula:
     """Parse a formula; ``.`` stands for the columns ``names``."""
+    written, shown = without_i(text) if "i(" in text.replace(" ", "") else (text, {})
     try:
-        both = parse_formula(text, names)
+        both = parse_formula(written, names)
         if not hasattr(both, "lhs"):
             raise InputError(f"The formula {text!r} has no response; write it as 'y ~ a + b'.")
         left, right = list(both.lhs), both.rhs
@@ -160,4 +169,6 @@ def parse(text: str, names: Sequence[str] = ()) -> Formula:
                 f"The term {factor.text!r} makes levels from numbers that depend on all rows;"
                 " compute the column first."
             )
-    return Formula(text, response, tuple(f for f in factors.values() if f.text in used), right)
+    return Formula(
+        text, response, tuple(f for f in factors.values() if f.text in used), right, shown
+    )

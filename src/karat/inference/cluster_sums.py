@@ -26,19 +26,28 @@ class ClusterSums:
     ----------
     width : int
         The number of sums for each label.
+    near : bool
+        Whether labels that lie close together are addresses, which is faster and takes room for the
+        labels between them, too.
     """
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, near: bool = True) -> None:
         self.sums = np.zeros((width, 0))
         self.seen = np.zeros(0, dtype=bool)
         self.low: int | None = None  # the label at address 0, if labels are addresses
-        self.places: dict[Any, int] | None = None  # addresses of other labels
+        self.places: dict[Any, int] | None = None if near else {}  # addresses of other labels
         self.rows = 0
 
     def add(self, labels: np.ndarray, values: Array) -> None:
         """Add the columns of ``values`` to the sums of their labels."""
         self.rows += len(labels)
         codes = self._codes(labels)
+        if self.places is not None and len(labels) < len(self.seen):
+            distinct, codes = np.unique(codes, return_inverse=True)
+            for row, value in zip(self.sums, values, strict=True):
+                row[distinct] += np.bincount(codes, value, len(distinct))
+            self.seen[distinct] = True
+            return
         first, last = int(codes.min()), int(codes.max())
         if first:
             codes = codes - first
@@ -121,11 +130,13 @@ class ClusterSums:
         """The number of clusters that were seen."""
         return int(self.seen.sum())
 
-    def outer(self, whitening: Array) -> Array:
+    def outer(self, whitening: Array | None = None) -> Array:
         """The sum of s s' over the clusters, where s are the sums of a cluster, whitened."""
-        total = np.zeros((whitening.shape[1], whitening.shape[1]))
+        width = len(self.sums) if whitening is None else whitening.shape[1]
+        total = np.zeros((width, width))
         for start in range(0, self.sums.shape[1], CLUSTER_BLOCK):
-            scores = whitening.T @ self.sums[:, start : start + CLUSTER_BLOCK]
+            scores = self.sums[:, start : start + CLUSTER_BLOCK]
+            scores = scores if whitening is None else whitening.T @ scores
             total += scores @ scores.T
         return total
 

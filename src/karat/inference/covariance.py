@@ -16,6 +16,7 @@ the coordinates of the solution at hand.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,11 +24,13 @@ import numpy as np
 from patsy import DesignInfo  # statsmodels requires it
 from scipy import linalg
 
+from karat.core.regression import CLUSTERED, JACKKNIFE, PLAIN
 from karat.engine.least_squares import COLLINEAR, LeastSquaresSolution
 from karat.engine.linalg import Array
+from karat.engine.products import Choice, Products
 from karat.errors import NotExactError
-from karat.inference.scores import PLAIN
 from karat.inference.ssc import STATSMODELS, SmallSample
+from karat.inference.submodels import LEAST, jackknife
 
 WHITENING = "whitening"  # the coordinates of the sums, stored beside them
 
@@ -126,6 +129,10 @@ class FullData:
         The number of clusters of each way.
     merged : bool
         Whether coresets were merged, which have lost their sums.
+    products : dict of Products
+        Sums of products by HC0 and cluster, from which follow those of any choice of columns.
+    places : tuple of int
+        Which of the columns of the products this table is about.
     """
 
     observations: float
@@ -134,36 +141,106 @@ class FullData:
     residuals: dict[str, float] = field(default_factory=dict)
     clusters: tuple[int, ...] = ()
     merged: bool = False
+    products: dict[str, Products] = field(default_factory=dict)
+    places: tuple[int, ...] = ()
 
     def covariance(
         self, kind: str, solution: LeastSquaresSolution, ssc: SmallSample = STATSMODELS
     ) -> Covariance:
         """A robust covariance with small-sample corrections."""
-        stored, n, width = "HC0" if kind == "HC1" else kind, self.observations, len(solution.params)
-        if stored not in self.sums:
+        n, width = self.observations, len(solution.params)
+        if kind in ("HC0", "HC1"):
+            factor = ssc.heteroscedastic(n, width) if kind == "HC1" else 1.0
+            return Covariance(solution, factor * self._middle("HC0", kind, solution))
+        if kind == JACKKNIFE:
+            middle = self._middle(kind, kind, solution)
+            return Covariance(solution, ssc.leaving_out(self.clusters[0], n, width) * middle)
+        if kind != CLUSTERED:
+            return Covariance(solution, self._middle(kind, kind, solution))
+        # the sum of several ways has the conventional factors already
+        corrected = len(self.clusters) > 1 and ssc.g_adj and ssc.g_df == "conventional"
+        if corrected:
+            middle = self._middle(kind, kind, solution)
+        else:
+            stored = PLAIN if len(self.clusters) > 1 else kind
+            middle = ssc.clusters(min(self.clusters), self.clusters) * self._middle(
+                stored, kind, solution
+            )
+        return without_negative(Covariance(solution, ssc.parameters(n, width) * middle))
+
+    def _middle(self, stored: str, kind: str, solution: LeastSquaresSolution) -> Array:
+        """M of a kind in the whitened coordinates of the solution."""
+        if stored in self.sums:
+            return turned(self.sums, solution)[stored]
+        products = self.products.get(CLUSTERED if stored == JACKKNIFE else stored)
+        if products is None or (stored == JACKKNIFE and not products.clusters.shape[1]):
             raise NotExactError(self._not_stored(kind))
-        middles = turned(self.sums, solution)
-        if kind == "HC1":
-            return Covariance(solution, ssc.heteroscedastic(n, width) * middles[stored])
-        if kind != "cluster":
-            return Covariance(solution, middles[stored])
-        middle = middles[stored]
-        if len(self.clusters) == 1 or not (ssc.g_adj and ssc.g_df == "conventional"):
-            # the sum of several ways has the conventional factors already
-            middle = ssc.clusters(min(self.clusters), self.clusters) * middles.get(PLAIN, middle)
-        return _without_negative(Covariance(solution, ssc.parameters(n, width) * middle))
+        choice = self.choice(products, solution)
+        middle, error = products.middle(choice)
+        if not error <= LEAST:
+            raise NotExactError(
+                f"The covariance {kind} of these columns has too few digits (an error of about"
+                f" {error:.0e}): they, or the columns of the whole fit, are nearly collinear, or"
+                " all scores of a cluster cancel. Call karat.inference.ols with the data and the"
+                " formula of these columns."
+            )
+        return jackknife(products, choice) if stored == JACKKNIFE else middle
+
+    def of_columns(self, places: Sequence[int]) -> FullData:
+        """For a table of some of the columns of this one."""
+        before = self.places or range(max(places) + 1)
+        return FullData(
+            self.observations, self.log_weights, clusters=self.clusters, products=self.products,
+            merged=self.merged, places=tuple(before[place] for place in places),
+        )  # fmt: skip
+
+    def sums_by_cluster(self) -> Products:
+        """Products with the sums of every cluster."""
+        products = self.products.get(CLUSTERED)
+        if products is None or not products.clusters.shape[1]:
+            raise NotExactError(
+                "The wild bootstrap needs the sums of every cluster, which were not stored: call"
+                " karat.inference.ols with the data, cov_type='CR3' (or a list with it) and"
+                " cluster=. Beyond 64 MiB they are not stored, and with so many clusters"
+                " cov_type='cluster' is enough."
+            )
+        return products
+
+    def choice(self, products: Products, solution: LeastSquaresSolution) -> Choice:
+        """The columns of this table among those of the products."""
+        places = self.places or range(products.width)
+        return products.choice(places, solution.shift, solution.whitening)
 
     def _not_stored(self, kind: str) -> str:
-        available = {*self.sums, *(["HC1"] if "HC0" in self.sums else [])} - {WHITENING, PLAIN}
+        stored = ", ".join(self.kinds)
+        if self.places:
+            again = (
+                "formula of the submodel"
+                if kind in ("HC2", "HC3")
+                else "whole formula and submodels=True"
+            )
+            return (
+                f"The covariance {kind} of submodels does not follow from what this coreset stores;"
+                f" its submodels have {stored}. Call karat.inference.ols with the data,"
+                f" cov_type={kind!r}, and the {again}."
+            )
         lost = " (merging dropped them: they belong to the solution of one part)" * self.merged
         return (
-            f"The sums of the robust covariance {kind} (fourth moments of rows and residuals) were"
-            f" not stored with this coreset, which has {', '.join(sorted(available)) or 'none'}"
-            f"{lost}; call karat.inference.ols with the data and cov_type={kind!r}."
+            f"The sums of the robust covariance {kind} were not stored with this coreset, which has"
+            f" {stored}{lost}; call karat.inference.ols with the data and cov_type={kind!r}."
         )
 
+    @property
+    def kinds(self) -> list[str]:
+        """The covariances that can be shown, without the data."""
+        stored = {*self.sums, *self.products} - {WHITENING, PLAIN}
+        clusters = self.products.get(CLUSTERED)
+        stored |= {"HC1"} if "HC0" in stored else set()
+        stored |= {JACKKNIFE} if clusters is not None and clusters.clusters.shape[1] else set()
+        return ["nonrobust", *sorted(stored)]
 
-def _without_negative(covariance: Covariance) -> Covariance:
+
+def without_negative(covariance: Covariance) -> Covariance:
     """The covariance; if a variance is negative, with negative eigenvalues set to zero."""
     matrix, solution = covariance.matrix, covariance.solution
     if (np.diag(matrix) >= 0).all():

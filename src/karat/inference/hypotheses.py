@@ -55,6 +55,33 @@ class KeptRows(PandasData):
     design_info = model_spec  # its name before statsmodels 0.15
 
 
+def places_of(results: Any, terms: Any) -> list[int]:
+    """The positions of the columns of a submodel: a list of names, or a formula."""
+    if isinstance(terms, str):
+        if results.design is None:
+            raise InputError(
+                "This fit was not made from a formula; list the columns of the submodel.",
+                argument="terms",
+            )
+        terms = results.design.columns_of(terms, results.labels)
+    if not isinstance(terms, list | tuple | pd.Index | np.ndarray) or not len(terms):
+        raise InputError(
+            "A submodel is a formula or a list of columns, which may include 'Intercept'.",
+            argument="terms",
+        )
+    labels = results.labels
+    unknown = [name for name in terms if name not in labels]
+    if unknown:
+        raise InputError(
+            f"The coreset has no column {unknown[0]!r}; it has {', '.join(labels)}.",
+            column=str(unknown[0]),
+        )
+    places = [labels.index(name) for name in terms]
+    if len(set(places)) < len(places):
+        raise InputError("The submodel names a column twice; name each once.", argument="terms")
+    return places
+
+
 def terms_of(results: Any) -> dict[str, list[int]]:
     """The positions of the columns of every term."""
     if results.design is None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from karat.errors import InputError
+from karat.core.regression import BY_CLUSTER, JACKKNIFE
+from karat.errors import InputError, NotExactError
 from karat.inference.results import KINDS, check_cov_type
 
 MOST_COLUMNS = 2**12  # a batch of rows then has 2 GiB
@@ -29,7 +30,9 @@ def cluster_columns(cluster: Any) -> tuple[str, ...]:
     return tuple(columns)
 
 
-def covariance_kinds(cov_type: str | Sequence[str], clusters: Sequence[str]) -> tuple[str, ...]:
+def covariance_kinds(
+    cov_type: str | Sequence[str], clusters: Sequence[str], submodels: bool = False
+) -> tuple[str, ...]:
     """The kinds of covariances that are asked for."""
     if not isinstance(cov_type, str | list | tuple):
         raise InputError(
@@ -41,9 +44,33 @@ def covariance_kinds(cov_type: str | Sequence[str], clusters: Sequence[str]) -> 
         check_cov_type(kind)
     if not kinds:
         raise InputError("cov_type must name at least one covariance.", argument="cov_type")
-    if clusters and "cluster" not in kinds:
-        raise InputError("cluster= is for cov_type='cluster'; pass both.", argument="cov_type")
+    if clusters and not {*BY_CLUSTER} & set(kinds):
+        raise InputError(
+            "cluster= is for cov_type='cluster' or 'CR3'; pass both.", argument="cov_type"
+        )
+    if JACKKNIFE in kinds and len(clusters) > 1:
+        raise NotExactError(
+            "CR3 leaves out one cluster at a time, so it is for one column of clusters; use"
+            " cov_type='cluster' for several."
+        )
+    if submodels and not {"HC0", "HC1", *BY_CLUSTER} & set(kinds):
+        raise InputError(
+            "submodels=True stores the sums of HC0, HC1 or clustered errors; name one of them in"
+            " cov_type=. Classical errors of submodels need nothing stored.",
+            argument="submodels",
+        )
     return kinds
+
+
+def check_labels(kinds: Sequence[str], clusters: Sequence[str]) -> None:
+    """Raise if a clustered covariance has no labels of clusters."""
+    by_cluster = next((kind for kind in kinds if kind in BY_CLUSTER), None)
+    if by_cluster and not clusters:
+        raise InputError(
+            f"cov_type={by_cluster!r} needs a column that labels the clusters.",
+            argument="cluster",
+            remedy="Pass its name as cluster=.",
+        )
 
 
 def check_design(design: Any) -> None:

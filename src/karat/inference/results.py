@@ -18,17 +18,19 @@ import pandas as pd
 from statsmodels.regression.linear_model import WLS, RegressionResults, RegressionResultsWrapper
 from statsmodels.stats.contrast import ContrastResults
 
+from karat.core.regression import BY_CLUSTER
 from karat.engine.least_squares import DependentColumnError, LeastSquaresSolution, solve
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
 from karat.formulas.design import INTERCEPT
 from karat.inference import show
+from karat.inference.bootstrap import WildBootstrap, wild_bootstrap
 from karat.inference.covariance import Covariance, FullData, constraints_of
-from karat.inference.hypotheses import KeptRows, compare_levels, constraints, hypothesis
+from karat.inference.hypotheses import KeptRows, compare_levels, constraints, hypothesis, places_of
 from karat.inference.new_rows import check_rows, checked_array, design_columns, in_blocks
 from karat.inference.ssc import STATSMODELS
 
-KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", "cluster")  # of covariances (cov_type)
+KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", "cluster", "CR3")  # of cov_type
 NO_RESIDUALS = "They need every residual of the full data, which a coreset does not keep."
 NO_FITTED = "A coreset does not keep the rows of the full data."
 CORRECTED = "; a variance was negative, so negative eigenvalues are set to zero"  # as in fixest
@@ -40,6 +42,15 @@ def check_cov_type(cov_type: str) -> None:
     if cov_type not in KINDS:
         raise InputError(
             f"cov_type must be one of {', '.join(KINDS)}, not {cov_type!r}.", argument="cov_type"
+        )
+
+
+def check_options(options: dict[str, Any], full: FullData) -> None:
+    """Raise if a covariance is asked for with options of statsmodels."""
+    if options:
+        raise NotExactError(
+            f"This fit stores the covariances {', '.join(full.kinds)}, without options such as"
+            f" {', '.join(options)}=. Pass cluster=, ssc= and use_t= to karat.inference.ols."
         )
 
 
@@ -77,10 +88,7 @@ class FrequencyWLS(WLS):
         **kwargs: Any,
     ) -> Any:
         """Fit; a robust covariance is that of the full data, if its sums were stored."""
-        if cov_kwds is not None or kwargs:
-            raise NotExactError(
-                f"Robust covariances with options are not available. {NO_RESIDUALS}"
-            )
+        check_options({**(cov_kwds or {}), **kwargs}, self.full)
         solution = self.solution
         root = solution.root
         with np.errstate(over="ignore", invalid="ignore"):
@@ -154,7 +162,7 @@ class FullDataResults(RegressionResults):
         self.covariance = Covariance(solution, scale * np.eye(len(solution.params)))
         check_cov_type(cov_type)
         if cov_type != "nonrobust":
-            self.cov_type, clustered = cov_type, cov_type == "cluster"
+            self.cov_type, clustered = cov_type, cov_type in BY_CLUSTER
             robust = "robust to cluster correlation" if clustered else "heteroscedasticity robust"
             self.covariance = model.full.covariance(cov_type, solution, model.ssc)
             self.cov_params_default = self.covariance.matrix
@@ -189,10 +197,7 @@ class FullDataResults(RegressionResults):
         self, cov_type: str = "HC1", use_t: bool | None = None, **kwargs: Any
     ) -> Any:
         """The same fit with another covariance, if its sums were stored."""
-        if kwargs:
-            raise NotExactError(
-                f"Robust covariances with options are not available. {NO_RESIDUALS}"
-            )
+        check_options(kwargs, self.model.full)
         return self.model.fit(cov_type=cov_type, use_t=self.use_t if use_t is None else use_t)
 
     @property
@@ -205,43 +210,44 @@ class FullDataResults(RegressionResults):
         """The encoder of new rows; None if the fit was not made from a formula."""
         return self.model.design
 
-    def submodel(self, terms: Any) -> Any:
-        """The classical table of some of the columns, from the same coreset.
+    def submodel(self, terms: Any, cov_type: str = "nonrobust", use_t: bool | None = None) -> Any:
+        """The table of some of the columns, from the same coreset.
 
         Parameters
         ----------
         terms : list of str, or str
             Names of columns, or a formula whose terms are all in this one.
+        cov_type : str
+            nonrobust; or HC0, HC1 or cluster, if ``ols(..., submodels=True)`` stored their sums, or
+            CR3, if that was among the covariances of the fit.
         """
-        if isinstance(terms, str):
-            if self.design is None:
-                raise InputError(
-                    "This fit was not made from a formula; list the columns of the submodel.",
-                    argument="terms",
-                )
-            terms = self.design.columns_of(terms, self.labels)
-        if not isinstance(terms, list | tuple | pd.Index | np.ndarray) or not len(terms):
-            raise InputError(
-                "A submodel is a formula or a list of columns, which may include 'Intercept'.",
-                argument="terms",
-            )
-        places = [self._place(name) for name in terms]
-        if len(set(places)) < len(places):
-            raise InputError("The submodel names a column twice; name each once.", argument="terms")
-        rows = pd.DataFrame(self.model.exog[:, places], columns=[self.labels[i] for i in places])
-        full = FullData(self.model.full.observations, self.model.full.log_weights)
-        response = pd.Series(self.model.endog, name=self.model.endog_names)
+        places = places_of(self, terms)
+        labels = self.labels
+        rows = pd.DataFrame(self.model.exog[:, places], columns=[labels[i] for i in places])
+        response = self.model.data.orig_endog
+        full = self.model.full.of_columns(places)
         smaller = FrequencyWLS(response, rows, self.model.weights, full, self.coreset, self.design)
         smaller.ssc = self.model.ssc
-        return smaller.fit()
+        return smaller.fit(cov_type=cov_type, use_t=use_t)
 
-    def _place(self, name: Any) -> int:
-        if name not in self.labels:
-            raise InputError(
-                f"The coreset has no column {name!r}; it has {', '.join(self.labels)}.",
-                column=str(name),
-            )
-        return self.labels.index(name)
+    def wild_bootstrap(
+        self, hypothesis: Any, *, draws: int = 9999, weights: str = "rademacher",
+        random_state: Any = 0,
+    ) -> WildBootstrap:  # fmt: skip
+        """Test a hypothesis, such as ``"x = 0"``, by the wild cluster bootstrap: for few clusters.
+
+        It needs the sums of every cluster, which ``ols(..., cov_type="CR3", cluster=...)`` stores.
+
+        Parameters
+        ----------
+        hypothesis : str or array
+        draws : int, default 9999
+            If there are no more combinations of signs, each is used once.
+        weights : {"rademacher", "webb"}
+            Signs; or six values, for fewer than about 12 clusters.
+        random_state : int, optional
+        """
+        return wild_bootstrap(self, hypothesis, draws, weights, random_state)
 
     def _encoded(self, exog: Any) -> tuple[Iterable[Array], Any]:
         """The design of new rows, in blocks, and their index."""

@@ -8,6 +8,7 @@ is the inverse of X'UX),
     HC2      the same with e^2 / (1 - h),  h = u z'z the leverage      HC3 with e^2 / (1 - h)^2
     cluster  W (sum_g s_g s_g') W',  s_g = sum over its rows of u e z  times G / (G - 1) (n - 1) /
     (n - k)
+    CR3      the jackknife of clusters (:mod:`.submodels`)
 
 Sums of z z' lose no digits, whatever the scales of the columns.  Sums by cluster are linear in z:
 the pass sums u e x and multiplies by W' at the end: G products instead of n.  Only sums travel
@@ -25,17 +26,29 @@ from typing import Any
 
 import numpy as np
 
+from karat.core.regression import (
+    BY_CLUSTER,
+    CLUSTERED,
+    JACKKNIFE,
+    JOINT,
+    PLAIN,
+    Regression,
+    answers,
+)
 from karat.data.batch import Batch
 from karat.engine.least_squares import LeastSquaresSolution
 from karat.engine.linalg import Array
+from karat.engine.products import Products
 from karat.errors import InputError, NotExactError
 from karat.inference.cluster_sums import ClusterSums, joint_sums
+from karat.inference.covariance import WHITENING, turned
 from karat.inference.ssc import STATSMODELS, UNCORRECTED, SmallSample
+from karat.inference.submodels import ProductSums, jackknife
 from karat.io.scan import Consumer
 from karat.io.source import Chunk
 
-PLAIN = "cluster_plain"  # the sum over several ways, without the factors G / (G - 1)
 BLOCK = 2**12  # rows that are summed at a time, so that they stay in the cache
+KEPT = 2**26  # bytes of the sums of all clusters that a file stores
 WAITING = 2**20  # scores that are collected before they are added to their clusters
 LEVERAGE = 1e-10  # 1 - h below which a row is fitted exactly, and HC2 and HC3 are 0 / 0
 EXACT = 1e-24  # residuals this small, relative to the squares of the response, are rounding
@@ -67,6 +80,11 @@ class FullDataSolution:
         """The number of columns, with the intercept."""
         return len(self.estimate.params)
 
+    @property
+    def first(self) -> float:
+        """The intercept of the shifted columns."""
+        return float(self.estimate.shifted[0]) if self.intercept else 0.0
+
 
 @dataclass
 class Scores(Consumer):
@@ -76,9 +94,13 @@ class Scores(Consumer):
     ----------
     solution : FullDataSolution
     kinds : tuple of str
-        Any of HC0, HC2, HC3 and cluster.
+        Any of HC0, HC2, HC3, cluster and CR3.
     ways : int
         The number of columns of cluster labels.
+    frequencies : bool
+        Whether weights count rows, each with an error of its own.
+    submodels : bool
+        Whether products are summed, from which follow covariances of submodels.
     """
 
     background = True
@@ -86,7 +108,9 @@ class Scores(Consumer):
     solution: FullDataSolution
     kinds: tuple[str, ...]
     ways: int = 0  # columns of cluster labels
-    frequencies: bool = False  # whether weights count rows, each with an error of its own
+    frequencies: bool = False
+    submodels: bool = False
+    products: ProductSums | None = field(default=None, init=False)
     clusters: dict[tuple[int, ...], ClusterSums] = field(default_factory=dict, init=False)
     rows: float = 0
     rss: float = 0.0
@@ -101,11 +125,15 @@ class Scores(Consumer):
     def __post_init__(self) -> None:
         width = self.solution.width
         self.total = np.zeros(width)
-        self.sums = {kind: np.zeros((width, width)) for kind in self.kinds if kind != "cluster"}
-        if "cluster" in self.kinds:
-            places = range(self.ways)
-            subsets = [s for size in places for s in combinations(places, size + 1)]
+        squares = [kind for kind in self.kinds if kind not in (CLUSTERED, JACKKNIFE)]
+        self.sums = {kind: np.zeros((width, width)) for kind in squares}
+        places = range(self.ways)
+        subsets = [s for size in places for s in combinations(places, size + 1)]
+        if CLUSTERED in self.kinds:
             self.clusters = {subset: ClusterSums(width) for subset in subsets}
+        if self.submodels or JACKKNIFE in self.kinds:
+            single = self.submodels and "HC0" in self.kinds
+            self.products = ProductSums(self.solution, single, subsets, self.frequencies)
         self.block = np.empty((width, BLOCK))
         self.room = np.empty((width, WAITING if self.clusters else 0))
 
@@ -117,8 +145,13 @@ class Scores(Consumer):
             x, weighted = self._add_block(
                 design, response[rows, 0].astype(float, copy=False), weights, rows
             )
+            if self.sums or self.products is not None:
+                z = self.solution.estimate.whitening.T @ x
             if self.sums:
-                self._add_squares(x, weighted, weights, start, chunk)
+                self._add_squares(z, weighted, weights, start, chunk)
+            if self.products is not None:
+                labels = None if batch.keys is None else batch.keys[rows].columns
+                self.products.add(z, weighted, weights, labels)
             if self.clusters:
                 assert batch.keys is not None
                 if self.held + len(weighted) > self.room.shape[1]:
@@ -159,8 +192,7 @@ class Scores(Consumer):
             after = place + part.shape[1]
             np.subtract(part[rows].T, estimate.shift[place:after, None], out=x[place:after])
             place = after
-        first = estimate.shifted[0] if self.solution.intercept else 0.0
-        error = y - first - estimate.shifted[fixed:] @ x[fixed:]
+        error = y - self.solution.first - estimate.shifted[fixed:] @ x[fixed:]
         weighted = error if weights is None else weights * error
         self.rss += float(error @ weighted)
         self.size += float(y @ (y if weights is None else weights * y))
@@ -168,10 +200,9 @@ class Scores(Consumer):
         return x, weighted
 
     def _add_squares(
-        self, x: Array, weighted: Array, weights: Array | None, start: int, chunk: Chunk
+        self, z: Array, weighted: Array, weights: Array | None, start: int, chunk: Chunk
     ) -> None:
-        """The sums of HC0, HC2 and HC3."""
-        z = self.solution.estimate.whitening.T @ x
+        """The sums of HC0, HC2 and HC3, of whitened columns."""
         factors: dict[str, Array | float] = {"HC0": 1.0}
         if "HC2" in self.sums or "HC3" in self.sums:
             leverage = np.einsum("ij,ij->j", z, z)
@@ -204,6 +235,8 @@ class Scores(Consumer):
             self.sums[kind] += value
         for subset, sums in other.clusters.items():
             self.clusters[subset].merge(sums)
+        if self.products is not None and other.products is not None:
+            self.products.merge(other.products)
 
     def covariances(self) -> dict[str, Array]:
         """M of every kind in whitened coordinates, without small-sample corrections; raises if the
@@ -213,29 +246,62 @@ class Scores(Consumer):
         self.flush()
         middles = dict(self.sums)
         if self.clusters:
-            middles["cluster"] = self._clustered(STATSMODELS)
+            middles[CLUSTERED] = self._clustered(STATSMODELS)
             if self.ways > 1:
                 middles[PLAIN] = self._clustered(UNCORRECTED)
+        if JACKKNIFE in self.kinds:
+            assert self.products is not None
+            estimate, products = self.solution.estimate, self.products.of_clusters
+            everything = products.choice(
+                range(self.solution.width), estimate.shift, estimate.whitening
+            )
+            middles[JACKKNIFE] = jackknife(products, everything)
         return middles
 
     def _clustered(self, ssc: SmallSample) -> Array:
-        """The sum over clusters; of several ways, that of Cameron, Gelbach and Miller: each way and
-        each combination of ways with its own G / (G - 1), combinations of two subtracted, of three
-        added.
-        """
         whitening = self.solution.estimate.whitening
         if self.ways == 1:
             return self.clusters[0,].outer(whitening)
         middle = np.zeros((self.solution.width, self.solution.width))
-        for subset, sums in self.clusters.items():
-            sign = 1 if len(subset) % 2 else -1
-            middle += sign * ssc.clusters(sums.count, self.counts) * sums.outer(whitening)
+        for subset, factor in self._factors(ssc).items():
+            middle += factor * self.clusters[subset].outer(whitening)
         return middle
+
+    def _factors(self, ssc: SmallSample) -> dict[tuple[int, ...], float]:
+        """Of the sums over several ways of clustering, as Cameron, Gelbach and Miller have them:
+        each way and each combination of ways with its own G / (G - 1), combinations of two
+        subtracted, of three added.
+        """
+        return {
+            subset: (1 if len(subset) % 2 else -1) * ssc.clusters(sums.count, self.counts)
+            for subset, sums in self._groups.items()
+        }
+
+    def stored_products(self) -> dict[str, Products]:
+        """The products of the covariances, by their names."""
+        stored: dict[str, Products] = {}
+        if self.products is None:
+            return stored
+        if self.products.single:
+            stored["HC0"] = self.products.of_rows()
+        if self.ways == 1:
+            stored[CLUSTERED] = self.products.of_clusters
+            if JACKKNIFE not in self.kinds or stored[CLUSTERED].clusters.nbytes > KEPT:
+                stored[CLUSTERED] = stored[CLUSTERED].without_clusters()
+        elif self.ways:
+            for kind, ssc in ((CLUSTERED, STATSMODELS), (PLAIN, UNCORRECTED)):
+                stored[kind] = self.products.of_ways(self._factors(ssc))
+        return stored
+
+    @property
+    def _groups(self) -> dict[tuple[int, ...], ClusterSums]:
+        products = {} if self.products is None else self.products.clusters
+        return self.clusters or products
 
     @property
     def counts(self) -> list[int]:
         """The number of clusters of each way."""
-        return [self.clusters[place,].count for place in range(self.ways)]
+        return [self._groups[place,].count for place in range(self.ways)]
 
     def _check_same(self) -> None:
         """Raise if these are not the rows of the solution: the residuals of others have another
@@ -308,3 +374,31 @@ def check_clusters(
             UserWarning,
             stacklevel=6,
         )
+
+
+def with_sums(regression: Regression, scores: Scores, columns: Sequence[str]) -> Regression:
+    """The regression with new sums of robust covariances; sums of other kinds stay."""
+    sums, products = scores.covariances(), scores.stored_products()
+    covariances: dict[str, Any] = {kind: {} for kind in [*sums, *products]}
+    if columns:
+        for name, count in zip(columns, scores.counts, strict=True):
+            if count < 2:
+                raise InputError(
+                    f"The column {name!r} has a single cluster; a clustered covariance needs two or"
+                    " more.",
+                    column=name,
+                )
+        fewest = min(scores.counts)
+        described = {"column": JOINT.join(columns), "clusters": fewest, "counts": scores.counts}
+        by_cluster = [kind for kind in BY_CLUSTER if kind in covariances]
+        covariances |= dict.fromkeys(by_cluster, described)
+        names, middle = (
+            answers(regression)["columns"],
+            next(sums[k] for k in BY_CLUSTER if k in sums),
+        )
+        check_clusters(scores.solution, names, middle, fewest, columns)
+    estimate = scores.solution.estimate
+    covariances = regression.facts["covariances"] | covariances
+    sums = turned(regression.sums, estimate) | sums | {WHITENING: estimate.whitening}
+    facts = regression.facts | {"covariances": covariances}
+    return Regression(facts, sums, regression.products | products)

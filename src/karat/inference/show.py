@@ -12,6 +12,7 @@ from statsmodels.iolib.summary import Summary
 from statsmodels.iolib.table import SimpleTable
 from statsmodels.iolib.tableformatting import fmt_params
 
+from karat.core.regression import BY_CLUSTER
 from karat.engine.least_squares import DependentColumnError
 from karat.errors import InputError
 from karat.inference.ssc import STATSMODELS
@@ -24,7 +25,7 @@ def summary(
     """The table of a fit; ``slim`` omits some statistics of the whole model, as in statsmodels."""
     weighted = "WLS" if results.model.full.log_weights else "OLS"
     groups = []
-    if results.cov_type == "cluster":
+    if results.cov_type in BY_CLUSTER:
         counts = " x ".join(f"{count:,}" for count in np.atleast_1d(results.n_groups))
         groups = [("Clusters:", [counts])]
     left: list[tuple[str, Any]] = [
@@ -59,7 +60,7 @@ def summary(
         cells = [["dropped", *[""] * (len(table.tables[1][0]) - 2)] for _ in dropped]
         table.tables[1].extend(SimpleTable(cells, stubs=list(dropped), txt_fmt=fmt_params))
     notes = [results.cov_kwds["description"]]
-    if results.cov_type in ("HC1", "cluster") or results.model.ssc != STATSMODELS:
+    if results.cov_type in ("HC1", *BY_CLUSTER) or results.model.ssc != STATSMODELS:
         notes.append(f"Small-sample corrections: {results.model.ssc}.")
     if dropped:
         left_out = ", ".join(map(repr, dropped))

@@ -6,6 +6,8 @@ With n observations, K estimated parameters and G clusters (K counts absorbed ef
     HC1         HC0 times n / (n - K)                              the factor if k_adj
     cluster     sum over clusters times (n - 1) / (n - K)          the factor if k_adj
                 times G / (G - 1)                                  if g_adj
+    CR3         sum over clusters times (G - 1) / G                if jackknife, as in textbooks
+                times the factors of clusters                      otherwise, as in pyfixest
     several ways of clustering: G of each sum (g_df="conventional"), or the smallest ("min")
     absorbed effects in K: all ("full"), those not nested in clusters ("nonnested"), or "none"
 
@@ -28,6 +30,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "g_df": ("conventional", "min"),
     "k_fixef": ("nonnested", "full", "none"),
     "k_fixef_exact": (True, False),
+    "jackknife": (True, False),
 }
 
 
@@ -47,6 +50,8 @@ class SmallSample:
         Which absorbed effects are parameters.
     k_fixef_exact : bool
         Whether redundant absorbed effects are found, and not counted.
+    jackknife : bool
+        Whether CR3 has the factor of the jackknife.
     """
 
     k_adj: bool = True
@@ -54,6 +59,7 @@ class SmallSample:
     g_df: str = "conventional"
     k_fixef: str = "nonnested"
     k_fixef_exact: bool = False
+    jackknife: bool = True
 
     def classical(self, rss: float, observations: float, parameters: float) -> float:
         """The residual variance."""
@@ -74,6 +80,18 @@ class SmallSample:
         groups = min(ways) if self.g_df == "min" else count
         return groups / max(groups - 1, 1) if self.g_adj else 1.0
 
+    def leaving_out(self, count: int, observations: float, parameters: float) -> float:
+        """The factor of CR3."""
+        if not self.jackknife:
+            return self.parameters(observations, parameters) * self.clusters(count, (count,))
+        if not (self.k_adj and self.g_adj):
+            raise InputError(
+                "CR3 has the factor (G - 1) / G of the jackknife, without k_adj and g_adj; add"
+                " 'jackknife': False to ssc= for the factors of clusters.",
+                argument="ssc",
+            )
+        return (count - 1) / count
+
     def __str__(self) -> str:
         name = next((name for name, preset in PRESETS.items() if preset == self), None)
         if name is not None:
@@ -86,8 +104,8 @@ class SmallSample:
 
 
 STATSMODELS = SmallSample()
-PYFIXEST = SmallSample(g_df="min")
-UNCORRECTED = SmallSample(k_adj=False, g_adj=False)
+PYFIXEST = SmallSample(g_df="min", jackknife=False)
+UNCORRECTED = SmallSample(k_adj=False, g_adj=False, jackknife=False)
 PRESETS = {"statsmodels": STATSMODELS, "pyfixest": PYFIXEST, "none": UNCORRECTED}
 
 

@@ -23,7 +23,7 @@ import pandas as pd
 
 from karat.core.coreset import Coreset
 from karat.core.provenance import Provenance
-from karat.core.regression import Regression, answers
+from karat.core.regression import BY_CLUSTER, JOINT, Regression
 from karat.core.synthetic import SYNTHETIC
 from karat.data import containers
 from karat.data.arguments import progress_bar
@@ -37,15 +37,20 @@ from karat.formulas.layout import formula_columns
 from karat.formulas.learn import Learn
 from karat.formulas.passes import needed_columns, open_rows
 from karat.formulas.transforms import transforms_of
-from karat.inference.covariance import WHITENING, FullData, turned
+from karat.inference.covariance import FullData
 from karat.inference.new_rows import Encoder
-from karat.inference.options import check_design, cluster_columns, covariance_kinds
+from karat.inference.options import (
+    check_design,
+    check_labels,
+    cluster_columns,
+    covariance_kinds,
+)
 from karat.inference.residuals import residual_quantiles
 from karat.inference.results import FrequencyWLS
-from karat.inference.scores import FullDataSolution, Scores, check_clusters, wanted_sums
-from karat.inference.ssc import STATSMODELS, SmallSample, small_sample
-
-JOINT = " + "  # between the names of cluster columns
+from karat.inference.scores import FullDataSolution, Scores, wanted_sums, with_sums
+from karat.inference.ssc import PYFIXEST, STATSMODELS, SmallSample, small_sample
+from karat.panels.effects import has_effects
+from karat.panels.fit import panel_table
 
 
 def ols(
@@ -61,6 +66,8 @@ def ols(
     on_missing: str = "error",
     on_collinear: str = "error",
     residual_quantiles: bool = False,
+    submodels: bool = False,
+    memory: int | None = None,
     progress: Progress | bool | None = None,
 ) -> Any:
     """The regression table of all rows, as statsmodels would give it, in bounded memory.
@@ -68,14 +75,16 @@ def ols(
     Parameters
     ----------
     formula : str or Coreset
-        Such as ``"price ~ carat + C(cut) + carat:C(color)"``; or the coreset of a table.
+        Such as ``"price ~ carat + C(cut) + carat:C(color)"``, or ``"y ~ x | firm + year"`` with
+        fixed effects, which are absorbed; or the coreset of a table.
     data : optional
         Rows: a pandas or polars frame, an Arrow table, a path, list, folder or pattern of Parquet,
         CSV or Arrow files, a DuckDB relation, a Dask or Spark data frame.  Or, with a formula, the
         coreset of a larger one.
     cov_type : str, or a list of them
-        nonrobust, HC0, HC1, HC2, HC3 or cluster.  With several, the table shows the first, and the
-        sums of all are stored.
+        nonrobust, HC0, HC1, HC2, HC3, cluster or CR3.  With several, the table shows the first, and
+        the sums of all are stored.  CR3, the jackknife of clusters, is for few clusters; it also
+        stores the sums of each cluster, for ``wild_bootstrap()``.
     cluster : str or list of str, optional
         The column that labels the clusters; several for errors that are clustered in several ways
         (Cameron, Gelbach and Miller), as in statsmodels.
@@ -86,10 +95,11 @@ def ols(
         A column of integers: how many equal observations each row stands for.
     ssc : str or dict, optional
         Small-sample corrections: ``"statsmodels"`` (default), ``"pyfixest"``, ``"none"``, or
-        switches such as ``{"g_adj": False}``; the table says which.
+        switches such as ``{"g_adj": False}``; the table says which.  With fixed effects the
+        default is ``"pyfixest"``.
     use_t : bool, optional
         Use the t distribution with robust covariances; the default is the normal distribution, as
-        in statsmodels.
+        in statsmodels, and t with fixed effects, as in pyfixest.
     on_missing : {"error", "drop"}
         What to do with rows in which a value of the formula is missing.
     on_collinear : {"error", "drop"}
@@ -99,6 +109,12 @@ def ols(
     residual_quantiles : bool, default False
         Also compute the exact quartiles and extremes of all residuals, in one more pass (two from
         four million rows on).
+    submodels : bool, default False
+        Also store what HC0, HC1 and clustered errors of any choice of the columns follow from:
+        ``fit.submodel(terms, cov_type="cluster")``.
+    memory : int, optional
+        With fixed effects: the bytes that the pairs of levels of two effects may take (default
+        4 GiB).
     progress : True or callable, optional
         True shows a bar.  A callable is called with (bytes done, bytes in all) in every pass.
 
@@ -106,8 +122,8 @@ def ols(
     -------
     results
         statsmodels' results of all rows, with labels; also ``tidy()``, ``glance()``,
-        ``submodel(...)``, ``predict(frame, interval=0.95)``, and ``coreset``, which you can save
-        and query again later: ``ols(karat.load(path))``.
+        ``submodel(...)``, ``wild_bootstrap(...)``, ``predict(frame, interval=0.95)``, and
+        ``coreset``, which you can save and query again later: ``ols(karat.load(path))``.
 
     Examples
     --------
@@ -121,8 +137,9 @@ def ols(
     (['Intercept', 'C(g)[T.1]', 'C(g)[T.2]', 'x'], 50000)
     """
     clusters = cluster_columns(cluster)
-    kinds, corrections = covariance_kinds(cov_type, clusters), small_sample(ssc)
-    for name, switch in (("use_t", use_t), ("residual_quantiles", residual_quantiles)):
+    kinds, corrections = covariance_kinds(cov_type, clusters, submodels), small_sample(ssc)
+    switches = {"use_t": use_t, "residual_quantiles": residual_quantiles, "submodels": submodels}
+    for name, switch in switches.items():
         if switch not in (None, True, False):
             raise InputError(f"{name} must be True or False, not {switch!r}.", argument=name)
     if on_collinear not in ("error", "drop"):
@@ -131,6 +148,29 @@ def ols(
             argument="on_collinear",
         )
     drop = on_collinear == "drop"
+    if isinstance(formula, str) and "|" in formula and has_effects(formula):
+        if isinstance(data, Coreset) or data is None:
+            raise InputError(
+                "Fixed effects behind '|' need the data: ols('y ~ x | firm', frame_or_path).",
+                argument="data",
+            )
+        if frequencies is not None or residual_quantiles or submodels:
+            raise InputError(
+                "frequencies=, residual_quantiles= and submodels= cannot be combined with fixed"
+                " effects behind '|'; leave them out.",
+                argument="frequencies",
+            )
+        with progress_bar(progress, "B") as advance:
+            return panel_table(
+                formula, data, kinds=kinds, clusters=clusters, weights=weights,
+                ssc=small_sample(ssc, PYFIXEST), use_t=use_t, on_missing=on_missing, drop=drop,
+                memory=memory, progress=advance,
+            )  # fmt: skip
+    if memory is not None:
+        raise InputError(
+            "memory= is for the pairs of levels of fixed effects, as in 'y ~ x | firm + year'.",
+            argument="memory",
+        )
     if isinstance(formula, Coreset):
         if weights is not None or frequencies is not None:
             raise InputError(
@@ -138,10 +178,15 @@ def ols(
                 argument="weights",
             )
         core = _dropping(formula) if drop else formula
+        if submodels and data is None and not (core.regression and core.regression.products):
+            raise InputError(
+                "submodels=True sums products of the columns of all rows; pass the data, too.",
+                argument="data",
+            )
         if data is not None:
             with progress_bar(progress, "B") as advance:
                 core = _with_scores(
-                    core, data, kinds, clusters, on_missing, residual_quantiles, advance
+                    core, data, kinds, clusters, on_missing, residual_quantiles, advance, submodels
                 )
         _check_cluster(core, kinds, clusters)
         fit = _shown(core, kinds[0], use_t, drop, corrections)
@@ -156,32 +201,37 @@ def ols(
     if data is None:
         raise InputError("A formula needs data: ols('y ~ x', frame_or_path).", argument="data")
     if isinstance(data, Coreset):
-        given = (weights, frequencies) != (None, None)
-        if kinds != ("nonrobust",) or given or residual_quantiles:
+        if (weights, frequencies) != (None, None) or residual_quantiles or submodels:
             raise NotExactError(
-                "A submodel of a coreset has only the classical covariance; robust sums and"
-                " quantiles of residuals belong to one formula."
+                "A submodel of a coreset has the weights of the coreset, and no quantiles of"
+                " residuals: these belong to one formula. Leave out these arguments."
             )
-        return _shown(data, "nonrobust", use_t, drop, corrections).submodel(formula)
+        _check_cluster(data, kinds, clusters)
+        whole = _shown(data, "nonrobust", None, drop, corrections)
+        return whole.submodel(formula, cov_type=kinds[0], use_t=use_t)
     with progress_bar(progress, "B") as advance:
         core = formula_coreset(
             formula, data, weights, on_missing, advance, kinds, clusters, residual_quantiles, drop,
-            frequencies,
+            frequencies, submodels,
         )  # fmt: skip
     return _shown(core, kinds[0], use_t, ssc=corrections)
 
 
 def _check_cluster(core: Coreset, kinds: Sequence[str], clusters: Sequence[str]) -> None:
     """Raise if the stored sums are of the clusters of another column."""
-    stored = (
-        {} if core.regression is None else core.regression.facts["covariances"].get("cluster", {})
-    )
+    stored = _stored_clusters(core)
     cluster = JOINT.join(clusters)
-    if "cluster" in kinds and clusters and stored and stored["column"] != cluster:
+    if clusters and stored and stored["column"] != cluster:
         raise NotExactError(
             f"This coreset stores the sums of the clusters {stored['column']!r}, not {cluster!r};"
             " pass the data."
         )
+
+
+def _stored_clusters(core: Coreset) -> dict[str, Any]:
+    """Which clusters the stored sums are about."""
+    covariances = {} if core.regression is None else core.regression.facts["covariances"]
+    return next((covariances[kind] for kind in BY_CLUSTER if kind in covariances), {})
 
 
 def _shown(
@@ -257,20 +307,19 @@ def _full_data(core: Coreset) -> FullData:
     """What a coreset stores about all rows, besides the kept ones."""
     if core.regression is None:
         return FullData(float(core.weights.sum()))
-    facts = core.regression.facts
-    cluster = facts["covariances"].get("cluster", {})
+    facts, cluster = core.regression.facts, _stored_clusters(core)
     return FullData(
         float(facts["observations"]), float(facts.get("log_weights") or 0.0), core.regression.sums,
         dict(facts.get("residual_quantiles") or {}),
         tuple(cluster.get("counts") or [cluster.get("clusters", 0)]),
-        bool(facts.get("merged")),
+        bool(facts.get("merged")), core.regression.products,
     )  # fmt: skip
 
 
 def formula_coreset(
     text: str, data: Any, weight: str | None, on_missing: str, progress: Progress | None,
     kinds: Sequence[str] = (), clusters: Sequence[str] = (), quantiles: bool = False,
-    drop: bool = False, frequencies: str | None = None,
+    drop: bool = False, frequencies: str | None = None, submodels: bool = False,
 ) -> Coreset:  # fmt: skip
     """The coreset of a formula, with the sums of the covariances and the quantiles of the
     residuals.
@@ -327,7 +376,7 @@ def formula_coreset(
     )
     core = replace(core, regression=Regression(facts))
     core = _dropping(core) if drop else core
-    return _scored(core, rows, layout, kinds, clusters, quantiles)
+    return _scored(core, rows, layout, kinds, clusters, quantiles, submodels)
 
 
 def _scored(
@@ -337,17 +386,14 @@ def _scored(
     kinds: Sequence[str],
     clusters: Sequence[str],
     quantiles: bool,
+    submodels: bool,
 ) -> Coreset:
     """The coreset with the results of passes at the solution: sums of robust covariances, quantiles
     of the residuals.
     """
     regression, wanted = core.regression, wanted_sums(kinds)
     assert regression is not None
-    if "cluster" in wanted and not clusters:
-        raise InputError(
-            "cov_type='cluster' needs cluster=, the column that labels the clusters.",
-            argument="cluster",
-        )
+    check_labels(wanted, clusters)
     if not wanted and not quantiles:
         return core
     solution = FullDataSolution(
@@ -356,37 +402,14 @@ def _scored(
     layout = replace(layout, dropped=tuple(regression.facts.get("dropped") or ()))
     if wanted:
         scores = rows.scan(
-            replace(layout, labelled="cluster" in wanted),
-            Scores(solution, wanted, len(clusters), layout.frequencies),
+            replace(layout, labelled=bool(clusters)),
+            Scores(solution, wanted, len(clusters), layout.frequencies, submodels),
         )
-        regression = _with_sums(regression, scores, clusters)
+        regression = with_sums(regression, scores, clusters)
     if quantiles:
         quantile_facts = {"residual_quantiles": residual_quantiles(rows, layout, solution)}
         regression = replace(regression, facts=regression.facts | quantile_facts)
     return replace(core, regression=regression)
-
-
-def _with_sums(regression: Regression, scores: Any, columns: Sequence[str]) -> Regression:
-    """The regression with new sums of robust covariances; sums of other kinds stay."""
-    sums = scores.covariances()
-    covariances: dict[str, Any] = {kind: {} for kind in sums}
-    if scores.clusters:
-        for name, count in zip(columns, scores.counts, strict=True):
-            if count < 2:
-                raise InputError(
-                    f"The column {name!r} has a single cluster; a clustered covariance needs two or"
-                    " more.",
-                    column=name,
-                )
-        fewest = min(scores.counts)
-        described = {"column": JOINT.join(columns), "clusters": fewest, "counts": scores.counts}
-        covariances["cluster"] = described
-        names = answers(regression)["columns"]
-        check_clusters(scores.solution, names, sums["cluster"], fewest, columns)
-    estimate = scores.solution.estimate
-    covariances = regression.facts["covariances"] | covariances
-    sums = turned(regression.sums, estimate) | sums | {WHITENING: estimate.whitening}
-    return Regression(regression.facts | {"covariances": covariances}, sums)
 
 
 def _with_scores(
@@ -397,6 +420,7 @@ def _with_scores(
     on_missing: str,
     quantiles: bool,
     progress: Any,
+    submodels: bool,
 ) -> Coreset:
     """The coreset of a formula with sums over its data, which are computed now."""
     if core.regression is None:
@@ -416,4 +440,4 @@ def _with_scores(
             argument="residual_quantiles",
         )
     rows.as_codes(columns.coded())
-    return _scored(core, rows, columns.of_design(design), kinds, clusters, quantiles)
+    return _scored(core, rows, columns.of_design(design), kinds, clusters, quantiles, submodels)

@@ -148,7 +148,7 @@ class Learner(BaseEstimator):
             "keep": core.problem.keep,
             "total_weight": core.problem.total_weight,
         }
-        return self.problem_type(**values)
+        return self.problem_type.from_params(values)  # type: ignore[return-value]
 
     def _learn(
         self, moments: dict[str, Array], maps: Maps, problem: Latent, sample: Sample | None = None
@@ -180,9 +180,8 @@ class Learner(BaseEstimator):
 
     def _components(self, tensor: Array, maps: Maps, problem: Latent) -> tuple[Array, Array]:
         """``ell_j`` and ``v_j`` (rows), from the whitened tensor."""
-        ell, V, self.recovery_ = decompose(
-            tensor, maps.get("singular", maps["spectrum"]), problem.lifted
-        )
+        spectrum = maps.get("singular", maps["spectrum"])
+        ell, V, self.recovery_ = self._decomposed(tensor, spectrum, problem)
         self._basis, self._tensor = (ell, V), tensor
         if problem.order == 3 and not ell.min() > 1e-8 * ell.max():
             listed = ", ".join(f"{x:.3g}" for x in ell)
@@ -192,6 +191,11 @@ class Learner(BaseEstimator):
                 f" {problem.parts}, or give more data."
             )
         return ell, V
+
+    def _decomposed(
+        self, tensor: Array, spectrum: Array, problem: Latent
+    ) -> tuple[Array, Array, Recovery]:
+        return decompose(tensor, spectrum, problem.lifted)
 
     def _mixture(self, tensor: Array, maps: Maps, problem: Latent) -> Mixture:
         """Weights and places of the components, from the whitened tensor."""

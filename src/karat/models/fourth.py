@@ -20,7 +20,7 @@ moments of the rest, in the few dimensions of the whitened space.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -92,9 +92,8 @@ def fourth_moments_p_value(x: Array, top: Array, M: Array, V: Array, shared: boo
         return None
     left_out = []
     for block in blocks:
-        rest = FourthMoments(
-            *((BLOCKS * a - b) / (BLOCKS - 1) for a, b in zip(whole, block, strict=True))
-        )
+        pairs: Any = zip(whole, block, strict=True)
+        rest = FourthMoments(*((BLOCKS * a - b) / (BLOCKS - 1) for a, b in pairs))
         found = deviations(rest, whitening * unit, V, free, shared)
         if found is None:
             return None

@@ -206,4 +206,4 @@ def unmixing(fourth: Array, second: Array, mean: Array) -> Array:
     tensor = tensor - same - same.transpose(0, 2, 1, 3) - same.transpose(0, 3, 2, 1)
     V, _, _ = follow(tensor, np.eye(k), STEPS)
     V = V * np.where(np.diag(V) < 0, -1.0, 1.0)[:, None]
-    return misfit.orthonormal(V) @ white
+    return np.asarray(misfit.orthonormal(V) @ white)

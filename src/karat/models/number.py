@@ -54,7 +54,7 @@ def by_rank(sample: Sample, chain: bool) -> int:
     index = misfit.probe(sample, chain)
     tables = [read(sample.views[a], index) for a in (0, 2)]
     left, right = (misfit.of_unit_size(table - table.mean(axis=0)) for table in map(dense, tables))
-    most = min(left.shape[1], right.shape[1])
+    most = min(int(left.shape[1]), int(right.shape[1]))
     for rank in range(most):
         if misfit.remainder(left, right, rank) < misfit.SEEN:
             return rank + 1
@@ -64,7 +64,7 @@ def by_rank(sample: Sample, chain: bool) -> int:
 def by_words(sample: Sample) -> int:
     """Of topics: the rank of the pairs of words."""
     counts = csr_array(read(sample.views[0], misfit.probe(sample)))
-    most = min(MOST, counts.shape[1])
+    most = min(MOST, int(counts.shape[1]))
     for k in range(1, most):
         basis = latent.SingleTopic(k).maps(sample)["B"]
         if misfit.word_remainder(counts, basis) < misfit.SEEN:

@@ -1,4 +1,4 @@
-"""Robust symmetric tensor power method (Anandkumar et al. 2014, Algorithm 1), for orders 3 and 4.
+"""Robust symmetric tensor power method (Anandkumar et al. 2014), for orders 3 and 4.
 
     T = sum_j lambda_j v_j (x) .. (x) v_j,  v_j orthonormal:  theta <- T(I, theta, .., theta) / norm
 
@@ -9,6 +9,9 @@ each is a fixed point of its own, and the answer does not depend on the order; s
 run into one, the tensor is too noisy for that and the deflated vectors are kept (``refined`` is
 False).
 
+:func:`deflate` is their Algorithm 1 to the letter, with every start followed until it no longer
+moves: it keeps the deflated vectors, and so depends on their order.
+
 Order 3: signs are such that lambda_j > 0.  Order 4: lambda_j may have either sign, and v_j has its
 largest entry positive. The components come in decreasing |lambda_j|.
 
@@ -18,6 +21,8 @@ that of the whitening multiplies it.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -147,16 +152,12 @@ def decompose(
     directions: list[Array] = []
     rng = np.random.default_rng(0)
     for _ in range(k):
-        starts = rng.standard_normal((STARTS + 2 * k, k))
-        if order == 4 and directions:
-            starts -= starts @ np.array(directions).T @ np.array(directions)
-        starts /= np.linalg.norm(starts, axis=1, keepdims=True)
+        starts = random_units(rng, STARTS + 2 * k, k, directions if order == 4 else [])
         shift = (order - 1) * float(np.linalg.norm(rest.reshape(k, -1), 2))
         starts, calm, steps = follow(rest, starts, SCREEN)
         starts, _, more = (starts, calm, 0) if calm else follow(rest, starts, SCREEN, shift)
-        values = np.abs(tensor_eigenvalues(rest, starts))
-        best = int(np.argmax(values >= values.max() * (1 - TIED)))
-        vector, calm, last = fixed_point(rest, starts[best : best + 1], shift)
+        start = best_of(np.abs(tensor_eigenvalues(rest, starts)), starts)
+        vector, calm, last = fixed_point(rest, start, shift)
         taken, still = taken + steps + more + last, still and calm
         directions.append(vector[0])
         rest = rest - rank_one(float(tensor_eigenvalues(rest, vector)[0]), vector[0], order)
@@ -182,6 +183,49 @@ def decompose(
     values, vectors = values[by_size], vectors[by_size]
     report = _report(tensor, values, vectors, spectrum, k - lifted, still, refined, taken + more)
     return values, vectors, report
+
+
+def deflate(
+    tensor: Array, spectrum: Array, n_init: int, random_state: int
+) -> tuple[Array, Array, Recovery]:
+    """Algorithm 1 of Anandkumar et al. (2014) on a tensor of order 3: results as of
+    :func:`decompose`.
+
+    The best of ``n_init`` random starts is followed, and its part is subtracted, k times.
+    """
+    k = len(tensor)
+    rest, taken, still = tensor.copy(), 0, True
+    values, directions = [], []
+    rng = np.random.default_rng(random_state)
+    for _ in range(k):
+        starts, _, steps = follow(rest, random_units(rng, n_init, k), PATIENCE)
+        start = best_of(tensor_eigenvalues(rest, starts), starts)
+        shift = 2 * float(np.linalg.norm(rest.reshape(k, -1), 2))
+        vector, calm, last = fixed_point(rest, start, shift)
+        taken, still = taken + steps + last, still and calm
+        values.append(float(tensor_eigenvalues(rest, vector)[0]))
+        directions.append(vector[0])
+        rest = rest - rank_one(values[-1], vector[0], 3)
+    sizes, vectors = np.array(values), np.array(directions)
+    by_size = canonical_order(sizes, vectors)
+    sizes, vectors = sizes[by_size], vectors[by_size]
+    return sizes, vectors, _report(tensor, sizes, vectors, spectrum, k, still, False, taken)
+
+
+def random_units(
+    rng: np.random.Generator, count: int, k: int, found: Sequence[Array] = ()
+) -> Array:
+    """Random unit vectors, orthogonal to those found."""
+    starts = rng.standard_normal((count, k))
+    if len(found):
+        starts -= starts @ np.array(found).T @ np.array(found)
+    return np.asarray(starts / np.linalg.norm(starts, axis=1, keepdims=True))
+
+
+def best_of(values: Array, vectors: Array) -> Array:
+    """The vector of the largest value, as a row; the first of those that are tied."""
+    best = int(np.argmax(values >= values.max() - TIED * abs(values.max())))
+    return vectors[best : best + 1]
 
 
 def canonical_order(sizes: Array, vectors: Array) -> list[int]:

@@ -26,7 +26,7 @@ from karat.models.misfit import Check
 from karat.models.refine import smoothed
 from karat.problems import latent
 from karat.problems.latent.base import Maps
-from karat.problems.latent.sample import Sample, read
+from karat.problems.latent.sample import Sample, only, read
 from karat.problems.latent.topics import checked_counts
 
 FEW = 20  # long documents per topic below which the answer is mostly noise
@@ -76,7 +76,9 @@ class TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
         """Word pairs have rank k, and word triples a diagonal tensor."""
         if sample is None:
             return []
-        counts = csr_array(read(sample.views[0], misfit.probe(sample)))
+        words = np.flatnonzero(maps["m1"])  # those that do not occur have no part in any check
+        counts = only(csr_array(read(sample.views[0], misfit.probe(sample))), words)
+        maps = maps | {name: maps[name][words] for name in ("M", "B", "m1")}
         rank = misfit.word_remainder(counts, maps["B"])
         checks = [
             Check(

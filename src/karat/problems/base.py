@@ -128,6 +128,9 @@ class Problem(ABC):
             query = self.shifted(query, away[: X.shape[1]], away[X.shape[1] :])
         return self.loss(X, y, core.weights, query)
 
+    def check_size(self, columns: int) -> None:  # noqa: B027
+        """Raise if a table has too many columns; called before memory is taken for them."""
+
     def absorb_rows(
         self, rows: Rows, exact: Reduction, seed: int, progress: Progress | None,
         missing: Correction | None = None, unit: float = 1.0, inherited: Claim | None = None,

@@ -248,11 +248,13 @@ class Latent(Problem):
 
     def known_kernel(self, maps: Maps) -> TermKernel:
         """The kernelization once the maps are known."""
-        kernel = self._kernel(self.columns_of(maps), maps)
-        limit = min(int(maps["n"]) // 2, WIDEST)
-        if self.keep == "all" and kernel.width > limit:
+        columns, limit = self.columns_of(maps), min(int(maps["n"]) // 2, WIDEST)
+        least = min(columns) * (min(columns) + 1) // 2  # second moments, before they take memory
+        kernel = None if self.keep == "all" and least > WIDEST else self._kernel(columns, maps)
+        width = least if kernel is None else kernel.width
+        if kernel is None or (self.keep == "all" and width > limit):
             raise InputError(
-                f'keep="all" needs {kernel.width:,} features for this data, more than {limit:,}'
+                f'keep="all" needs {width:,} features for this data, more than {limit:,}'
                 f" (half of the samples, or {WIDEST:,}): the coreset would be about as large as the"
                 ' data. Use keep="tensor" or keep="moments", which store the maps.'
             )

@@ -23,7 +23,7 @@ from karat.engine.linalg import Array, Indices
 from karat.engine.parts import Computed
 from karat.errors import InputError
 from karat.problems.latent.base import Keep, Maps
-from karat.problems.latent.sample import Sample, select
+from karat.problems.latent.sample import Sample, check_codes, select
 from karat.problems.latent.views import ThreeViews
 
 
@@ -76,10 +76,16 @@ class HiddenMarkov(ThreeViews):
     def has_constant(self) -> bool:
         return self.emissions == "categorical"
 
+    def check_size(self, columns: int) -> None:
+        if self.emissions == "gaussian":
+            return super().check_size(columns)
+        return check_one_column(columns)
+
     def sample(
         self, tables: tuple[Any, ...], weights: Array | None, steps: Indices | None = None
     ) -> Sample:
         (table,) = tables
+        self.check_size(int(table.shape[1]))
         count = int(table.shape[0])
         steps = np.arange(count) if steps is None else steps
         starts = np.flatnonzero(steps[2:] == steps[:-2] + 2)
@@ -141,13 +147,17 @@ class HiddenMarkov(ThreeViews):
         return step(0), step(1), step(2)
 
 
+def check_one_column(columns: int) -> None:
+    """Raise unless there is one column of symbols."""
+    if columns != 1:
+        raise InputError(
+            f"Categorical emissions are symbols 0, 1, .. in one column; X has {columns} columns."
+        )
+
+
 def symbols_of(table: np.ndarray) -> np.ndarray:
     """Symbols 0, 1, .. of one column, checked."""
-    if table.shape[1] != 1:
-        raise InputError(
-            f"Categorical emissions are symbols 0, 1, .. in one column; X has {table.shape[1]}"
-            " columns."
-        )
+    check_one_column(int(table.shape[1]))
     values = table[:, 0]
     bad = ~np.isfinite(values) | (values < 0) | (values != np.floor(values))
     if bad.any():
@@ -155,4 +165,11 @@ def symbols_of(table: np.ndarray) -> np.ndarray:
         raise InputError(
             f"Symbols must be integers of at least 0; row {row} of X contains {values[row]:g}."
         )
+    row = int(values.argmax()) if len(values) else 0
+    largest = int(values.max(initial=-1))
+    check_codes(
+        largest + 1,
+        f"Row {row} of X contains the symbol {float(largest):.10g}",
+        "Number the symbols that occur: np.unique(X, return_inverse=True)[1].",
+    )
     return values.astype(np.int64)

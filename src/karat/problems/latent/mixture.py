@@ -14,24 +14,34 @@ The centred means add up to zero, so they depend on each other.  The constant co
 independent again, wherever the origin is, and t~ keeps the total weight.  It is linear in the
 sample once M, sigma^2, m and P are fixed. The s_j^2 solve ``sum_j (g_j nu_j) s_j^2 = E[q z]``, nu_j
 = E[z | j]: k more features.
+
+``centred=False`` is the method of the paper's reference (Anandkumar et al. 2014), to the letter:
+moments about the origin, and one eigenvalue as the variance,
+
+    sigma^2  the smallest eigenvalue of cov,      M2 = E xx' - sigma^2 I,  of rank k,  whitened by M
+    z        = M'x  (k numbers),    t~ = z (x) z (x) z - sigma^2 [z | M'M].
+
+It needs linearly independent means, and its answer changes with the origin: after a shift of all
+rows, the means do not only shift.  That is why it is not the default.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, final
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 
 from karat.engine import linalg
 from karat.engine.linalg import Array
 from karat.errors import InputError
+from karat.problems.base import Problem
 from karat.problems.latent.base import Keep, Latent, Maps
 from karat.problems.latent.plain import PlainRows, mean_and_covariance
 from karat.problems.latent.sample import Reader
 from karat.problems.latent.sums import Sums, effective
 from karat.problems.latent.terms import Cubes, Cubic, LinearTerm, Power, Product, Term
-from karat.problems.latent.whiten import largest_eigenpairs, unit_axes, whitened
+from karat.problems.latent.whiten import largest_eigenpairs, unit_axes, whiten, whitened
 
 SHOWN = 8  # eigenvalues that are stored beyond those that k components have
 
@@ -50,7 +60,11 @@ class GaussianMixture(PlainRows, Latent):
     keep : {"tensor", "moments", "all"}
         What the kept rows carry by themselves, see :mod:`karat.problems.latent.base`.
     total_weight : bool, default True
-        Keep the total weight.  The tensor about the mean holds it anyway.
+        Keep the total weight.  The tensor about the mean holds it anyway; that about the origin
+        needs one more row for it.
+    centred : bool, default True
+        Moments about the mean.  False takes them about the origin, as the paper does; with shared
+        variances and ``keep="tensor"`` only.
 
     Examples
     --------
@@ -66,20 +80,42 @@ class GaussianMixture(PlainRows, Latent):
     variances: Literal["shared", "spherical"] = "shared"
     keep: Keep = "tensor"
     total_weight: bool = True
+    centred: bool = True
     parts: ClassVar[str] = "components"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.variances not in ("shared", "spherical"):
             raise InputError(f'variances must be "shared" or "spherical", not {self.variances!r}.')
+        if not self.centred and (self.variances, self.keep) != ("shared", "tensor"):
+            raise InputError(
+                'centred=False is the paper\'s method, which has variances="shared" and'
+                ' keep="tensor"; use centred=True for others.'
+            )
 
     @property
     def lifted(self) -> bool:
-        return True
+        return self.centred
+
+    def params(self) -> dict[str, Any]:
+        """The parameters as stored; in files of karat 0.2.0 ``centred=False`` has another
+        variance, and :class:`Latent` refuses them.
+        """
+        values = super().params()
+        return values if values.pop("centred") else values | {"origin": True}
+
+    @classmethod
+    def from_params(cls, params: dict[str, Any]) -> Problem:
+        params = dict(params)
+        if params.pop("origin", False):
+            return cls(**params, centred=False)
+        return super().from_params(params)
 
     def maps_of(self, sums: Sums) -> Maps:
         mean, cov = mean_and_covariance(sums)
         self.check_columns(len(mean))
+        if not self.centred:
+            return self._maps_about_origin(mean, cov, sums)
         d, k = len(mean), self.k
         values, vectors = largest_eigenpairs(cov, min(d, k + SHOWN))
         sigma2 = max(float(np.trace(cov) - values[: k - 1].sum()) / (d - k + 1), 0.0)
@@ -105,7 +141,19 @@ class GaussianMixture(PlainRows, Latent):
             maps |= {"axes": unit_axes(white.M.T @ cov @ white.M)}
         return maps | {"frame": whitening_matrix(cov)} if self.keep == "all" else maps
 
+    def _maps_about_origin(self, mean: Array, cov: Array, sums: Sums) -> Maps:
+        sigma2 = max(float(np.linalg.eigvalsh(cov)[0]), 0.0)
+        second = cov + np.outer(mean, mean) - sigma2 * np.eye(len(mean))
+        white = whiten(second, self.k, self.parts)
+        return {
+            "sigma2": np.array(sigma2), "mean": mean, "total": sums["total"], "n": sums["n"],
+            "M": white.M, "B": white.B, "spectrum": white.spectrum,
+            "magnify": np.array(white.magnify),
+        }  # fmt: skip
+
     def reader(self, maps: Maps, keep: Keep) -> Reader:
+        if not self.centred:
+            return self.whitening(maps["M"], None)
         mean, top = maps["mean"], maps["top"]
         free, spherical = len(mean) - self.k + 1, self.variances == "spherical"
         whiten_rows = self.whitening(maps["M"], mean)
@@ -142,7 +190,7 @@ class GaussianMixture(PlainRows, Latent):
         if keep == "tensor":
             metric = np.eye(k) if maps is None else within(maps["M"], k)
             q = k if spherical else 0.0 if maps is None else float(maps["sigma2"])
-            terms += [Cubic("tensor", z, metric, q)]
+            terms += [Cubic("tensor", z, metric, q, self.centred)]
         else:  # the lower moments are in the span, so q [z | G] need not be taken off
             whole = slice(count, count + free)
             count += free
@@ -162,7 +210,7 @@ class GaussianMixture(PlainRows, Latent):
         faster.
         """
         terms, count = super().kept_terms(columns, maps)
-        if self.keep == "tensor" and self.variances == "shared":
+        if self.keep == "tensor" and self.variances == "shared" and self.centred:
             terms = [Cubes("tensor", slice(0, self.k))]
         return terms, count
 

@@ -32,10 +32,13 @@ LONG = 2**13  # rows that are multiplied at once where they lie
 class PlainRows:
     """Mixin: sample i is row i."""
 
+    def check_size(self, columns: int) -> None:
+        check_wide(columns, MANY_COLUMNS)
+
     def sample(
         self, tables: tuple[Any, ...], weights: Array | None, steps: Indices | None = None
     ) -> Sample:
-        check_wide(int(tables[0].shape[1]), MANY_COLUMNS)
+        self.check_size(int(tables[0].shape[1]))
         return plain_sample((_dense_blocks(tables[0]),), weights)
 
     def views(self, tables: tuple[Any, ...], maps: Any) -> tuple[Any, ...]:

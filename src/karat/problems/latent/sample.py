@@ -19,6 +19,7 @@ from karat.engine.rows import Rows, consecutive
 from karat.errors import InputError
 
 BLOCK = 2**22  # bytes of a block of samples
+CODES = 2**20  # symbols or words, seen or not: a fitted model has a column for each
 
 Reader = Callable[..., Array]  # blocks of the views -> coordinates (b x q)
 
@@ -54,6 +55,32 @@ def check_wide(columns: int, most: int) -> None:
             f" most {most:,} are supported. Project the rows to fewer columns first, for example by"
             " TruncatedSVD(100) of scikit-learn."
         )
+
+
+def check_codes(codes: int, what: str, advice: str) -> None:
+    """Raise, before anything of that size is made, if symbols or words have too large numbers."""
+    if codes > CODES:
+        raise InputError(
+            f"{what}; a model has a column for each number up to the largest, and at most"
+            f" {CODES:,} are supported. {advice}"
+        )
+
+
+def only(table: Any, columns: Indices) -> Any:
+    """Some columns of a CSR table, in increasing order; the entries of others become zeros."""
+    places = np.minimum(np.searchsorted(columns, table.indices), len(columns) - 1)
+    inside = columns[places] == table.indices
+    return sparse.csr_array(
+        (np.where(inside, table.data, 0.0), np.where(inside, places, 0), table.indptr),
+        shape=(table.shape[0], len(columns)),
+    )
+
+
+def spread_out(rows: Array, seen: Indices, count: int) -> Array:
+    """The rows of ``count`` columns, from those of the columns seen; zero for the others."""
+    spread = np.zeros((count, *rows.shape[1:]))
+    spread[seen] = rows
+    return spread
 
 
 def select(table: Any, index: Indices) -> Any:

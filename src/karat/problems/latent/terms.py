@@ -6,7 +6,7 @@ get their sum from products of blocks (BLAS-3), so that the n x k^3 features are
 
     Power      z^t, |t| = p                              Gram matrix of lower monomials
     Cubes      z^t, |t| = 3, the last z the constant 1   (z^s, |s| = 2, of the others) z', and sum z
-    Cubic      z (x) z (x) z - q [z | G]                 the same, and sum q z
+    Cubic      z (x) z (x) z - q [z | G]                 as Cubes or Power, and sum q z
     Symmetric  mean over the orders of a (x) b (x) c     (a (x) b) c'
     Product    a_i b_j                                   a b'
     LinearTerm the coordinates themselves                their sum
@@ -203,12 +203,14 @@ class Cubes(MonomialTerm):
 
 @final
 class Cubic(Term):
-    """``z (x) z (x) z - q [z | G]``, with q one number for all samples or a coordinate of each; the
-    last z is 1.
+    """``z (x) z (x) z - q [z | G]``, with q one number for all samples or a coordinate of each;
+    ``lifted``: the last z is 1.
     """
 
-    def __init__(self, name: str, columns: slice, metric: Array, q: float | int) -> None:
-        self.cube = Cubes(name, columns)
+    def __init__(
+        self, name: str, columns: slice, metric: Array, q: float | int, lifted: bool = True
+    ) -> None:
+        self.cube = Cubes(name, columns) if lifted else Power(name, columns, 3)
         self.name, self.columns, self.width, self.shape = (
             name,
             columns,

@@ -38,7 +38,7 @@ from karat.engine.monomials import monomials
 from karat.engine.parts import Computed
 from karat.errors import InputError
 from karat.problems.latent.base import Keep, Latent, Maps
-from karat.problems.latent.sample import Reader, Sample
+from karat.problems.latent.sample import Reader, Sample, check_codes, only, spread_out
 from karat.problems.latent.sums import Sums, counted
 from karat.problems.latent.terms import LinearTerm, Term, bracket
 from karat.problems.latent.whiten import standardise, whiten
@@ -57,9 +57,17 @@ class _Topics(Latent):
     def concentration(self) -> float:
         return 0.0
 
+    def check_size(self, columns: int) -> None:
+        check_codes(
+            columns,
+            f"X has {columns:,} words",
+            "Leave out the columns of words that do not occur, or hash the words to fewer columns.",
+        )
+
     def sample(
         self, tables: tuple[Any, ...], weights: Array | None, steps: Indices | None = None
     ) -> Sample:
+        self.check_size(int(tables[0].shape[1]))
         counts = checked_counts(tables[0])
         size = np.asarray(counts.sum(axis=1)).ravel()
         long = size >= 3
@@ -95,9 +103,12 @@ class _Topics(Latent):
         shares = weights / (size * (size - 1))
         pairs: Any = None
         if d > DENSE and whole:  # all rows are in memory, so their products need not be formed
-            across = counts.T.tocsr()
+            seen = only(counts, np.unique(counts.indices))
+            across = seen.T.tocsr()
             pairs = LinearOperator(
-                (d, d), matvec=lambda v: across @ (shares * (counts @ v.ravel())), dtype=float
+                (seen.shape[1], seen.shape[1]),
+                matvec=lambda v: across @ (shares * (seen @ v.ravel())),
+                dtype=float,
             )
         else:
             product = sparse.csr_array(counts.T @ (counts * shares[:, None]))
@@ -120,24 +131,34 @@ class _Topics(Latent):
         less = self.concentration / (self.concentration + 1)
         if d <= DENSE:
             second: Any = pairs / total - np.diag(words) - less * np.outer(m1, m1)
-        else:
+            white = whiten(second, self.k, "topics")
+            M, B = white.M, white.B
+        else:  # of the words that occur
+            seen = np.flatnonzero(m1)
+            self.check_columns(len(seen), "words that occur")
+            if not isinstance(pairs, LinearOperator):
+                pairs = only(sparse.csr_array(pairs)[seen], seen)
+            share, single = m1[seen], words[seen]
 
             def multiply(v: Array) -> Array:
                 v = v.ravel()
-                return np.asarray(pairs @ v / total - words * v - less * m1 * (m1 @ v))
+                return np.asarray(pairs @ v / total - single * v - less * share * (share @ v))
 
-            second = LinearOperator((d, d), matvec=multiply, dtype=float)
-        white = whiten(second, self.k, "topics")
+            second = LinearOperator((len(seen), len(seen)), matvec=multiply, dtype=float)
+            white = whiten(second, self.k, "topics")
+            M, B = (spread_out(rows, seen, d) for rows in (white.M, white.B))
         return {
-            "M": white.M, "B": white.B, "spectrum": white.spectrum,
+            "M": M, "B": B, "spectrum": white.spectrum,
             "magnify": np.array(white.magnify), "m1": m1, "total": sums["total"], "n": sums["n"],
         }  # fmt: skip
 
     def reader(self, maps: Maps, keep: Keep) -> Reader:
-        M, k, a = maps["M"], self.k, self.concentration
+        seen = np.flatnonzero(maps["m1"])
+        wide = len(maps["M"]) > DENSE  # tables below have a row for every word that occurs
+        M, k, a = maps["M"][seen] if wide else maps["M"], self.k, self.concentration
         # better coordinates of the words: t3, t2, t1 and 1 together have the same span
         if keep != "tensor":
-            centre, axes = standardise(M, maps["m1"])
+            centre, axes = standardise(M, maps["m1"][seen] if wide else maps["m1"])
             M, a = (M - centre) @ axes, 0.0
         pair, triple = monomials(k, 2), monomials(k, 3)
         root2, root3 = np.sqrt(pair.multinomials), np.sqrt(triple.multinomials)
@@ -147,12 +168,13 @@ class _Topics(Latent):
         grid = np.zeros((k, k), dtype=np.intp)
         grid[tuple(pair.indices.T)] = np.arange(len(pair))
         ij, im, jm = grid[i, j], grid[i, m], grid[j, m]  # i <= j <= m in every multiset
-        mean = M.T @ maps["m1"]
+        mean = maps["M"].T @ maps["m1"]
         mean_pairs = bracket_rows(mean)  # [m1~ | .] on scaled unique pairs
         mean_cube = 2 * a**2 / ((a + 1) * (a + 2)) * root3 * triple.values(mean[:, None])[:, 0]
 
         def coordinates(c: Any) -> Array:
             size = np.asarray(c.sum(axis=1)).ravel()[:, None]
+            c = only(c, seen) if wide else c
             z, S, R = c @ M, c @ M_pairs, c @ M_triples
             t2 = (
                 root2

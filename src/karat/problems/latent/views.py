@@ -20,7 +20,7 @@ place of P_ab and k, and the constant becomes the last coordinate of every z.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -30,7 +30,14 @@ from scipy import sparse
 from karat.engine.linalg import Array, Indices
 from karat.errors import InputError
 from karat.problems.latent.base import Keep, Latent, Maps
-from karat.problems.latent.sample import Reader, Sample, check_wide, plain_sample
+from karat.problems.latent.sample import (
+    Reader,
+    Sample,
+    check_wide,
+    only,
+    plain_sample,
+    spread_out,
+)
 from karat.problems.latent.sums import Sums, counted
 from karat.problems.latent.terms import LinearTerm, Product, Symmetric, Term
 from karat.problems.latent.whiten import unit_axes, whiten
@@ -63,12 +70,16 @@ class ThreeViews(Latent):
     def lifted(self) -> bool:
         return not self.has_constant
 
+    def check_size(self, columns: int) -> None:
+        check_wide(columns, MANY_SYMBOLS)
+
     def sums(self, sample: Sample, whole: bool = True) -> Sums:
         """Products of the views, in one pass, numbers about their means; that of the second with
         itself for coordinates.
         """
-        if not self.has_constant:
-            check_wide(max(sample.columns), MANY_SYMBOLS)
+        count = sample.columns[1]
+        if self.has_constant:
+            sample, seen = of_seen_symbols(sample)
         pairs = PAIRS if self.keep == "tensor" else (*PAIRS, (1, 1))
         products: dict[tuple[int, int], Any] = dict.fromkeys(pairs, 0.0)
         firsts = [np.zeros(count) for count in sample.columns]
@@ -88,9 +99,10 @@ class ThreeViews(Latent):
             firsts = [first + more for first, more in zip(firsts, own, strict=True)]
         if self.has_constant:
             raw = {
-                f"P{a + 1}{b + 1}": _dense_if_small(product) for (a, b), product in products.items()
+                f"P{a + 1}{b + 1}": of_all_symbols(product, seen, count)
+                for (a, b), product in products.items()
             }
-            sums = counted(sample, mean2=firsts[1], **raw)
+            sums = counted(sample, mean2=spread_out(firsts[1], seen, count), **raw)
         else:
             sums = self._about_means(sample, products, firsts, shifts or firsts)
         if sample.opening is not None:
@@ -280,17 +292,19 @@ class ThreeViews(Latent):
         return [term for term in terms if term.width], count
 
 
-def _dense_if_small(product: Any) -> Any:
-    if not sparse.issparse(product):
-        return product
-    return product.toarray() if max(product.shape) <= DENSE_SYMBOLS else sparse.csr_array(product)
+def of_seen_symbols(sample: Sample) -> tuple[Sample, Indices]:
+    """The sample with a column for each symbol that occurs in it, and these symbols."""
+    seen = np.unique(np.concatenate([view.indices for view in sample.views]))
+    return replace(sample, views=tuple(only(view, seen) for view in sample.views)), seen
 
 
-def spread_out(rows: Array, seen: Indices, count: int) -> Array:
-    """The rows of ``count`` columns, from those of the columns seen; zero for the others."""
-    spread = np.zeros((count, rows.shape[1]))
-    spread[seen] = rows
-    return spread
+def of_all_symbols(product: Any, seen: Indices, count: int) -> Any:
+    """Products of the symbols seen, as a matrix of all ``count``."""
+    entries = sparse.coo_array(product)
+    wide = sparse.csr_array(
+        (entries.data, (seen[entries.row], seen[entries.col])), shape=(count, count)
+    )
+    return wide.toarray() if count <= DENSE_SYMBOLS else wide
 
 
 @final
@@ -321,6 +335,7 @@ class MultiView(ThreeViews):
     def sample(
         self, tables: tuple[Any, ...], weights: Array | None, steps: Indices | None = None
     ) -> Sample:
+        self.check_size(max(int(table.shape[1]) for table in tables))
         return plain_sample(tables, weights)
 
     def views(self, tables: tuple[Any, ...], maps: Maps | None) -> tuple[Any, ...]:

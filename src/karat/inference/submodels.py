@@ -1,0 +1,188 @@
+"""The pass that sums products of columns by cluster, from which follow covariances of any submodel
+(:mod:`karat.engine.products`), the wild bootstrap (:mod:`.bootstrap`) and the jackknife of
+clusters.
+
+In orthonormal columns let A_g be the products of the columns in cluster g, and s_g their scores, so
+that sum A_g = 1 and sum s_g = 0.  The parameters without cluster g differ from those of all by
+d_g = (1 - A_g)^-1 s_g, up to the sign, whatever the rows of g are; and CR3 is sum over g d_g d_g'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from karat.engine.linalg import Array
+from karat.engine.products import EPS, Choice, Products, product_count, products
+from karat.errors import NotExactError
+from karat.inference.cluster_sums import ClusterSums, joint_sums
+
+BUDGET = 2**30  # bytes of sums of clusters, or of their products
+WAITING = 2**23  # sums that are collected before they are added to their clusters
+MOST_SINGLE = 13  # columns for which products of single rows are summed
+BLOCK = 2**12  # clusters whose matrices are made at a time
+ALONE = 1e-7  # 1 - eigenvalue of A_g below which a coefficient is not defined without the cluster
+LEAST = 1e-8  # relative error of a variance from which on it is refused
+
+
+@dataclass
+class ProductSums:
+    """Sums of products at a solution.
+
+    Parameters
+    ----------
+    solution : FullDataSolution
+    single : bool
+        Whether every row is a cluster, for HC0 and HC1.
+    subsets : sequence of tuples
+        The ways of clustering, and their combinations.
+    frequencies : bool
+        Whether weights count rows.
+    """
+
+    solution: Any
+    single: bool
+    subsets: Sequence[tuple[int, ...]]
+    frequencies: bool
+    clusters: dict[tuple[int, ...], ClusterSums] = field(init=False)
+    totals: Array = field(init=False)
+    squares: Array = field(init=False)
+    room: Array = field(init=False)  # sums that are not yet added to their clusters
+    held: int = 0
+    labels: list[Any] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        width = self.solution.width
+        size = product_count(width)
+        if self.single and width > MOST_SINGLE:
+            raise NotExactError(
+                f"submodels=True with HC0 or HC1 is for up to {MOST_SINGLE} columns, and there are"
+                f" {width}: the products of all of them would be squared for every row. Use"
+                " cov_type='cluster', or remove terms."
+            )
+        self._check_memory(size, size)
+        self.totals = np.zeros(size)
+        self.squares = np.zeros((size, size) if self.single else (0, 0))
+        self.clusters = {subset: ClusterSums(size, near=False) for subset in self.subsets}
+        self.room = np.empty((size, 0))
+
+    @staticmethod
+    def _check_memory(size: int, many: int) -> None:
+        if size * many * 8 > BUDGET:
+            raise NotExactError(
+                f"The sums of products of {many:,} clusters have {size:,} numbers each, more than"
+                f" {BUDGET / 2**30:.0f} GiB in all. Use fewer terms or larger clusters, or leave"
+                " out submodels=True and CR3."
+            )
+
+    def add(self, z: Array, weighted: Array, weights: Array | None, labels: Any) -> None:
+        """Add rows: their whitened columns, u e, u, and labels of clusters."""
+        size, rows = len(self.totals), z.shape[1]
+        if self.held + rows > self.room.shape[1]:
+            self.flush()
+            self.room = np.empty((size, max(rows, WAITING // size)))
+        part = products(
+            z, weights, weighted / self.scale, self.room[:, self.held : self.held + rows]
+        )
+        self.totals += part.sum(axis=1)
+        if self.single:
+            counted = self.frequencies and weights is not None
+            part = part / np.sqrt(weights) if counted else part
+            self.squares += part @ part.T
+        if self.clusters:
+            self.labels.append(labels)
+            self.held += rows
+
+    def flush(self) -> None:
+        """Add the collected sums to their clusters."""
+        if self.held:
+            labels = [np.concatenate(parts) for parts in zip(*self.labels, strict=True)]
+            sums = self.room[:, : self.held]
+            for subset, clusters in self.clusters.items():
+                if len(subset) == 1:
+                    clusters.add(labels[subset[0]], sums)
+                else:
+                    clusters.add(*joint_sums([labels[place] for place in subset], sums))
+            self._check_memory(len(self.totals), sum(c.count for c in self.clusters.values()))
+        self.held, self.labels = 0, []
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For messages between workers: without the room."""
+        self.flush()
+        return vars(self) | {"room": self.room[:, :0]}
+
+    def merge(self, other: ProductSums) -> None:
+        """Add the sums of other rows."""
+        self.flush()
+        other.flush()
+        self.totals += other.totals
+        self.squares += other.squares
+        for subset, clusters in other.clusters.items():
+            self.clusters[subset].merge(clusters)
+            self._check_memory(len(self.totals), self.clusters[subset].count)
+
+    @property
+    def scale(self) -> float:
+        """The length of the residuals, or of the response where these are rounding."""
+        estimate = self.solution.estimate
+        return float(np.sqrt(max(estimate.rss, 1e-24 * (estimate.rotated @ estimate.rotated))) or 1)
+
+    def of_rows(self) -> Products:
+        """The products of single rows."""
+        return self._products(self.squares, np.empty((len(self.totals), 0)))
+
+    @cached_property
+    def of_clusters(self) -> Products:
+        """The products of the clusters of one way, with the sums of each."""
+        self.flush()
+        (clusters,) = self.clusters.values()
+        return self._products(clusters.outer(), clusters.sums[:, clusters.seen])
+
+    def of_ways(self, factors: dict[tuple[int, ...], float]) -> Products:
+        """The sum of the products of several ways, each with its sign and factor."""
+        self.flush()
+        size = len(self.totals)
+        squares = np.zeros((size, size))
+        for subset, factor in factors.items():
+            squares += factor * self.clusters[subset].outer()
+        return self._products(squares, np.empty((size, 0)))
+
+    def _products(self, squares: Array, clusters: Array) -> Products:
+        estimate, fixed = self.solution.estimate, int(self.solution.intercept)
+        width, first = self.solution.width, self.solution.first
+        basis = np.zeros((width + 1, width + 1))
+        basis[:width, :width] = estimate.whitening
+        slopes = estimate.shifted.copy()
+        slopes[:fixed] = 0.0  # the intercept is the shift of the response
+        basis[:width, width] = -slopes / self.scale
+        basis[width, width] = 1 / self.scale
+        return Products(np.append(estimate.shift, first), basis, self.totals, squares, clusters)
+
+
+def jackknife(products: Products, choice: Choice) -> Array:
+    """The sum of CR3 over clusters, for the whitened columns of a choice."""
+    size = choice.columns.shape[1]
+    total = np.zeros((size, size))
+    for start in range(0, products.clusters.shape[1], BLOCK):
+        squares, scores = products.scores(choice, slice(start, start + BLOCK))
+        values, vectors = np.linalg.eigh(squares)
+        rest = 1.0 - values
+        if (rest < ALONE).any():
+            raise NotExactError(
+                "CR3 leaves out one cluster at a time, and without one of them a coefficient is not"
+                " defined, as where a column is zero in all other clusters. Use cov_type='cluster',"
+                " or remove the column."
+            )
+        if EPS * choice.condition > LEAST * rest.min():
+            raise NotExactError(
+                "The columns are nearly collinear, or the residuals are rounding errors, so CR3 has"
+                " too few digits. Remove a column that others nearly determine."
+            )
+        turned = np.einsum("gij,gi->gj", vectors, scores) / rest
+        moved = np.einsum("gij,gj->gi", vectors, turned)
+        total += moved.T @ moved
+    return np.asarray(choice.turn @ total @ choice.turn.T)

@@ -1,0 +1,77 @@
+"""karat regress with fixed effects: the table and its JSON against indicators."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from cli.conftest import refused
+from panels.dummies import Dummies
+from panels.made import panel
+
+pytest.importorskip("statsmodels")
+pytest.importorskip("formulaic")
+
+MADE = panel(2)  # unbalanced, two effects
+
+
+@pytest.fixture
+def path(tmp_path):
+    pd.DataFrame(MADE.columns()).to_parquet(tmp_path / "panel.parquet")
+    return tmp_path / "panel.parquet"
+
+
+def codes(name):
+    return np.unique(MADE.columns()[name], return_inverse=True)[1]
+
+
+def test_table_and_json(inside, path):
+    oracle = Dummies(MADE.x, MADE.y, MADE.factors)
+    arguments = ("regress", path, MADE.formula, "--cov", "cluster:f0,f1")
+    shown = inside(*arguments)
+    assert shown.code == 0, shown.err
+    for words in (f"Observations: {oracle.n}", "within R2", "x1", "cluster: f0"):
+        assert words in shown.out
+    found = inside(*arguments, "--json").json
+    errors = np.sqrt(np.diag(oracle.clustered(codes("f0"), codes("f1"))).astype(float))
+    assert [row["estimate"] for row in found["coefficients"]] == pytest.approx(
+        list(oracle.params.astype(float)), rel=1e-10
+    )
+    assert [row["std_error"] for row in found["coefficients"]] == pytest.approx(
+        list(errors), rel=1e-10
+    )
+    levels = [len(np.unique(factor[oracle.kept])) for factor in MADE.factors]
+    assert found["fixed_effects"] == dict(zip(("f0", "f1"), levels, strict=True))
+    assert found["clusters"] == found["fixed_effects"]
+    assert found["model"]["r_squared_within"] == pytest.approx(oracle.r2_within(), rel=1e-10)
+    assert found["largest_level_mean"] < 1e-8
+
+
+def test_csv_files_give_the_same(inside, path, tmp_path):
+    frame = pd.read_parquet(path)
+    frame.to_csv(tmp_path / "panel.csv", index=False)
+    arguments = (MADE.formula, "--cov", "HC1", "--json")
+    first = inside("regress", path, *arguments).json["coefficients"]
+    other = inside("regress", tmp_path / "panel.csv", *arguments).json["coefficients"]
+    for one, two in zip(first, other, strict=True):
+        assert two["std_error"] == pytest.approx(one["std_error"], rel=1e-11)
+
+
+def test_corrections_are_chosen_by_name(inside, path):
+    arguments = ("regress", path, MADE.formula, "--cov", "HC1", "--json")
+    oracle = Dummies(MADE.x, MADE.y, MADE.factors)
+    with_k, without = (
+        inside(*arguments, *more).json["coefficients"][0]["std_error"]
+        for more in ((), ("--ssc", "none"))
+    )
+    k = len(oracle.params)
+    factor = oracle.n / (oracle.n - k - oracle.counted())
+    assert (with_k / without) ** 2 == pytest.approx(factor, rel=1e-10)
+    refused(inside(*arguments[:-1], "--ssc", "stata"), "ssc must be")
+
+
+def test_what_a_panel_has_not_is_refused(inside, path, tmp_path):
+    arguments = ("regress", path, MADE.formula)
+    refused(inside(*arguments, "-o", tmp_path / "core.parquet"), "--output", "fixed effects")
+    refused(inside(*arguments, "--residuals"), "fixed effects")
+    refused(inside(*arguments[:2], "y ~ x1 | nothing"), "nothing")
