@@ -10,7 +10,7 @@ from latent_data import make_mixture
 
 from karat import models
 from karat.models import chains, fourth, ica
-from karat.models.misfit import Check, jackknife, orthonormal
+from karat.models.misfit import Check, jackknife_p_value, orthonormal
 
 OLD_FAITHFUL = np.loadtxt(Path(__file__).with_name("old_faithful.csv"), delimiter=",", skiprows=4)
 
@@ -122,7 +122,7 @@ def test_the_jackknife_knows_the_noise_of_a_mean():
     for _ in range(200):
         blocks = rng.standard_normal((50, 3)) @ rng.standard_normal((3, 3))
         whole = blocks.mean(axis=0)
-        p_values.append(jackknife(whole, (50 * whole - blocks) / 49))
+        p_values.append(jackknife_p_value(whole, (50 * whole - blocks) / 49))
     assert stats.kstest(p_values, "uniform").pvalue > 0.01
 
 

@@ -19,6 +19,7 @@ from karat.models.misfit import Check
 
 LATER = 8  # steps that are added up
 STRETCHES, SHORTEST, FEWEST = 40, 50, 20  # stretches of a chain; steps of each, unless too few
+ALIKE = 0.3  # correlation of neighbouring stretches beyond which they are too short
 MOST = 10  # directions in which a drift is looked for
 
 
@@ -48,7 +49,7 @@ def steps_checks(views: list[Array], origin: Indices, k: int) -> list[Check]:
             "drift",
             drift(views[0]),
             "the law of the steps changes with time",
-            f"it needs {2 * FEWEST} windows and steps that vary",
+            f"it needs {2 * FEWEST} windows and states that last less than a stretch of them",
         ),
     ]
 
@@ -78,6 +79,9 @@ def drift(values: Array) -> float | None:
     time /= np.linalg.norm(time)
     slope = time @ means
     rest = means - np.outer(time, slope)
+    # states that last longer than a stretch look like a drift
+    if np.sum(rest[1:] * rest[:-1]) > ALIKE * np.sum(rest * rest):
+        return None
     distance, m = misfit.squared_distance(slope, rest.T @ rest / (stretches - 2))
     return misfit.hotelling(distance, m, stretches - 1) if m else None
 

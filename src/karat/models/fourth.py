@@ -99,7 +99,7 @@ def fourth_moments_p_value(x: Array, top: Array, M: Array, V: Array, shared: boo
             return None
         left_out.append(found)
     p_values = [
-        misfit.jackknife(measured, np.array([found[group] for found in left_out]))
+        misfit.jackknife_p_value(measured, np.array([found[group] for found in left_out]))
         for group, measured in enumerate(parts)
     ]
     known = [p for p in p_values if p is not None]

@@ -98,6 +98,7 @@ class HiddenMarkov(Learner):
     recovery_ : Recovery
     """
 
+    em_follows: bool = False  # poor moments will do, as a start
     refinement_: refining.Refinement | None
     means_: Array
     instead = 'other models, or continue with EM (refine="full")'
@@ -154,6 +155,7 @@ class HiddenMarkov(Learner):
                 self.n_components_, emissions=self.emissions, start=self.start,
                 random_state=self.random_state,
             )  # fmt: skip
+            part.em_follows = True
             return part.fit(rows, lengths=cut).to_hmmlearn(
                 kind=kind, n_features=self.n_features_in_
             )
@@ -250,7 +252,7 @@ class HiddenMarkov(Learner):
             variances = squares
         else:
             variances = (squares - np.square(mixture.points).sum(axis=1)) / mixture.points.shape[1]
-        common = common_variance(mixture, variances, self.refine is not None)
+        common = common_variance(mixture, variances, self.em_follows or self.refine is not None)
         self.means_ = mixture.points + maps["mean2"]
         self.covars_ = positive_variances(
             variances, common, "the variances of the states", self._notes

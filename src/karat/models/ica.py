@@ -192,7 +192,7 @@ def bends(z: Array, V: Array) -> float | None:
         for block in blocks
     ]
     # at the whole sample the unmixing is what it is: its error there is no deviation
-    return misfit.jackknife(whole[3][off], np.array(left_out))
+    return misfit.jackknife_p_value(whole[3][off], np.array(left_out))
 
 
 def unmixing(fourth: Array, second: Array, mean: Array) -> Array:

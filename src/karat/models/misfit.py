@@ -158,7 +158,7 @@ def hotelling(distance: float, m: int, n: int) -> float:
     return float(stats.f.sf(distance * (n - m) / (m * (n - 1)), m, n - m))
 
 
-def jackknife(measured: Array, left_out: Array) -> float | None:
+def jackknife_p_value(measured: Array, left_out: Array) -> float | None:
     """The p-value of "these numbers have mean zero", from their values without each block of the
     samples in turn.
     """

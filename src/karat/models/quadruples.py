@@ -158,4 +158,4 @@ def _p_value(whole: WordTensors, blocks: list[WordTensors], V: Array, a: float) 
         left_out = [deviation(whole.without(block, len(blocks)), V, a) for block in blocks]
     except np.linalg.LinAlgError:
         return None
-    return misfit.jackknife(measured, np.array(left_out))
+    return misfit.jackknife_p_value(measured, np.array(left_out))
