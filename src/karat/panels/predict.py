@@ -35,7 +35,7 @@ def level_effects(model: PanelModel) -> dict[str, pd.DataFrame]:
     """A frame for each effect: the effect of every level, its rows, and which are references."""
     parameters = model.parameters
     if len(model.levels) >= SEVERAL and parameters.rank is None:
-        _say(
+        _caution(
             "Whether the effects are determined, up to a constant for each fixed effect, was not"
             " checked; pass ssc={'k_fixef_exact': True} to find out."
         )
@@ -59,7 +59,7 @@ def _only_constants(model: PanelModel) -> bool:
     return model.parameters.rank == model.parameters.absorbed(False)
 
 
-def _say(text: str) -> None:
+def _caution(text: str) -> None:
     warnings.warn(text, UserWarning, stacklevel=4)
 
 
@@ -72,7 +72,7 @@ def _frame(model: PanelModel, place: int) -> pd.DataFrame:
         {
             "effect": model.absorbed.values[place] @ _combination(model),
             "rows": counts,
-            "component": _components(model, place),
+            "component": _component_of(model, place),
             "reference": False,
         },
         index=pd.MultiIndex.from_tuples(labels, names=effect.columns)
@@ -82,7 +82,7 @@ def _frame(model: PanelModel, place: int) -> pd.DataFrame:
     return frame[counts > 0].sort_index()
 
 
-def _components(model: PanelModel, place: int) -> Indices:
+def _component_of(model: PanelModel, place: int) -> Indices:
     """The connected component of each level; one for all, unless there are two effects."""
     size = len(model.counts[place])
     if model.components is None:
@@ -116,12 +116,12 @@ def predicted(model: PanelModel, frame: Any) -> pd.Series:
         _leave_out(means, ~known, f"{reason} (it had no row, or only rows that were left out)")
         codes = np.where(known, codes, 0)
         means += (model.absorbed.values[place] @ t)[codes]
-        homes.append(np.where(known, _components(model, place)[codes], -1))
+        homes.append(np.where(known, _component_of(model, place)[codes], -1))
     if model.components is not None:
         apart = (homes[0] != homes[1]) & ~np.isnan(means)
         _leave_out(means, apart, "have levels that no chain of rows connects")
     if len(homes) >= SEVERAL and not _only_constants(model):
-        _say(
+        _caution(
             "Predictions are determined for combinations of levels that some row of the fit had,"
             " and perhaps not for others: the rank of the fixed effects is lower, or was not found"
             " (ssc={'k_fixef_exact': True})."
