@@ -35,7 +35,7 @@ def level_effects(model: PanelModel) -> dict[str, pd.DataFrame]:
     """A frame for each effect: the effect of every level, its rows, and which are references."""
     parameters = model.parameters
     if len(model.levels) >= SEVERAL and parameters.rank is None:
-        _tell_unseen(
+        _caution(
             "Whether the effects are determined, up to a constant for each fixed effect, was not"
             " checked; pass ssc={'k_fixef_exact': True} to find out."
         )
@@ -59,7 +59,7 @@ def _only_constants(model: PanelModel) -> bool:
     return model.parameters.rank == model.parameters.absorbed(False)
 
 
-def _tell_unseen(text: str) -> None:
+def _caution(text: str) -> None:
     warnings.warn(text, UserWarning, stacklevel=4)
 
 
@@ -121,7 +121,7 @@ def predicted(model: PanelModel, frame: Any) -> pd.Series:
         apart = (homes[0] != homes[1]) & ~np.isnan(means)
         _leave_out(means, apart, "have levels that no chain of rows connects")
     if len(homes) >= SEVERAL and not _only_constants(model):
-        _tell_unseen(
+        _caution(
             "Predictions are determined for combinations of levels that some row of the fit had,"
             " and perhaps not for others: the rank of the fixed effects is lower, or was not found"
             " (ssc={'k_fixef_exact': True})."
