@@ -172,16 +172,6 @@ def test_models_are_fitted_on_the_kept_rows(make):
     np.testing.assert_allclose(fitted.coef_, linear_model.Ridge().fit(X, y).coef_, rtol=1e-9)
 
 
-def test_estimators_that_need_all_rows_say_so(make):
-    linear_model = pytest.importorskip("sklearn.linear_model")
-    X, y = map(make, table(1000))
-    message = r"X is on an accelerator.* karat\.coreset\(X, y\)\.fit\(estimator\)"
-    with pytest.raises(karat.InputError, match=message):
-        karat.CoresetRegressor(linear_model.Ridge()).fit(X, y)
-    with pytest.raises(karat.InputError, match=message):
-        karat.exact_cv(X, y)
-
-
 def test_nan_is_named(make):
     X, y = table(30_000)
     X[12_345, 2] = np.nan

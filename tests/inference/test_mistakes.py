@@ -18,7 +18,7 @@ from karat import InputError, NotExactError  # noqa: E402
 from karat.inference import anova, ols  # noqa: E402
 
 TERMS = [
-    ("C(g) | a", "several parts"),
+    ("a | b | g", "2 bars"),
     ("C()", r"'C\(\)' needs the column"),
     ("C(3)", "reads no column"),
     ("C(g, contr.sum, 3)", "C takes a column"),

@@ -45,6 +45,7 @@ RowKind = Literal["real", "synthetic"]
 Verbatim = Literal["keep", "error"]
 REAL, SYNTHETIC = "real", "synthetic"
 KEEP, REFUSE = "keep", "error"
+AT_ONCE = 2**16  # rows of a group on an accelerator that are worth sums of their own there
 # ulps of its values by which a column may differ from a combination of others, and not be to blame
 RESOLVED = 2.0**24
 # What made rows do not keep, in place of what is said of real ones.
@@ -106,8 +107,12 @@ def readable_by_doubles(table: Table) -> Table:
 
 def synthesised(table: Table, seed: int, progress: Progress | None = None) -> list[MadeRows]:
     """Made rows of every group, in the order of ``table.labels``."""
-    if len(table.labels) == 1:
-        return [synthesise(table.rows(table.labels[0]), seed, progress, origin=table.origin)]
+    one, large = len(table.labels) == 1, table.n_rows >= AT_ONCE * len(table.labels)
+    if one or (large and table.rows(table.labels[0]).on_device):
+        return [
+            synthesise(table.rows(label), seed, progress, origin=table.origin)
+            for label in table.labels
+        ]
     return synthesise_many(*table.grouped_rows(), seed, progress, origin=table.origin)
 
 

@@ -264,14 +264,18 @@ def on_host(table: Any) -> Any:
     return array_api.to_host(table) if is_foreign(table) else table
 
 
+def is_on_device(table: Any) -> bool:
+    """Whether a table is an array on an accelerator."""
+    return is_foreign(table) and not array_api.on_host(table)
+
+
 def check_on_host(**tables: Any) -> None:
     """Raise if a table is on an accelerator, for what needs it in the memory of the host."""
     for name, table in tables.items():
-        if is_foreign(table) and not array_api.on_host(table):
+        if is_on_device(table):
             raise InputError(
-                f"{name} is on an accelerator, where scikit-learn does not read it; fit the"
-                " estimator on a coreset, karat.coreset(X, y).fit(estimator), or copy X and y to"
-                " the host.",
+                f"{name} is on an accelerator, and all rows are needed on the host; copy X and y"
+                " there.",
                 argument=name,
             )
 

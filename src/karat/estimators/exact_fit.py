@@ -65,6 +65,7 @@ from karat.estimators.transformers import (
     check_not_random,
     check_request,
     check_transformers,
+    fit_and_transform,
     only_scales,
     watch_randomness,
 )
@@ -189,7 +190,7 @@ def fit_few(
     scikit-learn by itself would not do.
     """
     reason = why_all_rows(estimator, rows, few_rows)
-    if not reason:
+    if not reason or rows.on_device:
         rows = replace(rows, reduces=True if few_rows == 0 else None)
         return fit_exactly(estimator, rows, groups)
     target = None if rows.classifies else rows.target
@@ -255,6 +256,8 @@ def fit_exactly(estimator: Any, rows: TrainingRows, groups: Any = None) -> tuple
     """Fit an estimator, in place, to the answer of all rows; returns it with its coreset."""
     transformers, leaf = split_pipeline(estimator)
     key = key_of(leaf)
+    if transformers is not None and rows.on_device:
+        return _fit_scaled(estimator, rows)
     if transformers is not None:
         behind = rows.behind(transformers)
         fitted, core = fit_exactly(leaf, behind, groups)
@@ -287,6 +290,22 @@ def fit_exactly(estimator: Any, rows: TrainingRows, groups: Any = None) -> tuple
         rows = replace(rows, fits=EXPENSIVE * rows.fits)
     few = _independent(leaf, rows.few(), rows)
     return few.fit(leaf), few.core_of(leaf)
+
+
+def _fit_scaled(pipeline: Any, rows: TrainingRows) -> tuple[Any, Coreset]:
+    """Fit scalers and a model on few rows, made where the rows are."""
+    transformers, leaf = split_pipeline(pipeline)
+    if selects(leaf):
+        raise refuse(
+            leaf,
+            "behind transformers it needs all rows, which are on an accelerator; search over the"
+            " pipeline (GridSearchCV), or copy X and y to the host",
+        )
+    searches.check_made_columns([pipeline])
+    few = rows.few()
+    fitted, X = fit_and_transform(transformers, few.X, few.y, few.weights)
+    few = _independent(leaf, few.with_columns(X), rows)
+    return join_pipeline(pipeline, fitted, few.fit(leaf)), few.core_of(leaf)
 
 
 def _independent(leaf: Any, few: WeightedRows, rows: TrainingRows) -> WeightedRows:

@@ -161,7 +161,7 @@ def fit_weighted(estimator: Any, X: Any, y: Any, weights: Any) -> Any:
 
     Estimators with ``copy_X=False``, which overwrite the rows, get copies of them.
     """
-    X, y = containers.in_double(X), containers.in_double(y)
+    X, y = (containers.in_double(containers.on_host(table)) for table in (X, y))
     if overwrites(estimator):
         X, y = containers.copied(X), containers.copied(y)
     with config_context(enable_metadata_routing=False):

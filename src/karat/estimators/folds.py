@@ -126,7 +126,6 @@ def exact_cv(
     True
     """
     X, y = containers.collected(X), containers.collected(y)
-    containers.check_on_host(X=X, y=y)
     data = TrainingRows(
         X, y, check_weights(sample_weight, containers.row_count(X)), random_state=random_state
     )
@@ -165,7 +164,7 @@ def few_of_folds(
     if positions is not None:
         tables = tuple(containers.take_rows(table, positions) for table in tables)
         weights, source = weights[positions], core
-    X, y = map(containers.in_double, tables)
+    X, y = (containers.in_double(containers.on_host(table)) for table in tables)
     return WeightedRows(X, y, weights, source, sparse)
 
 
@@ -243,7 +242,9 @@ def _atoms(rows: TrainingRows, atom: np.ndarray, kind: str, problem: Problem) ->
 def full_splits(cv: Any, rows: TrainingRows, groups: Any) -> Sequence[Split]:
     """The splits of the full data, as scikit-learn makes them."""
     check_splitter(cv)
-    target = None if rows.target is None else np.asarray(rows.y)
+    # A target on an accelerator stays there where folds depend on the number of rows only.
+    counts = rows.on_device and (cv is None or isinstance(cv, int | np.integer | KFold))
+    target = None if rows.target is None or counts else np.asarray(rows.y)
     splitter, count = check_cv(cv, target, classifier=rows.classifies), len(rows)
     if type(splitter) is KFold and not splitter.shuffle and count >= splitter.n_splits:
         return ConsecutiveFolds(count, splitter.n_splits)

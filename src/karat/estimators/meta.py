@@ -170,11 +170,15 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
     def _checked(self, X: Any, y: Any) -> tuple[Any, Any]:
         """Arrays checked as in scikit-learn; frames left as they are, with their names noted."""
         X, y = containers.collected(X), containers.collected(y)
-        containers.check_on_host(X=X, y=y)
         if y is None:
             raise InputError(
                 f"This {type(self).__name__} requires y to be passed, but the target y is None."
             )
+        if containers.is_on_device(X):  # it stays there, and is checked when few rows are made
+            self.n_features_in_ = int(containers.as_table(X, "X").shape[1])
+            self.__dict__.pop("feature_names_in_", None)
+            return X, self._checked_target(containers.on_host(y)) if self.classifies else y
+        containers.check_on_host(y=y)
         checks = {"accept_sparse": "csr", "ensure_min_samples": 2, **self._kind()}
         if containers.is_frame(X):
             containers.check_unique_names(X, "X")
@@ -234,7 +238,8 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         return self.estimator_.predict(self._rows(X), **options)
 
     def _rows(self, X: Any) -> Any:
-        """New rows, checked against those of fit, in double precision."""
+        """New rows, checked against those of fit, in double precision, on the host."""
+        X = containers.on_host(X)
         if containers.is_frame(X):
             X = containers.collected(X)
             containers.check_unique_names(X, "X")

@@ -48,6 +48,7 @@ from karat.estimators.fitting import (
     join_pipeline,
     key_of,
     random_source_of,
+    refuse,
     scorers_by_name,
     setting,
     split_pipeline,
@@ -360,7 +361,25 @@ def _part_scorer(scorer: Any, request: Any, rows: TrainingRows) -> PartScorer:
     if not rows.classifies and is_scorer(scorer) and (weighted or rows.sample_weight is None):
         same = (name for name in registry.SCORERS if same_score(scorer, get_scorer(name)))
         name = next(same, None)
+    if name is None and rows.on_device:
+        raise refuse(
+            scorer,
+            "it needs all test rows, which are on an accelerator; score by R2 or squared errors,"
+            " or copy X and y to the host",
+        )
     return PartScorer(scorer, name, weighted)
+
+
+def check_made_columns(estimators: Sequence[Any]) -> None:
+    """Refuse transformers that need rows on the host: made rows serve scalers only."""
+    for estimator in estimators:
+        transformers, _ = split_pipeline(estimator)
+        if transformers is not None and not fitted_by_moments(transformers):
+            raise refuse(
+                transformers,
+                "it has steps that need all rows, which are on an accelerator; only scalers do"
+                " without them. Copy X and y to the host",
+            )
 
 
 def run_search(
@@ -384,6 +403,8 @@ def run_search(
         search.random_state = copy.deepcopy(source)
     rows = rows.alone()
     drawn = candidates(search, source)  # before the splits are drawn, as in scikit-learn
+    if rows.on_device:
+        check_made_columns(drawn)
     splits = full_splits(settings["cv"], rows, groups)
     parts = Parts(rows, splits, drawn, fit, problem)
     tokens = np.arange(2 * len(splits))[:, None]

@@ -194,6 +194,11 @@ class TrainingRows:
         return containers.row_count(self.table) if self.positions is None else len(self.positions)
 
     @property
+    def on_device(self) -> bool:
+        """Whether the rows are on an accelerator: then few rows are made in any case."""
+        return containers.is_on_device(self.table)
+
+    @property
     def raw(self) -> Any:
         """The columns as they were given, of these rows."""
         if self.positions is None:
@@ -207,6 +212,7 @@ class TrainingRows:
         """The columns as a model sees them, in double precision."""
         if COLUMNS in self.memo:
             return self.memo[COLUMNS]
+        containers.check_on_host(X=self.table)
         columns = containers.in_double(self.raw)
         for fitted in self.preprocessors:
             columns = transform(fitted, columns)
@@ -214,8 +220,8 @@ class TrainingRows:
 
     @property
     def y(self) -> Any:
-        """The target."""
-        return containers.in_double(self.target)
+        """The target, on the host."""
+        return containers.in_double(containers.on_host(self.target))
 
     @property
     def problem(self) -> Problem:
@@ -288,7 +294,7 @@ class TrainingRows:
         """
 
         def reduced() -> WeightedRows:
-            X = numeric(self.X)
+            X = self.raw if self.on_device else numeric(self.X)
             core, reason = None, self.reason_against(len(self), int(X.shape[1]))
             if not reason:
                 try:
@@ -299,8 +305,9 @@ class TrainingRows:
             self.memo.pop(COLUMNS, None)
             if core is None:
                 return self.as_they_are(reason, X)
-            y = containers.in_double(core.groups if self.classifies else core.y)
-            return WeightedRows(core.X, y, core.weights, core, containers.is_sparse(X))
+            y = containers.in_double(core.groups if self.classifies else containers.on_host(core.y))
+            few = containers.on_host(core.X)
+            return WeightedRows(few, y, core.weights, core, containers.is_sparse(X))
 
         if FEW in self.memo:
             return cast(WeightedRows, self.memo[FEW])
@@ -313,6 +320,8 @@ class TrainingRows:
         """Why few rows are not made of so many, in several parts, each of which is used several
         times; empty if they are.
         """
+        if self.on_device:
+            return ""
         if self.reduces is not None:
             return "" if self.reduces else ALL
         few = (columns + 2) * parts * (len(np.unique(self.target)) if self.classifies else 1)
@@ -339,6 +348,8 @@ class TrainingRows:
 
     def as_they_are(self, reason: str, X: Any = None) -> WeightedRows:
         """All rows, and why."""
+        if self.on_device:
+            raise NotExactError(f"Few rows cannot be made on the accelerator: {reason}")
         X = numeric(self.X) if X is None else X
         core = all_rows(
             X, None if self.classifies else self.target, self.problem, self.sample_weight, reason

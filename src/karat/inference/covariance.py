@@ -151,7 +151,7 @@ class FullData:
         if len(self.clusters) == 1 or not (ssc.g_adj and ssc.g_df == "conventional"):
             # the sum of several ways has the conventional factors already
             middle = ssc.clusters(min(self.clusters), self.clusters) * middles.get(PLAIN, middle)
-        return _without_negative(Covariance(solution, ssc.parameters(n, width) * middle))
+        return without_negative(Covariance(solution, ssc.parameters(n, width) * middle))
 
     def _not_stored(self, kind: str) -> str:
         available = {*self.sums, *(["HC1"] if "HC0" in self.sums else [])} - {WHITENING, PLAIN}
@@ -163,7 +163,7 @@ class FullData:
         )
 
 
-def _without_negative(covariance: Covariance) -> Covariance:
+def without_negative(covariance: Covariance) -> Covariance:
     """The covariance; if a variance is negative, with negative eigenvalues set to zero."""
     matrix, solution = covariance.matrix, covariance.solution
     if (np.diag(matrix) >= 0).all():

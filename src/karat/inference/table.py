@@ -43,7 +43,9 @@ from karat.inference.options import check_design, cluster_columns, covariance_ki
 from karat.inference.residuals import residual_quantiles
 from karat.inference.results import FrequencyWLS
 from karat.inference.scores import FullDataSolution, Scores, check_clusters, wanted_sums
-from karat.inference.ssc import STATSMODELS, SmallSample, small_sample
+from karat.inference.ssc import PYFIXEST, STATSMODELS, SmallSample, small_sample
+from karat.panels.effects import has_effects
+from karat.panels.fit import panel_table
 
 JOINT = " + "  # between the names of cluster columns
 
@@ -61,6 +63,7 @@ def ols(
     on_missing: str = "error",
     on_collinear: str = "error",
     residual_quantiles: bool = False,
+    memory: int | None = None,
     progress: Progress | bool | None = None,
 ) -> Any:
     """The regression table of all rows, as statsmodels would give it, in bounded memory.
@@ -68,7 +71,8 @@ def ols(
     Parameters
     ----------
     formula : str or Coreset
-        Such as ``"price ~ carat + C(cut) + carat:C(color)"``; or the coreset of a table.
+        Such as ``"price ~ carat + C(cut) + carat:C(color)"``, or ``"y ~ x | firm + year"`` with
+        fixed effects, which are absorbed; or the coreset of a table.
     data : optional
         Rows: a pandas or polars frame, an Arrow table, a path, list, folder or pattern of Parquet,
         CSV or Arrow files, a DuckDB relation, a Dask or Spark data frame.  Or, with a formula, the
@@ -86,10 +90,11 @@ def ols(
         A column of integers: how many equal observations each row stands for.
     ssc : str or dict, optional
         Small-sample corrections: ``"statsmodels"`` (default), ``"pyfixest"``, ``"none"``, or
-        switches such as ``{"g_adj": False}``; the table says which.
+        switches such as ``{"g_adj": False}``; the table says which.  With fixed effects the
+        default is ``"pyfixest"``.
     use_t : bool, optional
         Use the t distribution with robust covariances; the default is the normal distribution, as
-        in statsmodels.
+        in statsmodels, and t with fixed effects, as in pyfixest.
     on_missing : {"error", "drop"}
         What to do with rows in which a value of the formula is missing.
     on_collinear : {"error", "drop"}
@@ -99,6 +104,9 @@ def ols(
     residual_quantiles : bool, default False
         Also compute the exact quartiles and extremes of all residuals, in one more pass (two from
         four million rows on).
+    memory : int, optional
+        With fixed effects: the bytes that the pairs of levels of two effects may take (default
+        4 GiB).
     progress : True or callable, optional
         True shows a bar.  A callable is called with (bytes done, bytes in all) in every pass.
 
@@ -131,6 +139,29 @@ def ols(
             argument="on_collinear",
         )
     drop = on_collinear == "drop"
+    if isinstance(formula, str) and "|" in formula and has_effects(formula):
+        if isinstance(data, Coreset) or data is None:
+            raise InputError(
+                "Fixed effects behind '|' need the data: ols('y ~ x | firm', frame_or_path).",
+                argument="data",
+            )
+        if frequencies is not None or residual_quantiles:
+            raise InputError(
+                "frequencies= and residual_quantiles= cannot be combined with fixed effects behind"
+                " '|'; leave them out.",
+                argument="frequencies",
+            )
+        with progress_bar(progress, "B") as advance:
+            return panel_table(
+                formula, data, kinds=kinds, clusters=clusters, weights=weights,
+                ssc=small_sample(ssc, PYFIXEST), use_t=use_t, on_missing=on_missing, drop=drop,
+                memory=memory, progress=advance,
+            )  # fmt: skip
+    if memory is not None:
+        raise InputError(
+            "memory= is for the pairs of levels of fixed effects, as in 'y ~ x | firm + year'.",
+            argument="memory",
+        )
     if isinstance(formula, Coreset):
         if weights is not None or frequencies is not None:
             raise InputError(

@@ -1,0 +1,143 @@
+"""Counts of pairs of levels: how many rows each pair of levels of two effects has.
+
+The pairs of a chunk are integers of 64 bits.  They wait until there are many, are then sorted, and
+merged with the pairs before: each row is sorted once, and memory is that of the distinct pairs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from karat.engine.linalg import Array, Indices
+from karat.errors import InputError
+from karat.panels.levels import packed
+
+WAITING = 2**22  # pairs that are collected before they are sorted, or as many as there are already
+LOW = 0xFFFFFFFF
+
+
+@dataclass
+class PairCounts:
+    """The pairs of levels that occur, in order, with their rows and the sums of their weights.
+
+    Parameters
+    ----------
+    names : tuple of str
+        The two effects, for messages.
+    weighted : bool
+    budget : int
+        Bytes that the pairs may take.
+    """
+
+    names: tuple[str, str]
+    weighted: bool
+    budget: int
+    keys: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    counts: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
+    weights: Array | None = None
+    waiting: list[tuple[np.ndarray, Array | None]] = field(default_factory=list)
+    held: int = 0
+
+    def add(self, first: Indices, second: Indices, weights: Array | None) -> None:
+        """Count the pairs of some rows."""
+        keys = packed([first, second])
+        self.waiting.append((keys, None if weights is None else weights.copy()))
+        self.held += len(keys)
+        if self.held > max(WAITING, len(self.keys)):
+            self.settle()
+
+    def settle(self) -> None:
+        """Sort and count the pairs that wait."""
+        if not self.held:
+            return
+        keys = np.concatenate([keys for keys, _ in self.waiting])
+        weights = (
+            np.concatenate([part for _, part in self.waiting if part is not None])
+            if self.weighted
+            else None
+        )
+        self.waiting, self.held = [], 0
+        if weights is not None:
+            order = np.argsort(keys, kind="stable")
+            keys, weights = keys[order], weights[order]
+        else:
+            keys.sort()
+        starts = _starts(keys)
+        counts = np.diff(starts, append=len(keys)).astype(np.int32)
+        if weights is not None:
+            weights = np.add.reduceat(weights, starts)
+        self._join(keys[starts], counts, weights)
+
+    def _join(self, keys: np.ndarray, counts: np.ndarray, weights: Array | None) -> None:
+        """Merge sorted pairs with those before."""
+        if len(self.keys):
+            keys = np.concatenate([self.keys, keys])
+            counts = np.concatenate([self.counts, counts])
+            order = np.argsort(keys, kind="stable")
+            keys = keys[order]
+            starts = _starts(keys)
+            counts = np.add.reduceat(counts[order], starts)
+            if weights is not None:
+                assert self.weights is not None
+                weights = np.concatenate([self.weights, weights])[order]
+                weights = np.add.reduceat(weights, starts)
+            keys = keys[starts]
+        self.keys, self.counts, self.weights = keys, counts, weights
+        size = len(keys) * pair_bytes(self.weighted)
+        if size > self.budget:
+            raise InputError(
+                f"The pairs of levels of {self.names[0]!r} and {self.names[1]!r} take more than"
+                f" {self.budget:,} bytes: {len(keys):,} were found so far, of"
+                f" {pair_bytes(self.weighted)} bytes each. Allow more with memory=, or use fewer"
+                " levels.",
+                argument="memory",
+            )
+
+    def merge(self, other: PairCounts, first: Indices, second: Indices) -> None:
+        """Add the pairs of other rows, whose levels have these codes here."""
+        self.settle()
+        other.settle()
+        if not len(other.keys):
+            return
+        keys = packed([first[other.keys >> 32], second[other.keys & LOW]])
+        order = np.argsort(keys, kind="stable")
+        weights = None if other.weights is None else other.weights[order]
+        self._join(keys[order], other.counts[order], weights)
+
+    def remove(self, first: Indices, second: Indices, weights: Array) -> None:
+        """Take out rows, which have been counted."""
+        places = np.searchsorted(self.keys, packed([first, second]))
+        np.subtract.at(self.counts, places, 1)
+        if self.weights is not None:
+            np.subtract.at(self.weights, places, weights)
+            self.weights = self.weights[self.counts > 0]
+        self.keys, self.counts = self.keys[self.counts > 0], self.counts[self.counts > 0]
+
+    def repeated(self) -> np.ndarray:
+        """The pairs of several rows."""
+        return self.keys[self.counts > 1]
+
+    def matrix(self, shape: tuple[int, int], counts: bool = False) -> Any:
+        """The sums of weights as a sparse matrix, or the numbers of rows."""
+        rows = np.zeros(shape[0] + 1, dtype=np.int64)
+        np.cumsum(np.bincount(self.keys >> 32, minlength=shape[0]), out=rows[1:])
+        kind = np.int32 if len(self.keys) < 2**31 else np.int64
+        data = (self.counts if counts or self.weights is None else self.weights).astype(float)
+        columns = (self.keys & LOW).astype(kind)
+        matrix = sparse.csr_array((data, columns, rows.astype(kind)), shape=shape)
+        matrix.has_sorted_indices = True
+        return matrix
+
+
+def pair_bytes(weighted: bool) -> int:
+    """Bytes of a pair."""
+    return 20 if weighted else 12
+
+
+def _starts(keys: np.ndarray) -> Indices:
+    """Where runs of equal keys begin."""
+    return np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))

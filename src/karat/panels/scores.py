@@ -1,0 +1,248 @@
+"""The passes at the solution: products of what is left, and sums of scores for robust errors.
+
+With what is left of the rows in orthonormal coordinates (:mod:`.whiten`), v of the regressors and e
+of the response less its fit, and weights u, the scores are s = u e v, and
+
+    HC0      sum s s'
+    HC2, 3   s over (1 - h)^(1/2), or 1 - h, with the leverage h = u (1 / W_level + v'v), which
+             several effects do not have in closed form
+    cluster  sum over clusters of (sum s)(sum s)'
+
+Several ways of clustering need sums by combinations of clusters, nearly all of which may have one
+row.  These go into the sum of s s' directly; the first pass knows the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from karat.engine.linalg import Array, Indices
+from karat.errors import NotExactError
+from karat.panels.levels import JointLevels, Levels, packed
+from karat.panels.rows import PanelPass
+from karat.panels.singletons import Singletons
+from karat.panels.sums import LevelSums
+
+NONE = -1  # no cluster yet
+SEVERAL = -2
+MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd, with bits that look random
+LEVERAGE = 1e-10  # 1 - h below which a row is fitted exactly, and HC2 and HC3 are 0 / 0
+SIEVE_BITS = 27  # at most
+SIEVE_SHARE = 5  # bits more than there are keys have
+
+
+class Sieve:
+    """Finds the places of keys among few known ones, most of which are none of these."""
+
+    def __init__(self, known: np.ndarray) -> None:
+        self.known = known
+        bits = min(max(len(known).bit_length() + SIEVE_SHARE, 10), SIEVE_BITS)
+        self.drop = np.uint64(64 - bits)
+        self.present = np.zeros(2**bits, dtype=bool)
+        self.present[self._slots(known)] = True
+
+    def _slots(self, keys: np.ndarray) -> np.ndarray:
+        return (keys.view(np.uint64) * MULTIPLIER) >> self.drop
+
+    def find(self, keys: np.ndarray) -> Indices:
+        """The place of each key, -1 if it is not known."""
+        places = np.full(len(keys), -1, dtype=np.intp)
+        maybe = np.flatnonzero(self.present[self._slots(keys)])
+        if len(maybe):
+            at = np.searchsorted(self.known, keys[maybe])
+            at[at == len(self.known)] = 0
+            places[maybe] = np.where(self.known[at] == keys[maybe], at, -1)
+        return places
+
+
+class ClusterScores:
+    """Sums of scores by cluster, or by combination of clusters.
+
+    Parameters
+    ----------
+    ways : tuple of int
+        Places of the codes.
+    width : int
+    sieve : Sieve or None
+        The combinations of the first two ways that have several rows.
+    """
+
+    def __init__(self, ways: tuple[int, ...], width: int, sieve: Sieve | None) -> None:
+        self.ways, self.sieve = ways, sieve
+        self.sums = LevelSums(width)
+        self.direct = np.zeros((width, width))
+        self.alone = 0
+        self.levels = [Levels() for _ in ways[2:]]
+
+    def add(self, scores: Array, codes: list[Indices]) -> None:
+        """Add the scores of rows with these codes."""
+        places = codes[self.ways[0]]
+        if self.sieve is not None:
+            places = self.sieve.find(packed([places, codes[self.ways[1]]]))
+            single = places < 0
+            alone = scores[:, single]
+            self.direct += alone @ alone.T
+            self.alone += alone.shape[1]
+            scores, places = scores[:, ~single], places[~single]
+            for way, levels in zip(self.ways[2:], self.levels, strict=True):
+                places = levels.codes(packed([places, codes[way][~single]]))
+        if len(places):
+            self.sums.add(places, scores, None)
+
+    def merge(self, other: ClusterScores) -> None:
+        """Add the sums of other rows."""
+        self.direct += other.direct
+        self.alone += other.alone
+        theirs: Indices = np.arange(len(other.sums.counts))
+        for mine, level in zip(self.levels, other.levels, strict=True):
+            pairs = np.array(level.labels(), dtype=np.int64)
+            theirs = mine.codes(packed([theirs[pairs >> 32], pairs & 0xFFFFFFFF]))
+        if len(theirs):
+            theirs = theirs[: len(other.sums.counts)]
+            self.sums.cover(int(theirs.max()) + 1)
+            self.sums.values[:, theirs] += other.sums.values[:, : len(theirs)]
+            self.sums.counts[theirs] += other.sums.counts[: len(theirs)]
+
+    @property
+    def count(self) -> int:
+        """The number of clusters."""
+        return self.alone + int((self.sums.counts > 0).sum())
+
+    @property
+    def middle(self) -> Array:
+        """The sum of the outer products of the sums of each cluster."""
+        return np.asarray(self.direct + self.sums.values @ self.sums.values.T)
+
+
+@dataclass
+class PanelScores(PanelPass):
+    """Sums over what is left of the rows, in the coordinates ``turn``.
+
+    Parameters
+    ----------
+    levels : list of JointLevels
+    effects : list of arrays of shape (levels, columns)
+    singletons : Singletons
+    turn : array of shape (columns, q)
+    kinds : tuple of str
+        Any of HC0, HC2, HC3 and cluster.
+    level_weights : array
+        The weights of the levels, for leverages.
+    repeated : dict
+        The combinations of two ways of clustering that have several rows.
+    """
+
+    levels: list[JointLevels]
+    effects: list[Array]
+    singletons: Singletons
+    turn: Array
+    kinds: tuple[str, ...] = ()
+    level_weights: Array | None = None
+    repeated: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
+    rows: int = field(default=0, init=False)
+    gram: Array = field(init=False)
+    middles: dict[str, Array] = field(init=False)
+    clusters: dict[tuple[int, ...], ClusterScores] = field(init=False)
+    homes: dict[tuple[int, int], np.ndarray] = field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        width, ways = self.turn.shape[1] - 1, self.plan.ways
+        self.gram = np.zeros((width + 1, width + 1))
+        self.middles = {
+            kind: np.zeros((width, width)) for kind in self.kinds if kind.startswith("HC")
+        }
+        self.clusters, self.homes = {}, {}
+        if "cluster" not in self.kinds:
+            return
+        sieves = {pair: Sieve(keys) for pair, keys in self.repeated.items()}
+        for size in range(1, len(ways) + 1):
+            for chosen in combinations(range(len(ways)), size):
+                places = sorted(ways[way] for way in chosen)
+                sieve = sieves[places[0], places[1]] if size > 1 else None
+                self.clusters[chosen] = ClusterScores(tuple(places), width, sieve)
+        for effect in range(len(self.plan.effects)):
+            for way in ways:
+                if way != effect:
+                    size = self.levels[effect].count
+                    self.homes[effect, way] = np.full(size, NONE, dtype=np.int32)
+
+    def add_rows(self, z: Array, weights: Array | None, codes: list[Indices]) -> None:
+        kept = self.singletons.kept(codes)
+        if kept is not None:
+            z, codes = z[:, kept], [places[kept] for places in codes]
+            weights = None if weights is None else weights[kept]
+        for values, places in zip(self.effects, codes, strict=False):
+            z -= values.take(places, axis=0).T
+        v = self.turn.T @ z
+        weighted = v if weights is None else v * weights
+        self.rows += v.shape[1]
+        self.gram += weighted @ v.T
+        if not self.kinds:
+            return
+        scores = v[:-1] * weighted[-1]
+        for kind in self.middles:
+            scaled = scores
+            if kind != "HC0":
+                rest = self._rest(v[:-1], weights, codes[0])
+                scaled = scores / (np.sqrt(rest) if kind == "HC2" else rest)
+            self.middles[kind] += scaled @ scaled.T
+        for sums in self.clusters.values():
+            sums.add(scores, codes)
+        for (effect, way), homes in self.homes.items():
+            _find_homes(homes, codes[effect], codes[way])
+
+    def _rest(self, v: Array, weights: Array | None, codes: Indices) -> Array:
+        """1 less the leverages."""
+        assert self.level_weights is not None
+        leverage = 1 / self.level_weights[codes] + np.einsum("ij,ij->j", v, v)
+        rest = np.asarray(1.0 - (leverage if weights is None else weights * leverage))
+        if (rest < LEVERAGE).any():
+            raise NotExactError(
+                "A row has leverage 1: it is fitted exactly, and HC2 and HC3 are not defined; use"
+                " HC1, or cluster the errors."
+            )
+        return rest
+
+    def merge(self, other: PanelScores) -> None:
+        """Add the sums of other rows."""
+        self.flush()
+        other.flush()
+        self.rows += other.rows
+        self.gram += other.gram
+        for kind, middle in other.middles.items():
+            self.middles[kind] += middle
+        for ways, sums in other.clusters.items():
+            self.clusters[ways].merge(sums)
+        for pair, homes in other.homes.items():
+            known = np.flatnonzero(homes != NONE)
+            _find_homes(self.homes[pair], known, homes[known])
+
+    def nested(self) -> list[bool]:
+        """Whether all levels of an effect lie in one cluster of some way, for each effect."""
+        return [
+            any(
+                effect == way or bool((self.homes[effect, way] != SEVERAL).all())
+                for way in self.plan.ways
+            )
+            for effect in range(len(self.plan.effects))
+        ]
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        return state | {"effects": [], "levels": [], "repeated": {}} if self.rows else state
+
+
+def _find_homes(homes: np.ndarray, levels: Indices, clusters: np.ndarray) -> None:
+    """Note the cluster of each level of some rows, ``SEVERAL`` if there are several."""
+    if len(homes) and homes[0] == SEVERAL:
+        return  # one level decides, and is noted at the first place
+    held = homes[levels]
+    new = held == NONE
+    homes[levels[new]] = clusters[new]
+    if (homes[levels] != clusters).any():
+        homes[0] = SEVERAL

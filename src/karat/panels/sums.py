@@ -1,0 +1,134 @@
+"""The first pass over a panel: sums from which the effects, and the first estimates, follow.
+
+products     Z'UZ of the columns Z = (X, y) less a shift, with weights U
+by level     sums of the rows of Z and of the weights, and counts of rows, of each effect
+pairs        of levels of two effects (:mod:`.pairs`)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from karat.data.batch import Batch
+from karat.engine.linalg import Array, Indices
+from karat.panels.levels import JointLevels
+from karat.panels.pairs import PairCounts
+from karat.panels.rows import PanelPass
+
+
+class LevelSums:
+    """Sums of numbers by level, in arrays that grow with the levels."""
+
+    def __init__(self, width: int) -> None:
+        self.values = np.zeros((width, 0))
+        self.weights = np.zeros(0)
+        self.counts = np.zeros(0, dtype=np.int64)
+
+    def cover(self, count: int) -> None:
+        """Make room for the levels with codes below ``count``."""
+        have = len(self.counts)
+        if count > have:
+            more = max(count, 5 * have // 4) - have
+            self.values = np.pad(self.values, ((0, 0), (0, more)))
+            self.weights = np.pad(self.weights, (0, more))
+            self.counts = np.pad(self.counts, (0, more))
+
+    def add(self, codes: Indices, z: Array, weights: Array | None) -> None:
+        """Add rows, the columns of ``z``, which are multiplied by the weights already."""
+        first, last = int(codes.min()), int(codes.max()) + 1
+        self.cover(last)
+        near = codes - first if first else codes
+        counts = np.bincount(near, minlength=last - first)
+        self.counts[first:last] += counts
+        self.weights[first:last] += (
+            counts if weights is None else np.bincount(near, weights, last - first)
+        )
+        for total, row in zip(self.values, z, strict=True):
+            total[first:last] += np.bincount(near, row, last - first)
+
+    def fit(self, count: int) -> None:
+        """Cut the arrays to the levels that there are."""
+        self.cover(count)
+        self.values = self.values[:, :count]
+        self.weights, self.counts = self.weights[:count], self.counts[:count]
+
+
+@dataclass
+class PanelSums(PanelPass):
+    """The sums of the first pass; columns are shifted by the means of the first rows."""
+
+    rows: int = field(default=0, init=False)
+    weight: float = field(default=0.0, init=False)
+    log_weights: float = field(default=0.0, init=False)
+    total: Array = field(init=False)
+    products: Array = field(init=False)
+    by_level: list[LevelSums] = field(init=False)
+    pairs: dict[tuple[int, int], PairCounts] = field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        plan = self.plan
+        self.levels = [JointLevels.of(len(columns)) for columns in plan.coded]
+        self.total = np.zeros(plan.width)
+        self.products = np.zeros((plan.width, plan.width))
+        self.by_level = [LevelSums(plan.width) for _ in plan.effects]
+        self.pairs = {
+            (a, b): PairCounts((plan.name(a), plan.name(b)), plan.weighted, plan.memory)
+            for a, b in plan.pairs
+        }
+
+    def before(self, batch: Batch) -> None:
+        if not self.rows and not self.held and len(batch):
+            means = [np.asarray(part, dtype=float).mean(axis=0) for part in batch.parts]
+            self.shift = np.concatenate(means)
+
+    def add_rows(self, z: Array, weights: Array | None, codes: list[Indices]) -> None:
+        weighted = z if weights is None else z * weights
+        self.rows += z.shape[1]
+        self.weight += float(z.shape[1] if weights is None else weights.sum())
+        self.log_weights += 0.0 if weights is None else float(np.log(weights).sum())
+        self.total += weighted.sum(axis=1)
+        self.products += z @ weighted.T
+        for sums, place in zip(self.by_level, codes, strict=False):
+            sums.add(place, weighted, weights)
+        for (a, b), pairs in self.pairs.items():
+            pairs.add(codes[a], codes[b], weights)
+
+    def finish(self) -> None:
+        """Add the rows that wait; sums by level get the length of the levels."""
+        self.flush()
+        for sums, levels in zip(self.by_level, self.levels, strict=False):
+            sums.fit(levels.count)
+        for pairs in self.pairs.values():
+            pairs.settle()
+
+    def centred_products(self) -> Array:
+        """The products of the columns less their means."""
+        return self.products - np.outer(self.total, self.total) / self.weight
+
+    def merge(self, other: PanelSums) -> None:
+        """Add the sums of other rows."""
+        self.finish()
+        other.finish()
+        if not other.rows:
+            return
+        if not self.rows:
+            self.shift = other.shift
+        codes = [
+            mine.absorb(theirs) for mine, theirs in zip(self.levels, other.levels, strict=True)
+        ]
+        move = other.shift - self.shift
+        for mine, theirs, place in zip(self.by_level, other.by_level, codes, strict=False):
+            mine.cover(int(place.max()) + 1)
+            mine.values[:, place] += theirs.values + move[:, None] * theirs.weights
+            mine.weights[place] += theirs.weights
+            mine.counts[place] += theirs.counts
+        cross = np.outer(other.total, move)
+        self.products += other.products + cross + cross.T + other.weight * np.outer(move, move)
+        self.total += other.total + other.weight * move
+        self.rows, self.weight = self.rows + other.rows, self.weight + other.weight
+        self.log_weights += other.log_weights
+        for (a, b), pairs in self.pairs.items():
+            pairs.merge(other.pairs[a, b], codes[a], codes[b])
