@@ -1,6 +1,7 @@
 """The directive ``{drawn} name``: embeds the figure of ``figures/name.py`` in the page, as SVG.
 
-The ink becomes ``currentColor``, so that one figure fits the light and the dark theme.
+A script with ``panels`` gives several figures, which stand side by side, or one below the other on
+a phone.  The ink becomes ``currentColor``, so that one figure fits the light and the dark theme.
 """
 
 import io
@@ -40,10 +41,19 @@ def save(script: Path, target: Any, **options: Any) -> None:
         figure.savefig(target, transparent=True, **options)
 
 
-def draw(script: Path) -> str:
-    """Draw the figure of a script as SVG for a page."""
+def draw(script: Path) -> list[str]:
+    """Draw the figure of a script, or its panels, as SVG for a page."""
+    mpl.use("Agg")
+    with mpl.rc_context({**STYLE, "svg.hashsalt": script.stem}):
+        names = runpy.run_path(str(script))
+        figures = names["panels"](INK) if "panels" in names else [names["draw"](INK)]
+        return [as_svg(figure) for figure in figures]
+
+
+def as_svg(figure: Any) -> str:
     buffer = io.StringIO()
-    save(script, buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
+    options: dict[str, Any] = {"bbox_inches": "tight", "metadata": {"Date": None}}
+    figure.savefig(buffer, transparent=True, format="svg", **options)
     text = buffer.getvalue()
     text = text[text.index("<svg") :].replace(INK, "currentColor")
     text = re.sub(r"font: ([^;\"]*?)'[^;\"]*", r"font: \1sans-serif", text)
@@ -64,10 +74,13 @@ class Drawn(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         script = Path(self.env.srcdir) / "figures" / f"{self.arguments[0]}.py"
         self.env.note_dependency(str(script))
+        pictures = draw(script)
+        kind = "picture" if len(pictures) == 1 else "panel"
+        divs = "".join(f'<div class="{kind}">{picture}</div>' for picture in pictures)
+        if not self.content:  # on a card
+            return [nodes.raw("", divs, format="html")]
         figure = nodes.figure(classes=["drawn"])
-        figure += nodes.raw(
-            "", f'<div class="picture">{draw(script)}</div>', format="html"
-        )
+        figure += nodes.raw("", f'<div class="panels">{divs}</div>', format="html")
         caption = nodes.caption()
         inline, messages = self.state.inline_text(" ".join(self.content), self.lineno)
         caption += inline

@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.formula.api as smf
 
 import karat
 from karat import problems as P
@@ -192,7 +193,7 @@ def test_provenance_is_shown_and_escaped(core):
 
 def test_the_notebook_says_the_same(core):
     box = core._repr_html_()
-    assert f"<b>5\u202f000 &rarr; {len(core)} rows</b>" in box
+    assert f"<b>5\u202f000 → {len(core)} rows</b>" in box
     assert karat.report.facts(core)["keeps"] in box
 
 
@@ -226,3 +227,25 @@ def test_missing_extras_are_named(core, table, tmp_path, monkeypatch):
     with pytest.raises(karat.MissingExtraError, match=r"WeightsDisplay needs .*karat\[report\]"):
         karat.report.WeightsDisplay.from_coreset(core).plot()
     assert karat.report.facts(core, table)["kept"] == len(core)  # facts need neither
+
+
+def test_a_regression_has_its_coefficients_on_the_page():
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame(rng.standard_normal((3000, 2)), columns=["age", "size"])
+    frame["price"] = 2 + frame["age"] - 3 * frame["size"] + rng.standard_normal(3000)
+    fit = karat.ols("price ~ age + size", frame)
+    page_facts = karat.report.facts(fit.coreset)
+    full = smf.ols("price ~ age + size", frame).fit()
+    rows = page_facts["coefficients"]["rows"]
+    assert [row["term"] for row in rows] == list(full.params.index)
+    np.testing.assert_allclose([row["estimate"] for row in rows], full.params, rtol=1e-10)
+    ends = [[row["conf_low"], row["conf_high"]] for row in rows]
+    np.testing.assert_allclose(ends, full.conf_int(), rtol=1e-8)
+    text = render(page_facts)
+    assert "A linear model of price, fitted to" in text
+    assert "is the same as one fitted to all 3,000 rows" in text
+    assert text.index('id="coefficients"') < text.index('id="certificate"')
+
+
+def test_a_coreset_of_no_regression_has_no_coefficients(core):
+    assert karat.report.facts(core)["coefficients"] is None

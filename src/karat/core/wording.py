@@ -153,6 +153,17 @@ def several(number: int, noun: str) -> str:
     return TERMINAL.several(number, noun)
 
 
+def plain_claim(kept: int, rows: int, target: str | None, made: bool) -> str:
+    """One sentence for a reader who has never heard of coresets."""
+    these = several(kept, "weighted, made row" if made else "weighted row")
+    if target is None:
+        return f"Computed from {these}, what is kept is the same as from all {rows:,} rows."
+    return (
+        f"A linear model of {target}, fitted to {these}, is the same as one fitted to all"
+        f" {rows:,} rows."
+    )
+
+
 def claim(facts: Mapping[str, Any]) -> str:
     """Say what the kept rows keep: what the problem keeps, and no more."""
     subject = (

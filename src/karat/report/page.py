@@ -86,6 +86,8 @@ def facts(
         "moments": None if opened is None else _moments(opened),
         "columns": None if opened is None else _column_comparison(core, opened),
         "reproduce": _reproduce(core, summary),
+        "targets": [c.name for c in core_facts.kept_columns(core) if c.role == "target"],
+        "coefficients": _coefficients(core),
     }
 
 
@@ -308,6 +310,26 @@ def _column_comparison(core: Coreset, data: Data) -> list[dict[str, Any]] | None
         }
         for name, m, km, s, ks in values
     ]
+
+
+def _coefficients(core: Coreset) -> dict[str, Any] | None:
+    """The table of the regression whose rows the coreset has; None if it is of none."""
+    if core.regression is None:
+        return None
+    from karat.inference import ols
+
+    fit = ols(core)
+    names = ("term", "estimate", "std_error", "conf_low", "conf_high", "p_value")
+    table = fit.tidy()
+    rows = [
+        dict(zip(names, values, strict=True))
+        for values in zip(*(table[n] for n in names), strict=True)
+    ]
+    return {
+        "formula": core.regression.facts["formula"],
+        "rows": rows,
+        "r_squared": float(fit.rsquared),
+    }
 
 
 def _origin(provenance: dict[str, Any]) -> dict[str, Any]:
