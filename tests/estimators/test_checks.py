@@ -37,8 +37,6 @@ def reasons(estimator):
             " scikit-learn's does"
         )
         names = (
-            "check_dtype_object",
-            "check_n_features_in_after_fitting",
             "check_sample_weights_shape",
             "check_sample_weights_not_overwritten",
             "check_sample_weight_equivalence_on_dense_data",

@@ -142,7 +142,12 @@ def test_means_that_are_not_kept(frame):
         ols("y ~ x", cube)
     same(ols("y ~ 0 + C(region):x + z", cube), smf.ols("y ~ 0 + C(region):x + z", frame).fit())
     with pytest.raises(NotExactError, match="LeastSquares"):
-        ols("y ~ x", karat.cube(frame[["region", "x"]], by="region", problem=karat.problems.Mean()))
+        ols(
+            "y ~ x",
+            karat.cube(
+                frame[["region", "x"]], by="region", problem=karat.problems.Mean(), rows="real"
+            ),
+        )
 
 
 def test_the_jackknife_of_clusters_that_are_labels(frame, cube):

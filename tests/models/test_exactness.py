@@ -97,6 +97,7 @@ def test_loss_is_the_contraction_of_the_tensor(case):
         core.loss(query[:-1])
 
 
+@pytest.mark.filterwarnings("ignore::karat.models.RecoveryWarning")  # of one draw in a thousand
 def test_weights_count_like_copies():
     X = make_mixture(3000, 6, 3).X
     counts = np.random.default_rng(0).integers(0, 3, size=len(X))

@@ -95,7 +95,7 @@ def test_arxiv(arxiv, problem):
 
 
 def test_mode_c_refuses_the_vocabulary(arxiv):
-    with pytest.raises(InputError, match=r"19,105,6\d\d features"):
+    with pytest.raises(InputError, match=r"19,105,4\d\d features"):
         karat.coreset(arxiv, problem=problems.SingleTopic(10, "all"))
 
 

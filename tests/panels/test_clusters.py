@@ -102,7 +102,7 @@ def test_leverages_with_one_effect(kind, power, weights):
         ("y ~ x1 | firm + firm", {}, "twice"),
         ("y ~ 1 | firm", {}, "no regressor"),
         ("y ~ x1 | nowhere", {}, "nowhere"),
-        ("y ~ x1 | firm", {"cov_type": "cluster"}, "needs cluster="),
+        ("y ~ x1 | firm", {"cov_type": "cluster"}, "Pass its name as cluster="),
         ("y ~ x1 | firm", {"frequencies": "w"}, "frequencies"),
         ("y ~ x1 + x2 | firm + year", {"memory": 10**3}, "take more than 1,000 bytes"),
         ("y ~ x1", {"memory": 10**9}, "memory= is for"),

@@ -94,7 +94,7 @@ def _read_tables(X: Any, problem: Latent) -> tuple[Table, ...]:
     """The table or the three tables of X, checked; their sizes first."""
     for table in X if isinstance(X, tuple | list) else (X,):
         shape: Any = getattr(table, "shape", ())
-        if len(shape) == 2:
+        if isinstance(shape, tuple) and len(shape) == 2:
             problem.check_size(int(shape[1]))
     if problem.input_tables == 1:
         if isinstance(X, tuple):

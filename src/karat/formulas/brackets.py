@@ -37,6 +37,8 @@ class Brackets:
 def brackets_of(text: str) -> Brackets | None:
     """The brackets of a formula; None if it has none."""
     spans, bars, tildes = _outside(text)
+    # behind a bar, brackets without '~' are slopes of effects
+    spans = [(a, b) for a, b in spans if not bars or a < bars[0] or "~" in text[a:b]]
     if not spans:
         return None
     if len(spans) > 1:
