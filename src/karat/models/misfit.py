@@ -116,9 +116,10 @@ def probe(sample: Sample, chain: bool = False) -> Indices:
     """
     n = len(sample)
     if sample.weights is not None and not chain:
-        weights = sample.weights
-        size = int(min(PROBE, n, weights.sum() ** 2 / (weights @ weights)))
-        return np.sort(np.random.default_rng(0).choice(n, size, p=weights / weights.sum()))
+        # Accepted in proportion to their weights, and none twice: copies would look like evidence.
+        chance = sample.weights / sample.weights.max()
+        taken = np.flatnonzero(np.random.default_rng(0).random(n) < chance)
+        return taken[np.linspace(0, len(taken) - 1, min(PROBE, len(taken))).astype(np.int64)]
     if n <= PROBE:
         return np.arange(n)
     if not chain:
