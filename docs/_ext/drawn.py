@@ -44,16 +44,21 @@ def save(script: Path, target: Any, **options: Any) -> None:
 def draw(script: Path) -> list[str]:
     """Draw the figure of a script, or its panels, as SVG for a page."""
     mpl.use("Agg")
-    with mpl.rc_context({**STYLE, "svg.hashsalt": script.stem}):
+    with mpl.rc_context(STYLE):
         names = runpy.run_path(str(script))
         figures = names["panels"](INK) if "panels" in names else [names["draw"](INK)]
-        return [as_svg(figure) for figure in figures]
+        return [
+            as_svg(figure, f"{script.stem}-{number}")
+            for number, figure in enumerate(figures)
+        ]
 
 
-def as_svg(figure: Any) -> str:
+def as_svg(figure: Any, name: str) -> str:
+    """A figure as SVG; its anchors are made of the name, so that no other figure has them."""
     buffer = io.StringIO()
     options: dict[str, Any] = {"bbox_inches": "tight", "metadata": {"Date": None}}
-    figure.savefig(buffer, transparent=True, format="svg", **options)
+    with mpl.rc_context({"svg.hashsalt": name}):
+        figure.savefig(buffer, transparent=True, format="svg", **options)
     text = buffer.getvalue()
     text = text[text.index("<svg") :].replace(INK, "currentColor")
     text = re.sub(r"font: ([^;\"]*?)'[^;\"]*", r"font: \1sans-serif", text)
