@@ -150,7 +150,7 @@ def test_random_tables(start):
 
 
 @pytest.mark.nightly
-@pytest.mark.xfail(strict=True, reason="F of squares far from zero is 5e-8 off, not yet explained")
+@pytest.mark.xfail(strict=True, reason="F is 200 roundings times the condition of the columns (1e6) off")
 def test_open_table():
     run([OPEN])
 
