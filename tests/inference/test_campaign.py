@@ -150,7 +150,7 @@ def test_random_tables(start):
 
 
 @pytest.mark.nightly
-@pytest.mark.xfail(strict=True, reason="F is 200 roundings times the condition of the columns (1e6) off")
+@pytest.mark.xfail(strict=True, reason="F is 200 roundings times the condition, 1e6, off")
 def test_open_table():
     run([OPEN])
 
