@@ -289,3 +289,18 @@ def test_all_tags_are_judged():
         )
         == 0
     )
+
+
+@pytest.mark.parametrize("rows", [6000, 8000, 9000, 12_000, 16_000])
+@pytest.mark.parametrize("seed", range(4))
+def test_all_levels_of_two_categories(rows, seed):
+    rng = np.random.default_rng(seed)
+    three, two = np.eye(3)[rng.integers(0, 3, rows)], np.eye(2)[rng.integers(0, 2, rows)]
+    X = np.column_stack([three, two, rng.standard_normal((rows, 2))])
+    y = X[:, 5] + rng.standard_normal(rows)
+    core = karat.coreset(X, y, rows="synthetic")
+    D, made = (
+        np.column_stack([np.ones(rows), X, y]),
+        np.column_stack([np.ones(len(core)), core.X, core.y]),
+    )
+    np.testing.assert_allclose(made.T @ (made * core.weights[:, None]), D.T @ D, atol=1e-9 * rows)

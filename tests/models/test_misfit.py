@@ -176,3 +176,14 @@ def test_weights_are_no_evidence_of_their_own():
             fit = models.GaussianMixture(3).fit(X, sample_weight=rng.integers(0, 3, 3000))
         alarms += bool(fit.recovery_.misfits)
     assert alarms <= 2  # rows drawn with replacement gave one in thirteen
+
+
+@pytest.mark.filterwarnings("ignore::karat.models.RecoveryWarning")
+@pytest.mark.parametrize("k", [3, "auto"])
+def test_one_row_with_nearly_all_the_weight(k):
+    rng = np.random.default_rng(0)
+    X = 6 * np.eye(3, 8)[rng.integers(0, 3, 600)] + rng.standard_normal((600, 8))
+    weights = np.ones(600)
+    weights[0] = 1e6
+    fit = models.GaussianMixture(k).fit(X, sample_weight=weights)
+    assert np.isfinite(fit.means_).all()

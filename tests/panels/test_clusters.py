@@ -125,3 +125,10 @@ def test_rows_of_dask_give_the_same():
     for kind in ("HC1", "cluster"):
         ratio = here.with_covariance(kind).bse / there.with_covariance(kind).bse
         assert np.abs(ratio - 1).max() < 1e-11
+
+
+@pytest.mark.parametrize("factor", [1e-155, 1e150, 1e155])
+def test_units_that_leave_the_doubles(factor):
+    frame = rows()
+    with pytest.raises(karat.InputError, match="Change the units of the column 'x1'"):
+        karat.ols("y ~ x1 | firm", frame.assign(x1=frame["x1"] * factor))

@@ -51,6 +51,8 @@ from karat.engine.tolerances import (
     UNSCALED,
 )
 
+APART = 20  # binary digits by which units of directions may differ from those of coordinates
+
 
 @dataclass(frozen=True)
 class Directions:
@@ -122,6 +124,27 @@ class Basis:
         """
         terms = linalg.column_norms(block) @ np.abs(self.map)
         return np.asarray(linalg.column_norms(block @ self.map) / np.where(terms > 0, terms, 1.0))
+
+    def joint_inverse(self) -> Array:
+        """The inverse of the map with what was dropped beside it; infinite if it does not exist."""
+        used = np.abs(self.map).max(axis=1, initial=0.0)
+        beside = np.abs(self.excluded.vectors) / np.where(used > 0, used, np.inf)[:, None]
+        # Directions in units far from those of the coordinates would hide these.
+        unit = beside.max(axis=0, initial=0.0)
+        exponents = np.log2(np.where(unit > 0, unit, 1.0))
+        unit = np.where(np.abs(exponents) > APART, np.exp2(np.round(exponents)), 1.0)
+        joint = np.hstack([self.map, self.excluded.vectors / unit])
+        rows = np.abs(joint).max(axis=1, initial=0.0)
+        rows[rows == 0] = 1.0
+        joint = joint / rows[:, None]
+        columns = np.abs(joint).max(axis=0, initial=0.0)
+        columns[columns == 0] = 1.0
+        try:
+            inverse = np.linalg.inv(joint / columns) / columns[:, None] / rows
+        except np.linalg.LinAlgError:
+            return np.full(joint.shape, np.inf)
+        inverse[self.map.shape[1] :] /= unit[:, None]
+        return np.asarray(inverse)
 
 
 def moved_columns(k: Array, means: Array, spreads: Array, affine: bool) -> Array:

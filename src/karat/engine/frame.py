@@ -280,18 +280,9 @@ class Frame:
         """
         if self.basis.inverse is not None:
             return self.basis.inverse
-        joint = np.hstack([self.basis.map, self.basis.excluded.vectors])
         if self.plain:  # an order of the variables
-            return joint.T
-        rows = np.abs(joint).max(axis=1, initial=0.0)
-        rows[rows == 0] = 1.0
-        joint = joint / rows[:, None]
-        columns = np.abs(joint).max(axis=0, initial=0.0)
-        columns[columns == 0] = 1.0
-        try:
-            return np.asarray(np.linalg.inv(joint / columns) / columns[:, None] / rows)
-        except np.linalg.LinAlgError:
-            return np.full(joint.shape, np.inf)
+            return np.hstack([self.basis.map, self.basis.excluded.vectors]).T
+        return self.basis.joint_inverse()
 
     @cached_property
     def means(self) -> Array:

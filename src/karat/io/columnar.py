@@ -26,6 +26,7 @@ from karat.io.source import (
     check_unique_columns,
     with_folders,
 )
+from karat.storage.parquet import KEY
 
 READAHEAD = 2  # batches decoded ahead of the one in work
 
@@ -77,6 +78,11 @@ class ColumnarFiles(Files):
                 f"{opened.path} cannot be read as {'Parquet' if self.parquet else 'Arrow'}"
                 f" ({brief(error)}); it may be cut off: write it again or leave it out."
             ) from error
+        if self.parquet and KEY in (fragment.metadata.metadata or {}):
+            raise InputError(
+                f"{opened.path} holds weighted rows that karat wrote, not rows of data; open it"
+                f" with karat.load({opened.path!r})."
+            )
         check_unique_columns(opened.path, schema.names)
         for name, value in self.folders[file].items():
             if name not in schema.names:

@@ -138,6 +138,8 @@ def wald(values: Array) -> float | None:
     """The p-value of "all columns have mean zero" (Hotelling's T^2); None if none of them varies or
     the rows are too few.
     """
+    if len(values) < 2:
+        return None
     n, values = len(values), of_unit_size(values)
     mean = values.mean(axis=0)
     apart = values - mean

@@ -52,6 +52,7 @@ ROUND = 1e-8  # what the products of the last pass may be off from orthonormal o
 EXPECTED = 0.01  # what the first products may be off; those of other rows are
 LARGER = 1e4  # times the squares of the rows that are left: singletons that cost them digits
 PASSES = 4  # at the solution, at most
+EXTREME = 2.0**200  # size of a column beyond which squares of coefficients may leave the doubles
 
 
 def panel_table(
@@ -208,12 +209,24 @@ class Panel:
         parameters = replace(parameters, nested=tuple(last.nested()))
         return self._finished(first, last, coordinates, chosen, parameters)
 
+    def _check_size(self, sizes: Array) -> None:
+        """Refuse columns whose squares, or those of their coefficients, leave the doubles."""
+        extreme = (sizes > 0) & ((sizes < 1 / EXTREME) | ~(sizes <= EXTREME))
+        if extreme.any():
+            name, size = self.names[int(extreme.argmax())], float(sizes[extreme.argmax()])
+            raise InputError(
+                f"Change the units of the column {name!r}: its values differ by about {size:.0e},"
+                " so that variances overflow or underflow in double precision.",
+                column=name,
+            )
+
     def _summed(self) -> tuple[PanelSums, Singletons]:
         """The sums without singletons, again if these took the digits of the other rows along."""
         first = PanelSums(self.plan, np.zeros(self.plan.width))
         sums: PanelSums = self.rows.scan(self.layout, first)
         sums.finish()
         read, sizes = sums.rows, np.diag(sums.products).copy()
+        self._check_size(np.sqrt(sizes / max(read, 1)))
         singletons = drop_singletons(sums)
         if not sums.rows:
             raise InputError(

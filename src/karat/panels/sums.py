@@ -108,7 +108,8 @@ class PanelSums(PanelPass):
         self.weight += float(z.shape[1] if weights is None else weights.sum())
         self.log_weights += 0.0 if weights is None else float(np.log(weights).sum())
         self.total += weighted.sum(axis=1)
-        self.products += z @ weighted.T
+        with np.errstate(over="ignore", invalid="ignore"):  # refused after the pass
+            self.products += z @ weighted.T
         for sums, place in zip(self.by_level, codes, strict=False):
             sums.add(place, weighted, weights)
         for (a, b), pairs in self.pairs.items():
