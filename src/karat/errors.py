@@ -100,6 +100,15 @@ def check_integer(name: str, value: object, least: int = 1) -> None:
         )
 
 
+def check_choice(name: str, value: object, *choices: str) -> None:
+    """Raise unless an argument is one of some names."""
+    if not (isinstance(value, str) and value in choices):
+        listed = ", ".join(map(repr, choices[:-1]))
+        raise InputError(
+            f"{name} must be {listed} or {choices[-1]!r}, not {value!r}.", argument=name
+        )
+
+
 @contextmanager
 def reading(name: str, what: str) -> Iterator[None]:
     """Turn every error inside the block into one that blames the file.

@@ -158,6 +158,18 @@ def test_a_list_of_labels_is_not_a_list_of_names(frame):
             lambda f: karat.coreset(np.full((40, 1), 3, dtype="timedelta64[s]")),
             "unit of a duration",
         ),
+        (
+            lambda f: karat.coreset(f, "price", on_missing="dropp"),
+            "'error', 'drop' or 'mean', not 'dropp'",
+        ),
+        (
+            lambda f: karat.coreset(
+                pd.concat([f] * 50).assign(town=[f"t{i % 400}" for i in range(50 * len(f))]),
+                "price",
+                one_hot="auto",
+            ),
+            r"products of them.*Column 'town' becomes 400 of the columns",
+        ),
     ],
 )
 def test_corrections(frame, call, message):

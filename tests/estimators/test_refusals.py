@@ -270,6 +270,8 @@ def test_inputs(data):
         karat.exact_cv(X, y, cv=[(np.array([0, 0, 1]), np.arange(2, 300))])
     with pytest.raises(InputError, match="no splits"):
         karat.exact_cv(X, y, cv=iter([]))
+    with pytest.raises(InputError, match=r"not its name: y=data\['price'\]"):
+        CoresetRegressor(Ridge()).fit(X, "price")
 
 
 ENSEMBLES = [

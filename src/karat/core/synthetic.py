@@ -35,7 +35,7 @@ from karat.engine.reduce import Reduction
 from karat.engine.rows import Progress
 from karat.engine.synthetic import ORDINARY, VERBATIM, WILD, MadeRows, synthesise
 from karat.engine.tolerances import EXACT
-from karat.errors import InputError, NotExactError
+from karat.errors import InputError, NotExactError, check_choice
 from karat.problems import Problem
 
 if TYPE_CHECKING:
@@ -71,12 +71,8 @@ def made_memory(columns: int) -> tuple[int, int]:
 
 def check_rows_argument(rows: str, problem: Problem, method: str, verbatim: str) -> None:
     """Raise unless rows of that kind can be made for the problem."""
-    if rows not in (REAL, SYNTHETIC):
-        raise InputError(f"rows must be 'real' or 'synthetic', not {rows!r}.", argument="rows")
-    if verbatim not in (KEEP, REFUSE):
-        raise InputError(
-            f"verbatim must be 'keep' or 'error', not {verbatim!r}.", argument="verbatim"
-        )
+    check_choice("rows", rows, REAL, SYNTHETIC)
+    check_choice("verbatim", verbatim, KEEP, REFUSE)
     if rows == REAL:
         if verbatim != KEEP:
             raise InputError(

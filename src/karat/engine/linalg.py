@@ -46,9 +46,9 @@ def check_width(width: int) -> None:
     """Refuse more features than m x m matrices can have, before memory is allocated for them."""
     if width > MOST:
         raise InputError(
-            f"The rows have {width:,} features, more than the {MOST:,} for which a coreset of real"
-            " rows is supported. For squared losses, rows='synthetic' makes about one row per"
-            " column. Otherwise reduce the number of columns or the degree."
+            f"A row has {width:,} features (columns or products of them), more than the {MOST:,}"
+            " for which a coreset of real rows is supported. For squared losses, rows='synthetic'"
+            " makes about one row per column. Otherwise reduce the number of columns or the degree."
         )
 
 

@@ -174,6 +174,8 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
             raise InputError(
                 f"This {type(self).__name__} requires y to be passed, but the target y is None."
             )
+        if isinstance(y, str):
+            raise InputError(f"fit takes the values of the target, not its name: y=data[{y!r}].")
         if containers.is_on_device(X):  # it stays there, and is checked when few rows are made
             self.n_features_in_ = int(containers.as_table(X, "X").shape[1])
             self.__dict__.pop("feature_names_in_", None)

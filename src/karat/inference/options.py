@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from karat.core.regression import BY_CLUSTER, JACKKNIFE
-from karat.errors import InputError, NotExactError
+from karat.errors import InputError, NotExactError, check_choice
 from karat.inference.results import KINDS, check_cov_type
 
 MOST_COLUMNS = 2**12  # a batch of rows then has 2 GiB
@@ -95,11 +95,7 @@ def check_switches(**switches: Any) -> None:
 
 def drops_collinear(on_collinear: Any) -> bool:
     """Whether columns that are combinations of others are left out."""
-    if on_collinear not in ("error", "drop"):
-        raise InputError(
-            f"on_collinear must be 'error' or 'drop', not {on_collinear!r}.",
-            argument="on_collinear",
-        )
+    check_choice("on_collinear", on_collinear, "error", "drop")
     return bool(on_collinear == "drop")
 
 

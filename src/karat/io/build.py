@@ -42,7 +42,7 @@ from karat.engine.stream import FOLD
 from karat.errors import InputError, check_integer, reading
 from karat.io.checkpoint import Checkpoint, transform_digest
 from karat.io.content_digest import ALGORITHM, Digest
-from karat.io.encoding import categories
+from karat.io.encoding import Encoding, categories
 from karat.io.find import open_source
 from karat.io.layout import Layout
 from karat.io.learn import learned
@@ -211,19 +211,16 @@ def fold_rows(
     elif layout.pipeline is not None or isinstance(problem, Kernel):
         fixed, each = 0, 8 * 8 * width
     else:
-        fixed, each = problem.fold_memory(
-            -(-layout.width // problem.input_tables), len(roles.targets)
-        )
+        columns = -(-layout.width // problem.input_tables)
+        try:
+            fixed, each = problem.fold_memory(columns, len(roles.targets))
+        except InputError as error:  # too many columns
+            raise InputError(str(error), (layout.encoding or Encoding()).most_levels()) from None
     if isinstance(memory, bool) or not isinstance(memory, int):
-        raise InputError(
-            f"memory must be an integer of bytes, such as 10**9, not {memory!r}.",
-            argument="memory",
-        )
+        raise InputError(f"memory must be an integer of bytes, such as 10**9, not {memory!r}.")
     if memory < fixed + each * LEAST_ROWS:
-        raise InputError(
-            f"memory={memory!r} is too small: this problem needs at least"
-            f" {fixed + each * LEAST_ROWS:,} bytes."
-        )
+        least = fixed + each * LEAST_ROWS
+        raise InputError(f"memory={memory!r} is too small; give at least {least:,} bytes.")
     most = (memory - fixed) // each
     if wanted is None:
         return int(min(FOLD, most))

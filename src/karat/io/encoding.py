@@ -11,6 +11,7 @@ category is a level of its own.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -74,13 +75,24 @@ class Encoding:
                 if name in self.columns
                 else [name]
             )
-        twice = next((name for name in names if names.count(name) > 1), None)
+        counted = Counter(names)
+        twice = next((name for name in names if counted[name] > 1), None)
         if twice is not None:
             raise InputError(
                 f"Two encoded columns would be called {twice!r}; rename the column {twice!r} of the"
                 " data."
             )
         return names
+
+    def most_levels(self) -> str:
+        """What to do about too many columns: the category that makes most of them, if one does."""
+        if not self.levels:
+            return ""
+        name, levels = max(self.levels.items(), key=lambda item: len(item[1]))
+        return (
+            f"Column {name!r} becomes {len(levels):,} of the columns, one for each of its"
+            " levels; leave it out if it only numbers the rows."
+        )
 
     def indicators(self, name: str, text: Any) -> np.ndarray:
         """A column of 0 and 1 per level (n, levels) of values :func:`level_text`; no columns before

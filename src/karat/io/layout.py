@@ -25,7 +25,7 @@ from karat.data.advice import FILL, IMPUTE, OR_MEAN, about_time, leave_or_encode
 from karat.data.arguments import ColumnRoles
 from karat.data.batch import Batch
 from karat.data.labels import as_keys
-from karat.errors import InputError
+from karat.errors import InputError, check_choice
 from karat.io.encoding import Encoding, level_text
 from karat.io.source import (
     DROP_ROWS,
@@ -73,9 +73,10 @@ class Layout:
         problem: Problem, roles: ColumnRoles, pipeline: Any, on_missing: str, one_hot: Sequence[str]
     ) -> Layout:
         """A layout whose encoding is to be learned in a pass of its own, if it has one."""
+        check_choice("on_missing", on_missing, "error", "drop", "mean")
         fill = on_missing == "mean"
-        layout = Layout.of(problem, roles, pipeline, "error" if fill else on_missing)
-        layout = replace(layout, learns=True)
+        known = "error" if fill else on_missing
+        layout = replace(Layout.of(problem, roles, pipeline, known), learns=True)
         if not fill and not one_hot:
             return layout
         if pipeline is not None:
@@ -93,8 +94,7 @@ class Layout:
     @staticmethod
     def of(problem: Problem | None, roles: ColumnRoles, pipeline: Any, on_missing: str) -> Layout:
         """A layout from arguments; an error if they cannot be combined."""
-        if on_missing not in ("error", "drop"):
-            raise InputError(f"on_missing must be 'error' or 'drop', not {on_missing!r}.")
+        check_choice("on_missing", on_missing, "error", "drop")
         if pipeline is not None and not hasattr(pipeline, "transform"):
             raise InputError("pipeline must be a fitted transformer with a transform method.")
         if isinstance(problem, HiddenMarkov) and on_missing == "drop":
