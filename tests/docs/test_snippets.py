@@ -2,8 +2,9 @@
 folder per page.
 
 ``python`` blocks are executed (with a prompt, as doctests); in ``console`` blocks and those of no
-language, the lines that call ``karat`` are.  Warnings are errors.  Pages whose blocks speak of data
-that the reader has get that data from ``reader_data``.
+language, the lines that call ``karat`` are.  Warnings are errors.  What a ``python`` block prints
+is the ``text`` block that follows it, but for line breaks and numbers, which are those of one
+machine.  Pages whose blocks speak of data that the reader has get that data from ``reader_data``.
 """
 
 from __future__ import annotations
@@ -27,15 +28,18 @@ PAGES = [
     ROOT / "README.md",
     *sorted(p for p in (ROOT / "docs").rglob("*.md") if not {"_build", "gallery"} & set(p.parts)),
 ]
-FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(
+    r"^```([^\n]*)\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE
+)
+NUMBER = re.compile(r"[-−]?\d[\d,]*(\.\d+)?(e[-+]?\d+)?( (ms|s|MB|kB|GB|bytes)\b)?", re.IGNORECASE)
 
 
-def blocks(page: Path) -> list[tuple[str, str, int]]:
-    """Language, text and first line of each block that runs."""
+def blocks(page: Path) -> list[tuple[str, str, str | None, int]]:
+    """Language, text, shown output and first line of each block that runs."""
     text = page.read_text()
     for there, here in ELSEWHERE.items():
         text = text.replace(there, here)
-    found = [(m[1], m[2], text[: m.start()].count("\n") + 2) for m in FENCE.finditer(text)]
+    found = [(*m.groups(), text[: m.start()].count("\n") + 2) for m in FENCE.finditer(text)]
     return [
         block
         for block in found
@@ -43,18 +47,26 @@ def blocks(page: Path) -> list[tuple[str, str, int]]:
     ]
 
 
-def run_python(source: str, name: str, line: int, names: dict) -> None:
+def without_numbers(printed: str) -> str:
+    return " ".join(NUMBER.sub("#", printed).split())
+
+
+def run_python(source: str, name: str, line: int, names: dict, shown: str | None) -> None:
     if not source.lstrip().startswith(">>>"):
-        exec(compile("\n" * (line - 1) + source, name, "exec"), names)
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile("\n" * (line - 1) + source, name, "exec"), names)
+        if shown is not None:
+            assert without_numbers(printed.getvalue()) == without_numbers(shown), f"line {line}"
         return
     for example in doctest.DocTestParser().get_examples(source, name):
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             exec(compile(example.source, name, "single"), names)
-        shown = not example.want or doctest.OutputChecker().check_output(
+        as_shown = not example.want or doctest.OutputChecker().check_output(
             example.want, printed.getvalue(), doctest.ELLIPSIS
         )
-        assert shown, f"{name}, line {line + example.lineno}: printed {printed.getvalue()!r}"
+        assert as_shown, f"{name}, line {line + example.lineno}: printed {printed.getvalue()!r}"
 
 
 def run_console(source: str) -> None:
@@ -88,8 +100,8 @@ def test_page(page, tmp_path, monkeypatch, capsys):
     name = str(page.relative_to(ROOT))
     names = {"__name__": "__main__"}
     prepare(name, names)
-    for language, source, line in blocks(page):
+    for language, source, shown, line in blocks(page):
         if language == "python":
-            run_python(source, name, line, names)
+            run_python(source, name, line, names, shown)
         else:
             run_console(source)
