@@ -235,3 +235,26 @@ def test_the_unit_does_not_matter(unit):
         core = karat.coreset(scaled, problem=learner._problem(scaled))
         assert core.certificate.ok
         assert core.verify(scaled).ok
+
+
+@pytest.mark.parametrize(("offset", "k"), [(5e3, 2), (5e3, 3), (1e6, 2), (40.0, 2)])
+def test_the_mean_is_subtracted_before_digits_are_lost(offset, k):
+    """The mean of all rows may be far away although its image under the whitening is not:
+    components are apart along (1, -1), and the mean is along (1, 1).  Oracle: the stored maps,
+    taken for exact, in extended precision.
+    """
+    wide = np.longdouble
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((4_000, 6)) + offset
+    along = np.array([[1, -1, 0, 0, 0, 0], [0, 0, 1, -1, 0, 0]])
+    X += 5.0 * np.vstack([np.zeros(6), along])[rng.integers(k, size=len(X))]
+    core = karat.coreset(X, problem=problems.GaussianMixture(k))
+
+    def sums(rows, weights):
+        z = (rows.astype(wide) - core.maps["mean"].astype(wide)) @ core.maps["M"].astype(wide)
+        cubes = np.einsum("ni,nj,nl->ijln", z, z, z) * weights.astype(wide)
+        return cubes.sum(axis=-1), np.abs(cubes).sum(axis=-1)
+
+    (full, size), (kept, _) = sums(X, np.ones(len(X))), sums(core.arrays()[0], core.weights)
+    allowed = core.certificate.loss_error + core.certificate.rounding
+    assert (np.abs(full - kept) <= allowed * size).all()

@@ -220,7 +220,11 @@ def _one_level(
             )
         else:
             rest = rows.subset(others), kept.subset(np.flatnonzero(~left_out))
-            measured = _against(core, table, *rest, *_fit_all_rows(table, rest[0], table.kernel))
+            try:
+                fitted_rest = _fit(rest[0], table.kernel)
+            except NonFiniteError:  # powers of the rest alone leave the doubles: no proof there
+                continue
+            measured = _against(core, table, *rest, *fitted_rest)
         found = better(
             found, replace(measured, positions=everything, weights=own_weights(kept, everything))
         )
@@ -229,10 +233,15 @@ def _one_level(
     return _against(core, table, rows, kept, fitted, passes) if found is None else found
 
 
+def _fit(rows: Rows, kernel: Kernel) -> tuple[FittedMoments, int]:
+    """Moments of these rows, in coordinates fitted to a sample, and passes."""
+    return fit_moments(rows, kernel, sample(np.random.default_rng(1), len(rows), 16384))
+
+
 def _fit_all_rows(table: Table, rows: Rows, kernel: Kernel) -> tuple[FittedMoments, int]:
-    """Moments of all rows, in coordinates fitted to a sample, and passes."""
+    """The same of all rows of a table, which are named where that is not possible."""
     try:
-        return fit_moments(rows, kernel, sample(np.random.default_rng(1), len(rows), 16384))
+        return _fit(rows, kernel)
     except NonFiniteError:
         raise table.explain_non_finite() from None
 
@@ -246,15 +255,18 @@ def _against(
         return found
     kernel = centred_kernel(found)
     if kernel is not None:
-        centred = kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)
-        found = better(found, measure_again(core, rows, centred, kept, passes + 1))
+        try:
+            centred = kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)
+            found = better(found, measure_again(core, rows, centred, kept, passes + 1))
+        except NonFiniteError:  # other coordinates are tried, and prove nothing here
+            pass
     plain = table.kernel
     if not found.proof.ok and found.proof.excluded and isinstance(plain, Powers):
-        restored, more = _fit_all_rows(table, rows, plain.keeping_all())
-        found, passes = (
-            better(found, measure_again(core, rows, restored, kept, passes + more)),
-            passes + more,
-        )
+        try:
+            restored, more = _fit(rows, plain.keeping_all())
+        except NonFiniteError:  # a dropped direction so small that its powers are not numbers
+            return found
+        found = better(found, measure_again(core, rows, restored, kept, passes + more))
     return found
 
 

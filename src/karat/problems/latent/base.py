@@ -37,7 +37,9 @@ Keep = Literal["tensor", "moments", "all"]
 Maps = dict[str, Array]
 
 KEEPS = ("tensor", "moments", "all")
-NEAR = 100.0  # offset in the whitened space up to which it may be subtracted after the product
+# |mean| in the whitened space, its terms added without their signs, up to which the mean may be
+# subtracted after the product: rows are of size 1 there, so no digits are lost
+NEAR = 1.0
 WIDEST = 2000  # most features for which mode C makes a small coreset
 
 
@@ -77,7 +79,7 @@ class Latent(Problem):
             return lambda x: np.asarray(x @ M)
         M = np.ascontiguousarray(M)  # the product is then a fifth faster
         width, away = M.shape[1], (mean @ M)[:, None]
-        near = bool(np.abs(away).max(initial=0.0) < NEAR)
+        near = bool((np.abs(mean) @ np.abs(M)).max(initial=0.0) <= NEAR)
 
         def whiten_rows(x: Array) -> Array:
             # columns of z one after the other, as they are multiplied later
