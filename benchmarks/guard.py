@@ -3,8 +3,8 @@ their times.
 
     python benchmarks/guard.py              HEAD against the work tree
     python benchmarks/guard.py v0.1.0 main  two commits, each checked out in a worktree of its own
-    python benchmarks/guard.py --only wide  some of the cases python benchmarks/guard.py --processor
-    processor time on one thread, for a machine with other work
+    python benchmarks/guard.py --only wide  some of the cases
+    python benchmarks/guard.py --processor  processor time on one thread, for a busy machine
 
 What got slower by more than ``--slower`` (1.15) is named at the end, and the exit code is then 1.
 Both commits run in the same minute on the same machine, so that ratios mean something where seconds
