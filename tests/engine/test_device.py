@@ -73,8 +73,17 @@ def tables(kind: str, rows: int, columns: int) -> np.ndarray:
 
 
 def test_grid_has_room_for_sums_of_products():
-    assert 2 * device.BITS + np.log2(device.PIECE) <= 53
-    assert 2 * device.PIECE**1.5 * 2.0 ** -(device.BITS + 1) <= 1 / 22
+    assert (2**device.BITS + device.PIECE**0.5 / 2) ** 2 <= 2**53
+    assert 2 * device.PIECE**1.5 * 2.0**-device.BITS <= 1 / 362
+
+
+def test_powers_of_two_below():
+    rng = np.random.default_rng(5)
+    exponents = np.arange(-1000, 960)
+    values = np.ldexp(1 + rng.random(len(exponents)), exponents)
+    values = np.concatenate([values, np.ldexp(1.0, exponents), np.ldexp(2 - 2.0**-52, exponents)])
+    expected = np.ldexp(1.0, np.frexp(values)[1] - 1)
+    np.testing.assert_array_equal(device.power_below(np, values), expected)
 
 
 def test_weights_subsets_shift_and_maps(make):

@@ -12,12 +12,12 @@ that is used here.  So the bounds of :mod:`karat.engine.sums` hold as they stand
     few columns   products of pieces of rows as short as there, added in a tree; blocks in a pair
                   high + low by two-sum
     many columns  numbers are cut in two as by :func:`karat.engine.sums.exact_squares`, ``x = a +
-                  b`` with a on a grid.  With BITS bits, and PIECE products of them, every sum of
-                  products of a fits into a double, so it is exact in any order.  The rest is
-                  ``c'b`` and its transpose, ``c = a + b / 2``.  By Cauchy and Schwarz it is off by
-                  at most ``2 PIECE^1.5 2^-(BITS + 1)`` = 1 / 22 of a rounding of the roots of the
-                  diagonal: ``|b| <= 2^-(BITS + 1) max|x|``, about, and the norm of the piece is at
-                  least its largest value.
+                  b`` with a on a grid, 2^-BITS of a power of two above the norm |x| of the column
+                  in the piece.  By Cauchy and Schwarz a sum of products of a is at most ``(2^BITS +
+                  PIECE^(1/2) / 2)^2`` steps, fits into a double, and so is exact in any order.  The
+                  rest is ``c'b`` and its transpose, ``c = a + b / 2``.  It is off by at most ``2
+                  PIECE^1.5 2^-BITS`` = 1 / 362 of a rounding of the roots of the diagonal, since
+                  ``|b_i| <= 2^-BITS |x|``.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ from karat.engine.tolerances import TINY
 if TYPE_CHECKING:
     from karat.engine.rows import Progress, Rows
 
-NUMBERS = 2**25  # of a block on the device: so many that starting its operations takes no time
-PIECE, BITS = 2048, 21  # 2 * 21 bits, and those of 2048 terms, fit into the 53 bits of a double
+NUMBERS = 2**26  # of a block on the device: so many that starting its operations takes no time
+PIECE, BITS = 2048, 26  # 2 * 26 bits, and one for what is rounded up, are those of a double
+ABOVE = 1 + 2.0**-20  # a computed norm times that is at least the norm
+TILE = 256  # columns that are multiplied at a time where a product is symmetric
 
 
 class DevicePart(LazyPart):
@@ -256,16 +258,36 @@ def _tree(functions: Any, terms: Any, add: Callable[[Any, Any], Any]) -> Any:
 def _cut_in_two(blocks: DeviceBlocks, pieces: Any) -> Any:
     """The Gram matrices of pieces of at most PIECE rows."""
     functions = blocks.functions
-    high, low = (array_api.to_host(f(pieces, axis=1)) for f in (functions.max, functions.min))
-    exponents = np.frexp(np.maximum(np.abs(high), np.abs(low)))[1]
-    step = np.maximum(np.ldexp(1.0, exponents - BITS), TINY)
+    norms = functions.linalg.vector_norm(pieces, axis=1, keepdims=True) * ABOVE
     # Beside a number of 2^52 steps and a half, doubles are a step apart.
-    aside = blocks.put(1.5 * 2.0**52 * step)[:, None, :]
+    aside = 1.5 * 2.0 ** (53 - BITS) * functions.clip(power_below(functions, norms), TINY)
     coarse = pieces + aside
     coarse -= aside
-    exact = functions.matrix_transpose(coarse) @ coarse
+    exact = _symmetric(functions, coarse)
     fine = pieces - coarse
     coarse += pieces  # 2 a + b
     mixed = functions.matrix_transpose(coarse) @ fine
     mixed /= 2
-    return exact + (mixed + functions.matrix_transpose(mixed))
+    exact += mixed + functions.matrix_transpose(mixed)
+    return exact
+
+
+def _symmetric(functions: Any, pieces: Any) -> Any:
+    """``pieces' pieces``.  Of many columns, the part below the diagonal is copied from above."""
+    flipped, columns = functions.matrix_transpose, int(pieces.shape[-1])
+    bands: list[tuple[int, Any]] = []  # the columns from the first of a tile on
+    rows = []
+    for start in range(0, columns, TILE):
+        stop = min(start + TILE, columns)
+        below = [flipped(band[:, :, start - at : stop - at]) for at, band in bands]
+        bands.append((start, flipped(pieces[:, :, start:stop]) @ pieces[:, :, start:]))
+        rows.append(functions.concat([*below, bands[-1][1]], axis=2) if below else bands[-1][1])
+    return functions.concat(rows, axis=1) if len(rows) > 1 else rows[0]
+
+
+def power_below(functions: Any, values: Any) -> Any:
+    """The largest power of two up to each positive value (Rump, Ogita and Oishi, *Accurate
+    floating-point summation*, 2008), without a look at its bits.
+    """
+    spread = values * (2.0**52 + 1)
+    return functions.abs(spread - (1 - 2.0**-53) * spread)

@@ -62,22 +62,28 @@ def dominating(rows: Rows, kernel: Kernel, most: int) -> Indices | None:
     return np.flatnonzero(peeled)
 
 
+def looked_at(rows: Rows) -> Indices:
+    """A sample that tells what is typical.  It depends only on the number of rows, so that
+    verification finds the same wild rows.
+    """
+    return sample(np.random.default_rng(0), len(rows), LOOKED_AT)
+
+
 def wild_rows(
-    rows: Rows, fitted: FittedMoments, among: Array | None = None
-) -> tuple[float, Indices]:
+    rows: Rows, fitted: FittedMoments, among: Array | None = None,
+    usual: tuple[Array, Array] | None = None,
+) -> tuple[float, Indices]:  # fmt: skip
     """The largest ratio of a column's size to its typical size, and the wild rows.
 
-    The typical size is that of the rows ``among`` (``[1 | D]``), by default a sample that depends
-    only on the number of rows, so that verification finds the same wild rows.
+    The typical size is that of the rows ``among`` (``[1 | D]``), by default :func:`looked_at`, and
+    ``usual`` if it is known.
     """
     frame, none = fitted.frame, np.zeros(0, dtype=np.intp)
     if frame is None or not isinstance(fitted.kernel, Powers) or fitted.kernel.single is not None:
         return 1.0, none
     if among is None:
-        among = rows.take(
-            sample(np.random.default_rng(0), len(rows), LOOKED_AT), np.zeros(rows.columns)
-        )
-    spread, middle, far = _wild_limits(frame, among[:, 1:])
+        among = rows.take(looked_at(rows), np.zeros(rows.columns))
+    spread, middle, far = _wild_limits(frame, among[:, 1:], usual)
     if not spread > WILD:
         return spread, none
     if rows.on_device:
@@ -91,7 +97,9 @@ def wild_rows(
     )
 
 
-def _wild_limits(frame: Frame, sample: Array) -> tuple[float, Array, Array]:
+def _wild_limits(
+    frame: Frame, sample: Array, known: tuple[Array, Array] | None
+) -> tuple[float, Array, Array]:
     """The largest ratio of a column's size to its typical size in a sample; the middle of every
     column; and the distance from it beyond which rows are wild.
 
@@ -99,7 +107,7 @@ def _wild_limits(frame: Frame, sample: Array) -> tuple[float, Array, Array]:
     """
     first = int(frame.affine)
     with np.errstate(over="ignore", invalid="ignore"):
-        middle, usual = typical(sample[:: max(1, len(sample) // LOOKED_AT)].T, bool(first))
+        middle, usual = known or typical(sample[:: max(1, len(sample) // LOOKED_AT)].T, bool(first))
         ratio = np.where(usual > 0, frame.spreads[first:] / np.where(usual > 0, usual, 1.0), 1.0)
         far = np.where(ratio > WILD, WILD * usual, np.inf)
         if (far == np.inf).all():

@@ -36,7 +36,7 @@ from karat.engine.combinations import nearly_combined, null_directions
 from karat.engine.coordinates import Basis, Directions
 from karat.engine.device import squares
 from karat.engine.frame import Frame
-from karat.engine.kernel import FittedMoments
+from karat.engine.kernel import COMPLETE, FittedMoments
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.powers import Powers
 from karat.engine.rows import Progress, Rows, Statistic, useful_shift
@@ -92,6 +92,8 @@ class SecondMoments(Powers):
         # whether columns are summed as they are; fewer rows than columns are a complete sample
         self.wide = columns >= PILOTED and rows > columns + 1
         self.may_be_wide = not self.wide and columns >= TALL and TALL * columns <= rows < MOST_ROWS
+        # whether a sample chooses coordinates, before the sums of all rows can do so
+        self.sampled = True
         # whether sums are made with hardly any rounding, which takes three times as long
         self.exact = False
         self.back: Array | None = None  # (v, v): the inverse of the map, where that is known
@@ -134,12 +136,11 @@ class SecondMoments(Powers):
             for part in rows.parts
         )
         if full <= MOSTLY_ZERO * sum(part.shape[0] * part.shape[1] for part in rows.parts):
-            kernel.wide, kernel.null, kernel.may_be_wide = (
-                len(rows) > rows.columns + 1,
-                NULL_OF_MANY,
-                False,
-            )
+            kernel.wide, kernel.may_be_wide = len(rows) > rows.columns + 1, False
+            kernel.null = NULL_OF_MANY
         kernel.exact = kernel.wide and bool(kernel.sparse.any())  # as sums of sparse rows are
+        if rows.on_device and len(rows) > COMPLETE:  # where a pass takes less time than a sample
+            kernel.wide, kernel.may_be_wide, kernel.sampled = True, False, False
         return kernel
 
     def prepare(self, pilot: Array, weights: Array | None) -> Self:
@@ -164,7 +165,7 @@ class SecondMoments(Powers):
             prepared = prepared.mapped(np.diag(scale), np.diag(1 / scale), np.flatnonzero(extreme))
             prepared.scale = scale
             return prepared
-        return prepared._by_pilot(pilot, weights)
+        return prepared._by_pilot(pilot, weights) if self.sampled else prepared
 
     def piloted(self) -> SecondMoments | None:
         """The kernel that chooses coordinates by a sample, if this one could have done so but did
@@ -292,11 +293,10 @@ class SecondMoments(Powers):
     def fitted_moments(
         self, statistic: Statistic, total: float, last: bool = False
     ) -> FittedMoments:
-        fitted = (
-            self._wide_moments(self._whole_gram(statistic), total, last)
-            if self.wide
-            else super().fitted_moments(statistic, total, last)
-        )
+        if self.wide:
+            fitted = self._wide_moments(self._whole_gram(statistic), total, last)
+        else:
+            fitted = super().fitted_moments(statistic, total, last)
         frame = fitted.frame
         if (
             last

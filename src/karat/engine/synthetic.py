@@ -30,7 +30,10 @@ many.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -40,13 +43,13 @@ from karat.engine.combinations import BLIND
 from karat.engine.frame import NEGLIGIBLE
 from karat.engine.kernel import FittedMoments, fit_moments, pilot_size
 from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.peel import PEELED, wild_rows
+from karat.engine.peel import PEELED, looked_at, wild_rows
 from karat.engine.proof import measure
 from karat.engine.reduce import Reduction
 from karat.engine.rotations import RANK, prove_by_rotations
-from karat.engine.rows import Progress, Rows, own_weights, sample
+from karat.engine.rows import Progress, Rows, own_weights, sample, typical
 from karat.engine.second_moments import SecondMoments
-from karat.engine.threads import one_blas_thread
+from karat.engine.threads import one_blas_thread, share
 from karat.engine.tolerances import TINY
 
 SYNTHETIC = "synthetic"  # how rows were found
@@ -334,16 +337,22 @@ def synthesise(
     rng = np.random.default_rng(seed)
     kernel = SecondMoments.of(rows)
     kernel = kernel.sharper() if sharp else kernel
-    fitted, passes = fit_moments(
-        rows, kernel, sample(rng, len(rows), pilot_size(len(rows))), progress
-    )
-    spread, wild = wild_rows(rows, fitted)
+    looked = looked_at(rows)
+    pilot = sample(rng, len(rows), pilot_size(len(rows))) if kernel.sampled else looked
+    among = rows.take(looked, np.zeros(rows.columns))
+    work: list[Callable[[], Any]] = [
+        partial(fit_moments, rows, kernel, pilot, progress),
+        partial(typical, among[:, 1:].T, centred=True),
+    ]
+    # the host looks at the sample while an accelerator sums all rows
+    (fitted, passes), usual = share(lambda do: do(), work, 2 if rows.on_device else 1)
+    spread, wild = wild_rows(rows, fitted, among, usual)
     if 0 < len(wild) < len(rows) and levels:
         made = _wild_apart(rows, seed, wild, origin)
         if made.proof.ok:
             return made
     made = replace(make_rows(fitted, origin, sharp), passes=passes, spread=spread)
-    if not made.proof.ok and (piloted := fitted.kernel.piloted()) is not None:  # type: ignore[attr-defined]
+    if not made.proof.ok and (piloted := fitted.kernel.piloted()) is not None:
         fitted, more = fit_moments(rows, piloted, sample(rng, len(rows), pilot_size(len(rows))))
         again = replace(make_rows(fitted, origin, sharp), passes=passes + more, spread=spread)
         made = again if again.proof.ok else made
