@@ -98,8 +98,8 @@ class DevicePart(LazyPart):
 
 
 def block_rows(columns: int) -> int:
-    """Rows of a block on the device: whole pieces."""
-    return max(PIECE, NUMBERS // max(1, columns) // PIECE * PIECE)
+    """Rows of a block on the device: a power of two, so that a tree of pieces has no rests."""
+    return max(PIECE, 1 << (NUMBERS // max(1, columns)).bit_length() >> 1)
 
 
 class DeviceBlocks:

@@ -228,10 +228,14 @@ class NonFiniteError(ArithmeticError):
 
 @one_blas_thread()
 def fit_moments(
-    rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress | None = None
-) -> tuple[FittedMoments, int]:
-    """Fit the kernel's coordinates and sum its moments; also the number of passes it took."""
-    block = rows.take(pilot, np.zeros(rows.columns))
+    rows: Rows, kernel: Kernel, pilot: Indices, progress: Progress | None = None,
+    block: Array | None = None,
+) -> tuple[FittedMoments, int]:  # fmt: skip
+    """Fit the kernel's coordinates and sum its moments; also the number of passes it took.
+
+    ``block`` is ``[1 | D]`` of the pilot, if it has been read.
+    """
+    block = rows.take(pilot, np.zeros(rows.columns)) if block is None else block
     weights = None if rows.weights is None else rows.weights[pilot]
     if not np.isfinite(block).all():
         raise NonFiniteError

@@ -338,10 +338,10 @@ def synthesise(
     kernel = SecondMoments.of(rows)
     kernel = kernel.sharper() if sharp else kernel
     looked = looked_at(rows)
-    pilot = sample(rng, len(rows), pilot_size(len(rows))) if kernel.sampled else looked
     among = rows.take(looked, np.zeros(rows.columns))
+    pilot = sample(rng, len(rows), pilot_size(len(rows))) if kernel.sampled else looked
     work: list[Callable[[], Any]] = [
-        partial(fit_moments, rows, kernel, pilot, progress),
+        partial(fit_moments, rows, kernel, pilot, progress, None if kernel.sampled else among),
         partial(typical, among[:, 1:].T, centred=True),
     ]
     # the host looks at the sample while an accelerator sums all rows
