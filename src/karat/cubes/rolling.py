@@ -81,8 +81,8 @@ class Rolling:
         labels = self.steps.cells.labels[-1]
         if duration is not None and labels.dtype.kind != "M":
             raise InputError(
-                f"A window of {window} needs dates or times, and the labels of {name!r} are none:"
-                " give a number of labels.",
+                f"A window of {window} needs dates or times, not the labels of {name!r}; give a"
+                " number of labels.",
                 argument="window",
             )
         order, edges = in_order(self.steps.cells.labels[:-1], len(self.steps))

@@ -14,6 +14,8 @@ from statsmodels.iolib.table import SimpleTable
 from statsmodels.iolib.tableformatting import fmt_params
 
 from karat.core.regression import BY_CLUSTER
+from karat.core.synthetic import SYNTHETIC
+from karat.core.wording import several
 from karat.engine.least_squares import DependentColumnError
 from karat.errors import InputError
 from karat.inference.ssc import STATSMODELS
@@ -57,7 +59,9 @@ def summary(
         ]
     if slim:
         left, right = [left[i] for i in (0, 1, 3, *range(6, len(left)))], right[:4]
-    title = title or f"Observations: {results.nobs:,.0f} ({len(results.model.exog):,} rows kept)"
+    kind = "synthetic row" if results.coreset.rows == SYNTHETIC else "kept row"
+    rows = several(len(results.model.exog), kind)
+    title = title or f"Observations: {results.nobs:,.0f} (from {rows})"
     table = Summary()
     table.add_table_2cols(results, gleft=left, gright=right, yname=yname, xname=xname, title=title)
     table.add_table_params(results, yname=yname, xname=xname, alpha=alpha, use_t=results.use_t)
