@@ -70,9 +70,10 @@ def test_reports_are_about_coresets(frame, tmp_path):
         write_report(karat.ols("price ~ a", frame), tmp_path / "page.html")
 
 
-def test_fits_are_shown_in_a_line(frame):
+def test_results_are_shown_in_a_line(frame):
     cube = karat.cube(frame[["a", "half", "price"]], "price", by="half")
     assert repr(cube.fit(LinearRegression(), by="half")) == "Fits(2 models by half)"
+    assert repr(cube.rolling("half", 1)) == "Rolling(2 windows of 1 by half)"
 
 
 def test_a_coreset_is_no_cube(frame, tmp_path):

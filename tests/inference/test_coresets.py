@@ -145,6 +145,7 @@ def test_a_thousand_submodels():
 
 def test_shown(fit, frame):
     text = str(fit.summary())
+    assert repr(fit) == text
     assert (
         text.splitlines()[0].strip()
         == f"Observations: 3,000 (from {len(fit.coreset)} synthetic rows)"

@@ -14,7 +14,7 @@ import numpy as np
 from karat.core import export, synthetic
 from karat.core.certify import Certificate
 from karat.core.construct import assembled, read_rows, reduced
-from karat.core.encoded import encoded_coreset, must_encode
+from karat.core.encoded import encoded_coreset
 from karat.core.files import loaded_fields, save
 from karat.core.merge import merge
 from karat.core.provenance import Provenance
@@ -399,7 +399,7 @@ def coreset(
     start = time.perf_counter()
     if unknown:
         raise unknown_argument(coreset, unknown)
-    if must_encode(one_hot, on_missing):
+    if not isinstance(one_hot, list | tuple) or one_hot or on_missing != "error":
         return encoded_coreset(
             X, y, problem, lengths, method, one_hot=one_hot, on_missing=on_missing, rows=rows,
             sample_weight=sample_weight, groups=groups, verbatim=verbatim, progress=progress,

@@ -7,18 +7,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from karat.data.arguments import listed_names
 from karat.data.containers import is_frame
 from karat.errors import InputError
 
 if TYPE_CHECKING:
     from karat.core.coreset import Coreset
-
-
-def must_encode(one_hot: Any, on_missing: Any) -> bool:
-    """Whether columns are encoded, or rows with missing values left out, before anything else."""
-    names = isinstance(one_hot, str) or listed_names("one_hot", one_hot)
-    return bool(names) or on_missing != "error"
 
 
 def encoded_coreset(

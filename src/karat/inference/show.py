@@ -12,6 +12,7 @@ import pandas as pd
 from statsmodels.iolib.summary import Summary
 from statsmodels.iolib.table import SimpleTable
 from statsmodels.iolib.tableformatting import fmt_params
+from statsmodels.regression.linear_model import RegressionResultsWrapper
 
 from karat.core.regression import BY_CLUSTER
 from karat.core.synthetic import SYNTHETIC
@@ -19,6 +20,13 @@ from karat.core.wording import several
 from karat.engine.least_squares import DependentColumnError
 from karat.errors import InputError
 from karat.inference.ssc import STATSMODELS
+
+
+class ShownResults(RegressionResultsWrapper):
+    """The results of statsmodels with their labels; a prompt shows the table."""
+
+    def __repr__(self) -> str:
+        return str(self.summary())
 
 
 def summary(
