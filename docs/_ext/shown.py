@@ -29,7 +29,8 @@ PLAIN = {"NO_COLOR": "1", "COLUMNS": "64", "TERM": "dumb", "PYTHONPATH": SOURCE}
 COLUMNS = ("area", "rooms", "age", "floor", "distance")
 # lines that are times, and the time within the line "made by"
 TIMES = re.compile(
-    r"^(?:time|solver tolerance)\b.*\n?|(?<=, )[\d.,]+ m?s, (?=passes:)", re.M
+    r"^(?:time|solver tolerance)\b.*\n?(?: {9,}.*\n?)*|(?<=, )[\d.,]+ m?s, (?=passes:)",
+    re.M,
 )
 TOWNS = ("Ayr", "Bath", "Cork", "Dover")
 
