@@ -307,3 +307,25 @@ def test_long_integers():
     narrow = np.column_stack([1_700_000_000_000_000_000 + rng.integers(0, 1000, 900), X[:, 1]])
     with pytest.raises(NotExactError):
         sketched(narrow, y, buffer_rows=20).coreset()
+
+
+@pytest.mark.parametrize("tiny", [1e-300, 1e-200, 1e-160, 1e200])
+@pytest.mark.parametrize("merged", [False, True])
+def test_a_column_that_is_tiny_or_huge_in_early_rows_only(tiny, merged):
+    """Coordinates fitted to early rows are in units of 1e-300, in which squares of later ones leave
+    the doubles.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2000, 3))
+    X[:1700, 1] *= tiny
+    y = X[:, 0] + rng.standard_normal(2000)
+    sketches = [
+        karat.Sketch(karat.problems.LeastSquares(), rows="synthetic", buffer_rows=200)
+        for _ in range(2)
+    ]
+    for start in range(0, 2000, 100):
+        some = slice(start, start + 100)
+        sketches[merged and start >= 1700].update(X[some], y[some])
+    core = (sketches[0].merge(sketches[1]) if merged else sketches[0]).coreset()
+    assert core.certificate.ok
+    assert core.verify(X, y).ok

@@ -97,6 +97,21 @@ class Sums:
         counts = np.array([total, self.counts[1] + rest, self.counts[2] + len(rows)])
         return replace(self, high=high, low=self.low + lost, counts=counts)
 
+    def grown(self, rows: Rows, origin: Array | None, seed: int, inherited: Claim) -> Sums:
+        """The sums after more rows, which may represent others; in other coordinates if needed."""
+        try:
+            sums = replace(self.plus(rows), inherited=Claim.union([self.inherited, inherited]))
+            if not sums.fitted_moments(last=False).needs_pass:
+                return sums
+        except NonFiniteError:  # in these coordinates: units of a column that was tiny so far
+            sums = None
+        made = self.made(origin, sharp=True)
+        if sums is not None and not made.proof.ok:
+            return sums
+        return Sums.start(
+            [Rows([made.values], made.weights), rows], Claim.union([made.claim, inherited]), seed
+        )
+
     @property
     def total(self) -> float:
         return float(self.counts[0] + self.counts[1])
@@ -181,22 +196,12 @@ class MomentStream:
         claims = [inherited, *([] if self.few is None else [self.few.claim])]
         if self.sums is None:
             return Sums.start([*before, rows], Claim.union(claims), seed)
-        grown = replace(
-            self.sums.plus(rows), inherited=Claim.union([self.sums.inherited, inherited])
-        )
-        if not grown.fitted_moments(last=False).needs_pass:
-            return grown
-        made = self.sums.made(origin, sharp=True)
-        if not made.proof.ok:
-            return grown
-        return Sums.start(
-            [Rows([made.values], made.weights), rows], Claim.union([made.claim, inherited]), seed
-        )
+        return self.sums.grown(rows, origin, seed, inherited)
 
     def _with_wild(self, rows: Rows, origin: Array | None, seed: int) -> MomentStream:
         """The stream after adding wild rows."""
         if self.wild is not None:
-            return replace(self, wild=self.wild.plus(rows))
+            return replace(self, wild=self.wild.grown(rows, origin, seed, NO_ERROR))
         everything = np.arange(len(rows))
         values = self._with_verbatim(rows.take(everything, np.zeros(rows.columns))[:, 1:])
         weights = np.append(self.weights, own_weights(rows, everything))
@@ -231,13 +236,11 @@ class MomentStream:
             made = other.wild.made(origin, sharp=True)
             wild = Rows([made.values], made.weights)
             sums = (
-                stream.wild.plus(wild)
+                stream.wild.grown(wild, origin, seed, made.claim)
                 if stream.wild is not None
-                else Sums.start([wild], NO_ERROR, seed)
+                else Sums.start([wild], made.claim, seed)
             )
-            stream = replace(
-                stream, wild=replace(sums, inherited=Claim.union([sums.inherited, made.claim]))
-            )
+            stream = replace(stream, wild=sums)
         if len(other.weights):
             stream = stream._with_wild(Rows([other.verbatim], other.weights), origin, seed)
         return stream
