@@ -86,24 +86,28 @@ class Stage:
 def _stage(
     solution: LeastSquaresSolution, pass_shift: Array, centre: float, columns: Any, turn: Array
 ) -> Stage:
-    """From the solution in columns that had ``pass_shift`` subtracted, with a response that had
-    ``centre`` subtracted.
+    """From the solution in columns that had ``pass_shift`` subtracted, with a response of which
+    ``centre`` is the mean, if it was subtracted, too.
 
     ``columns`` are the positions of its columns in the pass, and ``turn`` makes from all columns of
     the pass those that are orthogonal to the residuals.
     """
-    shifted, shift = solution.shifted.copy(), pass_shift[columns] + solution.shift
-    shifted[0] += centre
-    rotated = solution.rotated + centre * solution.unwhitening[:, 0]
-    back = np.eye(len(shift))
+    shifted, rotated = solution.shifted.copy(), solution.rotated
+    if centre:  # the mean of what is left is near zero, and no digit of it goes into the centre
+        shifted[0] += solution.centre
+        rotated = rotated + solution.centre * solution.unwhitening[:, 0]
+        solution = replace(solution, centre=centre)
+    shift, back = pass_shift[columns] + solution.shift, np.eye(len(shifted))
     back[0] -= shift
+    params = back @ shifted
+    params[0] += solution.centre
     in_data = replace(
         solution, shift=shift, shifted=shifted, rotated=rotated,
-        params=back @ shifted, root=back @ solution.whitening,
+        params=params, root=back @ solution.whitening,
     )  # fmt: skip
     in_pass = np.zeros(len(turn))
-    in_pass[columns] = solution.params
-    in_pass[0] += centre
+    in_pass[columns] = shifted
+    in_pass[0] -= solution.shift @ shifted
     passed = replace(in_data, shift=pass_shift, shifted=in_pass, whitening=turn @ solution.root)
     return Stage(in_data, passed)
 
@@ -164,7 +168,7 @@ class InstrumentalVariables(FrequencyWLS):
         apart = 1 / (np.linalg.norm(second.whitening, axis=1) * lengths)
         if (apart < IDENTIFIED * first[0].condition).any():
             raise self._not_identified(names[x[int(np.argmin(apart))]])
-        errors = y - second.means(centred[:, x])
+        errors = second.residuals(centred[:, x], y)
         second = replace(second, rss=float(weights @ errors**2))
         return [
             _stage(second, shift, 0.0, x, turn),
@@ -321,7 +325,7 @@ class InstrumentalResults(FullDataResults):
         if not degrees:
             return pd.Series({"statistic": np.nan, "p_value": np.nan, "df": 0})
         labels = [name for name in model.rows.columns if name not in model.endogenous]
-        errors = model.endog - self.solution.means(model.exog)
+        errors = self.solution.residuals(model.exog, model.endog)
         onto = solve(model.rows[labels].to_numpy(), errors, model.weights, labels[0] == INTERCEPT)
         statistic = self.nobs * float(onto.rotated @ onto.rotated) / self.ssr
         p_value = float(stats.chi2.sf(statistic, degrees))
@@ -339,7 +343,7 @@ class InstrumentalResults(FullDataResults):
         z = model.rows[missing].to_numpy()
         left = np.column_stack(
             [
-                model.rows[name] - stage.solution.means(z)
+                stage.solution.residuals(z, model.rows[name].to_numpy())
                 for name, stage in zip(model.endogenous, model.stages[1:], strict=True)
             ]
         )

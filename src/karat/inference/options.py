@@ -7,10 +7,27 @@ from typing import Any
 
 from karat.core.regression import BY_CLUSTER, JACKKNIFE
 from karat.errors import InputError, NotExactError, check_choice
-from karat.inference.results import KINDS, check_cov_type
 
+KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", "cluster", "CR3")  # of cov_type
 MOST_COLUMNS = 2**12  # a batch of rows then has 2 GiB
 MOST_WAYS = 4  # of clustering: all 15 combinations are summed
+
+
+def check_cov_type(cov_type: str) -> None:
+    """Raise for an unknown covariance type."""
+    if cov_type not in KINDS:
+        raise InputError(
+            f"cov_type must be one of {', '.join(KINDS)}, not {cov_type!r}.", argument="cov_type"
+        )
+
+
+def check_options(options: dict[str, Any], full: Any) -> None:
+    """Raise if a covariance is asked for with options of statsmodels."""
+    if options:
+        raise NotExactError(
+            f"This fit stores the covariances {', '.join(full.kinds)}, without options such as"
+            f" {', '.join(options)}=. Pass cluster=, ssc= and use_t= to karat.inference.ols."
+        )
 
 
 def cluster_columns(cluster: Any) -> tuple[str, ...]:

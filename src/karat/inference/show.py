@@ -18,6 +18,8 @@ from karat.engine.least_squares import DependentColumnError
 from karat.errors import InputError
 from karat.inference.ssc import STATSMODELS
 
+NOTED = 1e-9  # standard errors by which rounding moves estimates, from which on the table says so
+
 
 def summary(
     results: Any, yname: str | None = None, xname: Any = None, title: str | None = None,
@@ -68,6 +70,11 @@ def summary(
     texts = [results.cov_kwds["description"]]
     if results.cov_type in ("HC1", *BY_CLUSTER) or results.model.ssc != STATSMODELS:
         texts.append(f"Small-sample corrections: {results.model.ssc}.")
+    if results.rounding > NOTED:
+        texts.append(
+            f"Rounding of the kept rows may move estimates by {results.rounding:.0e} standard"
+            " errors."
+        )
     if dropped:
         left_out = ", ".join(map(repr, dropped))
         texts.append(f"Dropped, as linear combinations of columns before them: {left_out}.")
