@@ -25,7 +25,8 @@ import numpy as np
 from patsy import DesignInfo  # statsmodels requires it
 from scipy import linalg
 
-from karat.core.regression import CLUSTERED, JACKKNIFE, PLAIN
+from karat.core.coreset import Coreset
+from karat.core.regression import BY_CLUSTER, CLUSTERED, JACKKNIFE, PLAIN, Regression, stage_sums
 from karat.engine.least_squares import COLLINEAR, LeastSquaresSolution
 from karat.engine.linalg import Array
 from karat.engine.products import Choice, Products
@@ -254,6 +255,26 @@ class FullData:
         stored |= {"HC1"} if "HC0" in stored else set()
         stored |= {JACKKNIFE} if clusters is not None and clusters.clusters.shape[1] else set()
         return ["nonrobust", *sorted(stored)]
+
+
+def full_data(core: Coreset) -> FullData:
+    """What a coreset stores about all rows, besides the kept ones."""
+    if core.regression is None:
+        return FullData(float(core.weights.sum()))
+    facts, cluster = core.regression.facts, stored_clusters(core.regression)
+    return FullData(
+        float(facts["observations"]), float(facts.get("log_weights") or 0.0),
+        stage_sums(core.regression.sums, 0),
+        dict(facts.get("residual_quantiles") or {}),
+        tuple(cluster.get("counts") or [cluster.get("clusters", 0)]),
+        bool(facts.get("merged")), core.regression.products,
+    )  # fmt: skip
+
+
+def stored_clusters(regression: Regression | None) -> dict[str, Any]:
+    """Which clusters the stored sums are about."""
+    covariances = {} if regression is None else regression.facts["covariances"]
+    return next((covariances[kind] for kind in BY_CLUSTER if kind in covariances), {})
 
 
 def without_negative(covariance: Covariance) -> Covariance:

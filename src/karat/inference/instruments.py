@@ -214,20 +214,20 @@ class InstrumentalVariables(FrequencyWLS):
 def responses(facts: dict[str, Any]) -> tuple[int, ...]:
     """The positions of the endogenous columns among those of the pass, without the intercept."""
     columns = [name for name in facts["columns"] if name not in (facts.get("dropped") or ())]
-    return tuple(columns.index(name) for name in facts["endogenous"])
+    return tuple(columns.index(name) for name in facts.get("endogenous") or ())
 
 
 @dataclass
 class StageScores(Consumer):
-    """The scores of both stages, in one pass.
+    """The scores of both stages, or of several responses, in one pass.
 
     Parameters
     ----------
     solutions : tuple of FullDataSolution
-        Of the second stage and of the first ones, in the columns of the pass.
+        Of the responses, then of the first stages, in the columns of the pass.
     responses : tuple of int
         The positions of the endogenous columns among those of the design, without the intercept.
-    kinds, ways, frequencies
+    kinds, ways, frequencies, submodels
         As in :class:`~karat.inference.scores.Scores`.
     """
 
@@ -238,17 +238,19 @@ class StageScores(Consumer):
     kinds: tuple[str, ...]
     ways: int = 0
     frequencies: bool = False
+    submodels: bool = False
     stages: list[Scores] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.stages = [
-            Scores(solution, self.kinds, self.ways, self.frequencies) for solution in self.solutions
-        ]
+        options = self.kinds, self.ways, self.frequencies, self.submodels
+        self.stages = [Scores(solution, *options) for solution in self.solutions]
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
-        design = batch.parts[:-1]
-        columns = [part[:, [place]] for part in design for place in range(part.shape[1])]
-        responses = [batch.parts[-1], *(columns[place] for place in self.responses)]
+        many = len(self.solutions) - len(self.responses)
+        design, responses = batch.parts[:-many], batch.parts[-many:]
+        if self.responses:
+            columns = [part[:, [place]] for part in design for place in range(part.shape[1])]
+            responses = [*responses, *(columns[place] for place in self.responses)]
         for scores, response in zip(self.stages, responses, strict=True):
             scores.add(chunk, replace(batch, parts=[*design, response]))
 

@@ -141,6 +141,16 @@ def check_formula(formula: Any, data: Any) -> None:
         raise InputError("A formula needs data: ols('y ~ x', frame_or_path).", argument="data")
 
 
+def check_responses(formula: Any, on_missing: str) -> None:
+    """Refuse to drop rows where there are several responses."""
+    if len(formula.responses) > 1 and on_missing == "drop":
+        raise InputError(
+            "With several responses, rows that lack one of them would be left out of the tables of"
+            " the others, too. Call ols for each response, or drop rows in the data first.",
+            argument="on_missing",
+        )
+
+
 def check_effects(no_data: bool, frequencies: Any, quantiles: bool, submodels: bool) -> None:
     """Refuse what does not go with absorbed effects."""
     if no_data:
