@@ -4,9 +4,9 @@ Random ones (dropped rows, weights, frequencies, collinear columns, discrete des
 from zero) and the data sets, each with all covariances: coefficients, errors, p-values, F of all
 slopes and of random contrasts, predictions, R2, likelihoods.
 
-Everything agrees to 1e-9, or to ``fit.rounding``, where that is larger and the table says so: eps
-times the condition of the columns times the length of the fitted values over the standard deviation
-of the residuals, what doubles in the place of real numbers may change.
+Everything agrees to 1e-9, or to ``fit.rounding``, where that is larger: eps times the condition of
+the columns times the length of the fitted values over the standard deviation of the residuals, and
+the error of the certificate times the root of the observations.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from inference.long_double import Fit  # noqa: E402
 from scipy import stats  # noqa: E402
 
 from karat.inference import ols  # noqa: E402
+from karat.inference.show import NOTED  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:There are .* clusters:UserWarning")
 
@@ -93,7 +94,7 @@ def check(frame, formula, options, cluster, rows, X, names):
     weights = rows[options["weights"]].to_numpy() if "weights" in options else None
     exact, rng = Fit(X, y, weights), np.random.default_rng(0)
     near = partial(agree, max(TIGHT, fit.rounding))
-    assert ("Rounding of the kept rows" in str(fit.summary())) == (fit.rounding > TIGHT)
+    assert ("Rounding of the kept rows" in str(fit.summary())) == (fit.rounding > NOTED)
     n, k = X.shape
     assert (fit.nobs, fit.df_resid) == (n, n - k)
     near(fit.ssr, exact.rss)

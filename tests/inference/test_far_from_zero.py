@@ -167,7 +167,7 @@ def test_what_doubles_do_not_hold_is_said():
     note = "Rounding of the kept rows may move estimates by 2e-06 standard errors"
     assert note in str(fit.summary())
     whole = ols("y ~ C(h) + z", frame)
-    assert whole.rounding < 1e-12
+    assert whole.rounding < 1e-9
     assert "Rounding" not in str(whole.summary())
     with pytest.warns(UserWarning, match="'y' .* by 2e-03 standard errors; add an intercept"):
         ols("y ~ 0 + C(h) + z", sample(1e12)[0])

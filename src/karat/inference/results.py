@@ -178,7 +178,8 @@ class FullDataResults(RegressionResults):
     @cached_property
     def rounding(self) -> float:
         """By about how many standard errors rounding of the kept rows may move estimates."""
-        return self.solution.rounding(self.scale) * self.solution.condition
+        kept = self.coreset.certificate.loss_error * float(np.sqrt(self.nobs))
+        return float(self.solution.rounding(self.scale) * self.solution.condition + kept)
 
     @property
     def centered_tss(self) -> np.float64:

@@ -18,7 +18,7 @@ from karat.engine.least_squares import DependentColumnError
 from karat.errors import InputError
 from karat.inference.ssc import STATSMODELS
 
-NOTED = 1e-9  # standard errors by which rounding moves estimates, from which on the table says so
+NOTED = 1e-8  # standard errors by which rounding moves estimates, from which on the table says so
 
 
 def summary(
