@@ -119,7 +119,7 @@ def test_order_of_levels(frame):
         ("y ~ a +", "'y ~ a \\+' cannot be read"),
         ("y ~ (a", "cannot be read"),
         ("a + b", "no response"),
-        ("y + a ~ b", "one response"),
+        ("y:a ~ b", "one response"),
         ("C(y) ~ a", "must be a number"),
         ("g ~ a", "'g' is text"),
         ("y ~ q", "no column 'q'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -98,7 +99,8 @@ def regress(
     One file may be a coreset that an earlier run saved; then the formula may be left out, or be a
     smaller one.
 
-    Fixed effects are written behind a bar and absorbed: "y ~ a | firm + year".
+    Fixed effects are written behind a bar and absorbed: "y ~ a | firm + year".  Several responses
+    have a table each, from the same passes: "y1 + y2 ~ a".
 
     Example:  karat regress data.parquet "y ~ a + C(b)" --cov cluster:user_id
     """
@@ -137,7 +139,16 @@ def regress(
             assert formula is not None
             with printing.progress(not shown.as_json) as advance:
                 fit = ols(formula, paths, on_missing=on_missing.value, progress=advance, **options)
-        document = _panel_document(fit) if absorbed else _document(fit)
+        several = isinstance(fit, Mapping)
+        if several and output is not None:
+            raise InputError(
+                "--output saves the coreset of one table, and this formula has several responses;"
+                " leave it out, or save a table for each."
+            )
+        if several:
+            document: dict[str, Any] = {"tables": [_document(one) for one in fit.values()]}
+        else:
+            document = _panel_document(fit) if absorbed else _document(fit)
         table = str(fit.summary())
     warned = list(dict.fromkeys(str(warning.message) for warning in caught))
     if output is not None:

@@ -101,13 +101,13 @@ def chow(first: Coreset, second: Coreset) -> Comparison:
     k, n = len(names), first.n_rows + second.n_rows
     if n <= 2 * k:
         raise InputError(f"{n:,} rows are too few to compare two models of {k} terms.")
-    difference = model_b.params - model_a.params
+    difference, root_a, root_b = _in_shifted_columns(model_a, model_b)
     # A^-1 + B^-1 = U'U for U stacked of the roots of both, so that the form is |U^-T d|^2.
-    joint_root = linalg.qr(np.vstack([model_a.root.T, model_b.root.T]), mode="economic")[1]
+    joint_root = linalg.qr(np.vstack([root_a.T, root_b.T]), mode="economic")[1]
     increase = float(np.square(linalg.solve_triangular(joint_root, difference, trans="T")).sum())
     variance = (model_a.rss + model_b.rss) / (n - 2 * k)
     statistic = increase / k / variance if variance > 0 else np.inf if increase > 0 else np.nan
-    errors = np.sqrt(variance * np.square(joint_root).sum(axis=0))
+    errors = np.sqrt(variance * (np.square(model_a.root) + np.square(model_b.root)).sum(axis=1))
     pvalue = float(stats.f.sf(statistic, k, n - 2 * k))
     return Comparison(
         float(statistic),
@@ -119,6 +119,19 @@ def chow(first: Coreset, second: Coreset) -> Comparison:
         errors,
         (first.n_rows, second.n_rows),
     )
+
+
+def _in_shifted_columns(
+    first: LeastSquaresSolution, second: LeastSquaresSolution
+) -> tuple[Array, Array, Array]:
+    """The difference of the parameters and the roots of both covariances, in columns less the means
+    of the first slice: intercepts far from the rows would have few digits in common.
+    """
+    move = np.eye(len(first.shift))
+    move[0] += first.shift - second.shift
+    difference = move @ second.shifted - first.shifted
+    difference[0] += second.centre - first.centre
+    return difference, first.whitening, move @ second.whitening
 
 
 def _check(core: Coreset) -> tuple[str, ...]:

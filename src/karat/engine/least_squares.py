@@ -1,12 +1,15 @@
 """Weighted least squares by a QR factorisation, which says which column depends on which others.
 
-Columns are shifted by their weighted means where there is an intercept (x - m is exact to the last
-digit of the result), and scaled to length one; so the digits that are lost depend on how the
-columns relate, and not on their units.
+Columns and response are shifted by their weighted means where there is an intercept (x - m is exact
+to the last digit of the result), and columns are scaled to length one; so the digits that are lost
+depend on how the columns relate, and not on their units.
 
-    rows r = (1, x - m);   sqrt(w) r = Q R;   params of r = R^-1 Q' sqrt(w) y;
+    rows r = (1, x - m);   sqrt(w) r = Q R;   params of r = R^-1 Q' sqrt(w) (y - c);
     whitening W = R^-1, so that sum w W'r r'W = 1
     in the columns of the data (1, x) = T r:   params T' ..., normalised covariance (T W)(T W)'
+
+The intercept is the sum of c and of its part in these parameters, and is only added up to be shown:
+where y is far from zero, the sum has no digits left for residuals.
 """
 
 from __future__ import annotations
@@ -19,8 +22,9 @@ from scipy import linalg
 from karat.engine.linalg import Array, Flags, Indices
 from karat.errors import InputError
 
+EPS = float(np.finfo(float).eps)
 # of its length: a column that is nearer to the others is a combination of them
-COLLINEAR = 64 * np.finfo(float).eps
+COLLINEAR = 64 * EPS
 NAMED = 1e-6  # coefficients of a combination that are named, of the largest
 
 
@@ -48,8 +52,10 @@ class LeastSquaresSolution:
     ----------
     shift : array of shape (k,)
         m, and 0 for the intercept.
+    centre : float
+        c, subtracted from the response; 0 without an intercept.
     shifted : array of shape (k,)
-        The parameters of the shifted columns.
+        The parameters of the shifted columns, for the response less c.
     whitening : array of shape (k, k)
         W, of the shifted columns.
     params : array of shape (k,)
@@ -59,12 +65,13 @@ class LeastSquaresSolution:
     rss : float
         The weighted sum of squared residuals.
     rotated : array of shape (k,)
-        The parameters of the whitened columns: ``root @ rotated`` is ``params``.
+        The parameters of the whitened columns: ``root @ rotated`` is ``params``, less c.
     unwhitening : array of shape (k, k)
         The inverse of W.
     """
 
     shift: Array
+    centre: float
     shifted: Array
     whitening: Array
     params: Array
@@ -92,7 +99,28 @@ class LeastSquaresSolution:
 
     def means(self, rows: Array) -> Array:
         """Fitted means of rows (1, x), computed in the shifted columns."""
-        return np.asarray((rows - rows[:, :1] * self.shift) @ self.shifted)
+        return self.excess(rows, np.zeros(len(rows)))
+
+    def residuals(self, rows: Array, y: Array) -> Array:
+        """Of rows (1, x) with the response y."""
+        return np.asarray((y - self.centre) - (rows - rows[:, :1] * self.shift) @ self.shifted)
+
+    def excess(self, rows: Array, values: Array) -> Array:
+        """``rows @ params - values``."""
+        whole = (rows - rows[:, :1] * self.shift) @ self.shifted
+        return np.asarray(whole - (values - rows[:, 0] * self.centre))
+
+    @property
+    def explained(self) -> float:
+        """The sum of squares of the fitted means, about zero."""
+        return float(np.square(self.rotated + self.centre * self.unwhitening[:, 0]).sum())
+
+    def rounding(self, scale: float) -> float:
+        """By how many standard errors rounding the rows may move orthogonal combinations of the
+        parameters: eps times the length of the fitted means (less c) over the standard deviation
+        of the residuals, whose square is given.
+        """
+        return EPS * float(np.linalg.norm(self.rotated)) / np.sqrt(scale) if scale else np.inf
 
 
 def solve(X: Array, y: Array, weights: Array, intercept: bool) -> LeastSquaresSolution:
@@ -126,12 +154,11 @@ def solve(X: Array, y: Array, weights: Array, intercept: bool) -> LeastSquaresSo
     unwhitening *= sizes
     rotated = q.T @ (root * (y - centre))
     shifted = whitening @ rotated
-    if intercept:
-        shifted[0] += centre
-        rotated += centre * unwhitening[:, 0]
-    errors = (y - shifted[0] - rows[:, 1:] @ shifted[1:]) if intercept else y - rows @ shifted
+    params = turn @ shifted
+    params[0] += centre
+    errors = (y - centre) - rows @ shifted
     return LeastSquaresSolution(
-        shift, shifted, whitening, turn @ shifted, turn @ whitening, float(weights @ errors**2),
+        shift, centre, shifted, whitening, params, turn @ whitening, float(weights @ errors**2),
         rotated, unwhitening,
     )  # fmt: skip
 

@@ -36,7 +36,7 @@ class Brackets:
 
 def brackets_of(text: str) -> Brackets | None:
     """The brackets of a formula; None if it has none."""
-    spans, bars, tildes = _outside(text)
+    spans, bars, tildes = outside(text)
     # behind a bar, brackets without '~' are slopes of effects
     spans = [(a, b) for a, b in spans if not bars or a < bars[0] or "~" in text[a:b]]
     if not spans:
@@ -54,7 +54,7 @@ def brackets_of(text: str) -> Brackets | None:
             " C(g), or remove one of the two."
         )
     inside = text[start + 1 : end]
-    _, bars, middle = _outside(inside)
+    _, bars, middle = outside(inside)
     if len(middle) != 1 or bars or not any(place < start for place in tildes):
         raise InputError(
             f"The brackets of the formula {text!r} cannot be read; write them after '~', as"
@@ -67,7 +67,7 @@ def brackets_of(text: str) -> Brackets | None:
     )
 
 
-def _outside(text: str) -> tuple[list[tuple[int, int]], list[int], list[int]]:
+def outside(text: str) -> tuple[list[tuple[int, int]], list[int], list[int]]:
     """The brackets, the bars and the tildes that are not inside parentheses or quotes."""
     spans, bars, tildes = [], [], []
     waiting: list[tuple[str, int]] = []  # what closes what is open, and where it was opened

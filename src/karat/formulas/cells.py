@@ -215,17 +215,20 @@ class CellRows(SourceRows):
         return replace(core, n_rows=self.count, certificate=certificate, provenance=provenance)
 
 
-def as_cells(rows: Any, layout: FormulaLayout, keys: tuple[str, ...]) -> CellRows | None:
-    """The rows of the cells, or None if the regressors are not discrete."""
+def as_cells(rows: Any, layout: FormulaLayout, keys: tuple[str, ...]) -> list[CellRows] | None:
+    """The rows of the cells for every response, or None if the regressors are not discrete."""
     if not isinstance(rows, SourceRows) or rows.source.once or not keys:
         return None
-    read = tuple(dict.fromkeys([*keys, *layout.formula.response.variables]))
-    consumer = CellSums(replace(layout, only=read), keys)
+    formulas = layout.formula.each()
+    named = [name for formula in formulas for name in formula.response.variables]
+    layout = replace(layout, only=tuple(dict.fromkeys([*keys, *named])))
+    consumers = [CellSums(replace(layout, formula=formula), keys) for formula in formulas]
     try:
-        position = scan(
-            rows.source, consumer.layout, [consumer], rows.rows_at_once, progress=rows.progress
-        )
-        table, rounding = consumer.table(rows.schema())
+        position = scan(rows.source, layout, consumers, rows.rows_at_once, progress=rows.progress)
+        tables = [consumer.table(rows.schema()) for consumer in consumers]
     except NotDiscreteError:
         return None
-    return CellRows(rows.opened(table), rows, position, consumer.rows, rounding)
+    return [
+        CellRows(rows.opened(table), rows, position, consumer.rows, rounding)
+        for consumer, (table, rounding) in zip(consumers, tables, strict=True)
+    ]

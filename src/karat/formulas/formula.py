@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,7 @@ from formulaic.errors import FormulaicError
 
 from karat.compat.formulaic import first_line, parse_formula
 from karat.errors import InputError
-from karat.formulas.brackets import EXAMPLE, PLACE, Brackets, brackets_of
+from karat.formulas.brackets import EXAMPLE, PLACE, Brackets, brackets_of, outside
 from karat.formulas.event import without_i
 from karat.formulas.expression import QUOTED, Expression, parsed
 
@@ -92,7 +92,7 @@ class Formula:
     """A parsed formula; in brackets it may have endogenous regressors and their instruments."""
 
     text: str
-    response: Factor
+    responses: tuple[Factor, ...]
     factors: tuple[Factor, ...]
     terms: Any  # of formulaic, as are those in brackets
     shown: Mapping[str, str]  # what parts of the names of columns are called
@@ -106,13 +106,25 @@ class Formula:
         return name
 
     @property
+    def response(self) -> Factor:
+        """The response, or the first of several."""
+        return self.responses[0]
+
+    def each(self) -> list[Formula]:
+        """The formula of every response."""
+        if len(self.responses) == 1:
+            return [self]
+        right = self.text[outside(self.text)[2][0] :]
+        return [
+            replace(self, text=f"{_alone(response)} {right}", responses=(response,))
+            for response in self.responses
+        ]
+
+    @property
     def variables(self) -> list[str]:
         """The columns that the formula reads, each once."""
-        names = [
-            *self.response.variables,
-            *(name for factor in self.factors for name in factor.variables),
-        ]
-        return list(dict.fromkeys(names))
+        factors = (*self.responses, *self.factors)
+        return list(dict.fromkeys(name for factor in factors for name in factor.variables))
 
     @property
     def regressors(self) -> list[str]:
@@ -120,9 +132,13 @@ class Formula:
         return list(dict.fromkeys(name for factor in self.factors for name in factor.variables))
 
 
-def parse(text: str, names: Sequence[str] = ()) -> Formula:
-    """Parse a formula; ``.`` stands for the columns ``names``."""
-    written, shown = without_i(text) if "i(" in text.replace(" ", "") else (text, {})
+def parse(text: str, names: Sequence[str] = (), several: bool = False) -> Formula:
+    """Parse a formula; ``.`` stands for the columns ``names``.
+
+    With ``several`` it may have several responses, ``y1 + y2 ~ x`` or ``c(y1, y2) ~ x``.
+    """
+    written = _listed(text) if text.lstrip().startswith("c(") else text
+    written, shown = without_i(written) if "i(" in text.replace(" ", "") else (written, {})
     brackets = brackets_of(written) if "[" in text else None
     endogenous: list[Any] = []
     instruments: list[Any] = []
@@ -157,26 +173,20 @@ def parse(text: str, names: Sequence[str] = ()) -> Formula:
         raise InputError(
             f"The formula {text!r} cannot be read: {first_line(error) or 'it is not a formula'}"
         ) from None
-    if len(left) != 1 or len(left[0].factors) != 1:
-        responses = ", ".join(map(str, left)) or "none"
+    if not left or any(len(term.factors) != 1 for term in left):
+        found = ", ".join(map(str, left)) or "none"
         raise InputError(
-            f"The formula {text!r} must have one response, a single term on the left of '~'; it has"
-            f" {responses}."
+            f"The formula {text!r} must have one response, or several with '+' between them, on the"
+            f" left of '~'; it has {found}."
+        )
+    if len(left) > 1 and (brackets is not None or not several):
+        raise InputError(
+            f"The formula {text!r} has {len(left)} responses, where one is possible; call ols for"
+            " each of them."
         )
     factors = _factors([*sides[0], *sides[1]])
-    response = factors.get(left[0].factors[0].expr)
-    if response is None or response.category is not None:
-        raise InputError(f"The response of the formula {text!r} must be a number; encode it first.")
-    if any(name in ("poly", "bs") for _, name, _ in response.stateful()):
-        raise InputError(
-            f"The response {response.text!r} has several columns; a table has one response."
-        )
+    responses = tuple(_response(text, factors.get(term.factors[0].expr), sides[1]) for term in left)
     used = {factor.expr for term in sides[1] for factor in term.factors}
-    if response.text in used:
-        raise InputError(
-            f"The response {response.text!r} is also a term of the formula; remove it from one"
-            " side."
-        )
     for factor in factors.values():
         factor.variables  # noqa: B018 - refuses what cannot be evaluated row by row
         if factor.category is not None and factor.stateful():
@@ -185,9 +195,42 @@ def parse(text: str, names: Sequence[str] = ()) -> Formula:
                 " compute the column first."
             )
     return Formula(
-        text, response, tuple(f for f in factors.values() if f.text in used), right,
+        text, responses, tuple(f for f in factors.values() if f.text in used), right,
         shown, tuple(endogenous), tuple(instruments),
     )  # fmt: skip
+
+
+def _response(text: str, response: Factor | None, terms: Sequence[Any]) -> Factor:
+    """A response, which is a number."""
+    if response is None or response.category is not None:
+        raise InputError(f"The response of the formula {text!r} must be a number; encode it first.")
+    if any(name in ("poly", "bs") for _, name, _ in response.stateful()):
+        raise InputError(
+            f"The response {response.text!r} has several columns; a table has one response."
+        )
+    if response.text in {factor.expr for term in terms for factor in term.factors}:
+        raise InputError(
+            f"The response {response.text!r} is also a term of the formula; remove it from one"
+            " side."
+        )
+    return response
+
+
+def _alone(response: Factor) -> str:
+    """A response in a formula of its own."""
+    plain = not response.looked_up or response.text.isidentifier()
+    return response.text if plain else f"`{response.text}`"
+
+
+def _listed(text: str) -> str:
+    """A formula in which ``c(y1, y2)`` is written with '+'."""
+    tildes = outside(text)[2]
+    left = text[: tildes[0]].strip() if tildes else text
+    call = parsed(QUOTED.sub(lambda name: "_" * len(name[0].encode()), left), text)
+    if not isinstance(call, ast.Call) or not call.args or call.keywords or not tildes:
+        raise InputError(f"The formula {text!r} cannot be read; write c(y1, y2) ~ x.")
+    responses = [str(ast.get_source_segment(left, argument)) for argument in call.args]
+    return f"{' + '.join(responses)} {text[tildes[0] :]}"
 
 
 def _factors(terms: Sequence[Any]) -> dict[str, Factor]:

@@ -155,8 +155,7 @@ class KeptSource(SourceRows):
         self.source = open_table(
             self.table.append_column(RESPONSE, self.table.column(response.text).cast(pa.float64()))
         )
-        roles = replace(columns.roles, weight=FREQUENCY)
-        return replace(columns, roles=roles, frequencies=True, joined=RESPONSE)
+        return columns.as_joined(RESPONSE, FREQUENCY)
 
     def _check_covariances(self, kinds: Sequence[str], clusters: Sequence[str]) -> None:
         kind = self.kept.kind

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -102,6 +102,18 @@ class FormulaLayout(Layout):
             frequencies=self.frequencies, joined=self.joined,
         )  # fmt: skip
 
+    def each(self) -> list[Self]:
+        """The layouts of the single responses."""
+        return [
+            replace(self, formula=one, roles=replace(self.roles, targets=(one.response.text,)))
+            for one in self.formula.each()
+        ]
+
+    def as_joined(self, response: str, weight: str) -> Self:
+        """The layout of a table whose rows stand for others, with the columns that are named."""
+        roles = replace(self.roles, weight=weight)
+        return replace(self, roles=roles, frequencies=True, joined=response)
+
     def among(self, schema: pa.Schema) -> FormulaLayout:
         """This layout itself: :func:`formula_columns` has checked the columns."""
         return self
@@ -141,7 +153,7 @@ class FormulaLayout(Layout):
         values give is no gap but an error later.
         """
         gaps = np.zeros(table.num_rows, dtype=bool)
-        for factor in (*self.formula.factors, self.formula.response):
+        for factor in (*self.formula.factors, *self.formula.responses):
             if factor.expression is None or not len(gaps):
                 continue
             columns = {name: self._unchecked(table, name) for name in factor.variables}
@@ -308,7 +320,8 @@ class DesignLayout(FormulaLayout):
             batch, _ = Layout.batch(self, complete, 0, named)
         else:
             nothing = None if self.roles.weight is None else np.empty(0)
-            blocks = [np.empty((0, width)) for width in (*self.design.widths, 1)]
+            widths = [*self.design.widths, *(1 for _ in self.roles.targets)]
+            blocks = [np.empty((0, width)) for width in widths]
             batch = Batch(blocks, rows, nothing)
         kept = batch.numbers
         labels = (
@@ -319,18 +332,17 @@ class DesignLayout(FormulaLayout):
         return replace(batch, numbers=number + rows[kept], keys=labels), table.num_rows - len(kept)
 
     def parts(self, table: Any, keep: np.ndarray, where: Where) -> list[Any]:
-        response = (
-            self.numbers(
-                table, self.design.formula.response, keep, where, self.design.learned.states
-            )
+        states = self.design.learned.states
+        responses = (
+            [self.numbers(table, y, keep, where, states) for y in self.formula.responses]
             if self.joined is None
-            else self._number(table, self.joined, keep, where)
+            else [self._number(table, self.joined, keep, where)]
         )
         blocks = self.blocks(table, keep, where)
         if self.dropped:
             columns = iter([name not in self.dropped for name in self.design.names])
             blocks = [block[:, [next(columns) for _ in range(block.shape[1])]] for block in blocks]
-        return [*blocks, response]
+        return [*blocks, *responses]
 
     def blocks(self, table: Any, keep: np.ndarray, where: Where) -> list[np.ndarray]:
         """The columns of the design."""
@@ -383,7 +395,7 @@ def formula_columns(
     clusters: Sequence[str],
 ) -> FormulaLayout:
     """The layout of a formula before anything is learned; raises if a column is missing."""
-    roles = ColumnRoles((), (formula.response.text,), weight)
+    roles = ColumnRoles((), tuple(response.text for response in formula.responses), weight)
     drop = Layout.of(None, roles, None, on_missing).drop
     layout = FormulaLayout(
         roles, None, drop, formula=formula, text=tuple(text_columns(schema)),
@@ -392,10 +404,11 @@ def formula_columns(
     ColumnRoles(tuple(dict.fromkeys([*layout.columns, *clusters]))).among(schema.names)
     if weight in layout.text:
         raise InputError(f"The weights in column {weight!r} are not numbers.", column=weight)
-    if formula.response.column in layout.text:
-        raise InputError(
-            f"The response {formula.response.text!r} is text; encode it as a number first."
-        )
+    for response in formula.responses:
+        if response.column in layout.text:
+            raise InputError(
+                f"The response {response.text!r} is text; encode it as a number first."
+            )
     return layout
 
 

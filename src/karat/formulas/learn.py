@@ -47,7 +47,7 @@ class Learn(LearnLevels):
         for factor in self.categories:
             category_options(factor)  # raises before the data is read
         self.levels = {factor.text: set() for factor in self.categories}
-        self.transforms = list(transforms_of((*formula.factors, formula.response)))
+        self.transforms = list(transforms_of((*formula.factors, *formula.responses)))
         self.sums = {transform.key: transform.start() for transform in self.transforms}
 
     @property
@@ -62,7 +62,7 @@ class Learn(LearnLevels):
         formula = self.layout.formula
         names = [
             name
-            for factor in (*formula.factors, formula.response)
+            for factor in (*formula.factors, *formula.responses)
             if factor in self.categories or factor.stateful()
             for name in factor.variables
         ]

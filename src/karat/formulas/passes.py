@@ -154,7 +154,11 @@ def needed_columns(data: Any, text: str, others: Sequence[str | None]) -> Any:
         return data
     free = [str(name) for name in data.columns if str(name) not in others]
     return only_columns(
-        data, [*parse(text, free).variables, *(name for name in others if name is not None)]
+        data,
+        [
+            *parse(text, free, several=True).variables,
+            *(name for name in others if name is not None),
+        ],
     )
 
 

@@ -142,6 +142,6 @@ def _single(results: Any, hypothesis: Any) -> tuple[Array, float, str]:
             f"The wild bootstrap tests one hypothesis, not {len(rows)}; test each separately.",
             argument="hypothesis",
         )
-    gap = rows[0] @ results.solution.root @ results.solution.rotated - values[0]
+    (gap,) = results.solution.excess(rows, values)
     text = hypothesis if isinstance(hypothesis, str) else f"{rows[0].tolist()} b = {values[0]}"
     return rows[0], float(gap), text

@@ -7,6 +7,7 @@ the residual variance times the identity:
 
     parameters b = T W t,   covariance  (T W) M (T W)'
     rows A = R T W of a hypothesis R b = q;  A' = Q U:   Wald (Q't - U'^-1 q)' (Q'MQ)^-1 (...)
+    (t and q without the part c of the intercept)
     prediction of a row x, whitened to z:                variance z'M z
 
 A file stores M together with its W.  Whitening is unique up to a rotation only, so M is turned into
@@ -24,14 +25,18 @@ import numpy as np
 from patsy import DesignInfo  # statsmodels requires it
 from scipy import linalg
 
-from karat.core.regression import CLUSTERED, JACKKNIFE, PLAIN
+from karat.core.coreset import Coreset
+from karat.core.regression import BY_CLUSTER, CLUSTERED, JACKKNIFE, PLAIN, Regression, stage_sums
 from karat.engine.least_squares import COLLINEAR, LeastSquaresSolution
 from karat.engine.linalg import Array
 from karat.engine.products import Choice, Products
 from karat.errors import NotExactError
+from karat.formulas.design import INTERCEPT
 from karat.inference.ssc import STATSMODELS, SmallSample
 from karat.inference.submodels import LEAST, jackknife
 
+WARNED = 1e-4  # standard errors by which rounding moves estimates, from which on there is a warning
+EXACT = 1 / 64  # and per root of the observations those where the residuals are rounding themselves
 WHITENING = "whitening"  # the coordinates of the sums, stored beside them
 
 
@@ -102,7 +107,7 @@ class Covariance:
                 stacklevel=6,
             )
         q, u = q[:, :rank], u[:rank, :rank]
-        given = (values / norms)[order[:rank]]
+        given = ((values - rows[:, 0] * self.solution.centre) / norms)[order[:rank]]
         gap = q.T @ self.solution.rotated - linalg.solve_triangular(u, given, trans="T")
         return gap, q.T @ self.middle @ q
 
@@ -253,6 +258,26 @@ class FullData:
         return ["nonrobust", *sorted(stored)]
 
 
+def full_data(core: Coreset) -> FullData:
+    """What a coreset stores about all rows, besides the kept ones."""
+    if core.regression is None:
+        return FullData(float(core.weights.sum()))
+    facts, cluster = core.regression.facts, stored_clusters(core.regression)
+    return FullData(
+        float(facts["observations"]), float(facts.get("log_weights") or 0.0),
+        stage_sums(core.regression.sums, 0),
+        dict(facts.get("residual_quantiles") or {}),
+        tuple(cluster.get("counts") or [cluster.get("clusters", 0)]),
+        bool(facts.get("merged")), core.regression.products,
+    )  # fmt: skip
+
+
+def stored_clusters(regression: Regression | None) -> dict[str, Any]:
+    """Which clusters the stored sums are about."""
+    covariances = {} if regression is None else regression.facts["covariances"]
+    return next((covariances[kind] for kind in BY_CLUSTER if kind in covariances), {})
+
+
 def without_negative(covariance: Covariance) -> Covariance:
     """The covariance; if a variance is negative, with negative eigenvalues set to zero."""
     matrix, solution = covariance.matrix, covariance.solution
@@ -274,6 +299,29 @@ def turned(sums: dict[str, Array], solution: LeastSquaresSolution) -> dict[str, 
         turn = solution.unwhitening @ solution.from_params
     middles = {kind: value for kind, value in sums.items() if kind != WHITENING}
     return {kind: turn @ value @ turn.T for kind, value in middles.items()}
+
+
+def warn_of_rounding(rounding: float, model: Any) -> None:
+    """Warn where the response is so far from zero, or fitted so well, that doubles have too few
+    digits; not where the fit is exact.
+    """
+    if not WARNED < rounding < EXACT * np.sqrt(model.nobs):
+        return
+    far = "" if model.k_constant and model.exog_names[0] == INTERCEPT else "add an intercept, or "
+    warnings.warn(
+        f"The residuals of {model.endog_names!r} are so small beside the fitted values that"
+        f" rounding may move estimates by {rounding:.0e} standard errors; {far}subtract what is"
+        " known of it.",
+        UserWarning,
+        stacklevel=7,
+    )
+
+
+def singular_values(rows: Array, solution: LeastSquaresSolution) -> Array:
+    """Of weighted rows; small ones from their inverse, of which they are the large ones."""
+    large = np.linalg.svd(rows, compute_uv=False)
+    small = 1 / np.linalg.svd(solution.root, compute_uv=False)[::-1]
+    return np.asarray(np.where(large > 1e-6 * large[0], large, small))
 
 
 def constraints_of(hypothesis: Any, labels: list[str]) -> tuple[Array, Array]:

@@ -14,11 +14,12 @@ import pandas as pd
 from scipy import stats
 from statsmodels.base.data import PandasData
 from statsmodels.stats.anova import anova_lm
-from statsmodels.stats.contrast import MultiCompResult, t_test_multi
+from statsmodels.stats.contrast import ContrastResults, MultiCompResult, t_test_multi
 
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
 from karat.formulas.design import INTERCEPT
+from karat.inference.covariance import constraints_of
 
 
 @contextmanager
@@ -37,6 +38,21 @@ def hypothesis(r_matrix: Any, labels: list[str]) -> Iterator[None]:
             f" a matrix with a column for each of {', '.join(labels)}.",
             argument="r_matrix",
         ) from error
+
+
+def t_test(results: Any, r_matrix: Any, errors: Array, use_t: bool) -> ContrastResults:
+    """t tests of single combinations, whose standard errors are given.
+
+    Combinations are computed in shifted columns: a row (1, x) far from zero, times parameters in
+    the columns of the data, has the digits of an intercept far from the rows.
+    """
+    rows, values = constraints_of(r_matrix, results.labels)
+    effects = results.solution.excess(rows, np.zeros(len(rows)))
+    t = np.where(errors > 0, (effects - values) / errors, 0.0)  # as in statsmodels
+    if use_t:
+        freedom = getattr(results, "df_resid_inference", None) or results.df_resid
+        return ContrastResults(effect=effects, t=t, sd=errors, df_denom=freedom)
+    return ContrastResults(effect=effects, statistic=t, sd=errors, distribution="norm")
 
 
 class NotAvailableError(NotExactError, AttributeError):

@@ -88,24 +88,28 @@ class Stage:
 def _stage(
     solution: LeastSquaresSolution, pass_shift: Array, centre: float, columns: Any, turn: Array
 ) -> Stage:
-    """From the solution in columns that had ``pass_shift`` subtracted, with a response that had
-    ``centre`` subtracted.
+    """From the solution in columns that had ``pass_shift`` subtracted, with a response of which
+    ``centre`` is the mean, if it was subtracted, too.
 
     ``columns`` are the positions of its columns in the pass, and ``turn`` makes from all columns of
     the pass those that are orthogonal to the residuals.
     """
-    shifted, shift = solution.shifted.copy(), pass_shift[columns] + solution.shift
-    shifted[0] += centre
-    rotated = solution.rotated + centre * solution.unwhitening[:, 0]
-    back = np.eye(len(shift))
+    shifted, rotated = solution.shifted.copy(), solution.rotated
+    if centre:  # the mean of what is left is near zero, and no digit of it goes into the centre
+        shifted[0] += solution.centre
+        rotated = rotated + solution.centre * solution.unwhitening[:, 0]
+        solution = replace(solution, centre=centre)
+    shift, back = pass_shift[columns] + solution.shift, np.eye(len(shifted))
     back[0] -= shift
+    params = back @ shifted
+    params[0] += solution.centre
     in_data = replace(
         solution, shift=shift, shifted=shifted, rotated=rotated,
-        params=back @ shifted, root=back @ solution.whitening,
+        params=params, root=back @ solution.whitening,
     )  # fmt: skip
     in_pass = np.zeros(len(turn))
-    in_pass[columns] = solution.params
-    in_pass[0] += centre
+    in_pass[columns] = shifted
+    in_pass[0] -= solution.shift @ shifted
     passed = replace(in_data, shift=pass_shift, shifted=in_pass, whitening=turn @ solution.root)
     return Stage(in_data, passed)
 
@@ -166,7 +170,7 @@ class InstrumentalVariables(FrequencyWLS):
         apart = 1 / (np.linalg.norm(second.whitening, axis=1) * lengths)
         if (apart < IDENTIFIED * first[0].condition).any():
             raise self._not_identified(names[x[int(np.argmin(apart))]])
-        errors = y - second.means(centred[:, x])
+        errors = second.residuals(centred[:, x], y)
         second = replace(second, rss=float(weights @ errors**2))
         return [
             _stage(second, shift, 0.0, x, turn),
@@ -212,20 +216,20 @@ class InstrumentalVariables(FrequencyWLS):
 def responses(facts: dict[str, Any]) -> tuple[int, ...]:
     """The positions of the endogenous columns among those of the pass, without the intercept."""
     columns = [name for name in facts["columns"] if name not in (facts.get("dropped") or ())]
-    return tuple(columns.index(name) for name in facts["endogenous"])
+    return tuple(columns.index(name) for name in facts.get("endogenous") or ())
 
 
 @dataclass
 class StageScores(Consumer):
-    """The scores of both stages, in one pass.
+    """The scores of both stages, or of several responses, in one pass.
 
     Parameters
     ----------
     solutions : tuple of FullDataSolution
-        Of the second stage and of the first ones, in the columns of the pass.
+        Of the responses, then of the first stages, in the columns of the pass.
     responses : tuple of int
         The positions of the endogenous columns among those of the design, without the intercept.
-    kinds, ways, frequencies
+    kinds, ways, frequencies, submodels
         As in :class:`~karat.inference.scores.Scores`.
     """
 
@@ -236,17 +240,19 @@ class StageScores(Consumer):
     kinds: tuple[str, ...]
     ways: int = 0
     frequencies: bool = False
+    submodels: bool = False
     stages: list[Scores] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.stages = [
-            Scores(solution, self.kinds, self.ways, self.frequencies) for solution in self.solutions
-        ]
+        options = self.kinds, self.ways, self.frequencies, self.submodels
+        self.stages = [Scores(solution, *options) for solution in self.solutions]
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
-        design = batch.parts[:-1]
-        columns = [part[:, [place]] for part in design for place in range(part.shape[1])]
-        responses = [batch.parts[-1], *(columns[place] for place in self.responses)]
+        many = len(self.solutions) - len(self.responses)
+        design, responses = batch.parts[:-many], batch.parts[-many:]
+        if self.responses:
+            columns = [part[:, [place]] for part in design for place in range(part.shape[1])]
+            responses = [*responses, *(columns[place] for place in self.responses)]
         for scores, response in zip(self.stages, responses, strict=True):
             scores.add(chunk, replace(batch, parts=[*design, response]))
 
@@ -323,7 +329,7 @@ class InstrumentalResults(FullDataResults):
         if not degrees:
             return pd.Series({"statistic": np.nan, "p_value": np.nan, "df": 0})
         labels = [name for name in model.rows.columns if name not in model.endogenous]
-        errors = model.endog - self.solution.means(model.exog)
+        errors = self.solution.residuals(model.exog, model.endog)
         onto = solve(model.rows[labels].to_numpy(), errors, model.weights, labels[0] == INTERCEPT)
         statistic = self.nobs * float(onto.rotated @ onto.rotated) / self.ssr
         p_value = float(stats.chi2.sf(statistic, degrees))
@@ -341,7 +347,7 @@ class InstrumentalResults(FullDataResults):
         z = model.rows[missing].to_numpy()
         left = np.column_stack(
             [
-                model.rows[name] - stage.solution.means(z)
+                stage.solution.residuals(z, model.rows[name].to_numpy())
                 for name, stage in zip(model.endogenous, model.stages[1:], strict=True)
             ]
         )

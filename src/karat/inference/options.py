@@ -8,10 +8,27 @@ from typing import Any
 from karat.core.regression import BY_CLUSTER, JACKKNIFE
 from karat.data.arguments import shown_value
 from karat.errors import InputError, NotExactError, check_choice
-from karat.inference.results import KINDS, check_cov_type
 
+KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", "cluster", "CR3")  # of cov_type
 MOST_COLUMNS = 2**12  # a batch of rows then has 2 GiB
 MOST_WAYS = 4  # of clustering: all 15 combinations are summed
+
+
+def check_cov_type(cov_type: str) -> None:
+    """Raise for an unknown covariance type."""
+    if cov_type not in KINDS:
+        raise InputError(
+            f"cov_type must be one of {', '.join(KINDS)}, not {cov_type!r}.", argument="cov_type"
+        )
+
+
+def check_options(options: dict[str, Any], full: Any) -> None:
+    """Raise if a covariance is asked for with options of statsmodels."""
+    if options:
+        raise NotExactError(
+            f"This fit stores the covariances {', '.join(full.kinds)}, without options such as"
+            f" {', '.join(options)}=. Pass cluster=, ssc= and use_t= to karat.inference.ols."
+        )
 
 
 def cluster_columns(cluster: Any) -> tuple[str, ...]:
@@ -126,6 +143,16 @@ def check_formula(formula: Any, data: Any) -> None:
         )
     if data is None:
         raise InputError("A formula needs data: ols('y ~ x', frame_or_path).", argument="data")
+
+
+def check_responses(formula: Any, on_missing: str) -> None:
+    """Refuse to drop rows where there are several responses."""
+    if len(formula.responses) > 1 and on_missing == "drop":
+        raise InputError(
+            "With several responses, rows that lack one of them would be left out of the tables of"
+            " the others, too. Call ols for each response, or drop rows in the data first.",
+            argument="on_missing",
+        )
 
 
 def check_effects(no_data: bool, frequencies: Any, quantiles: bool, submodels: bool) -> None:

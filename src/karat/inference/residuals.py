@@ -78,7 +78,9 @@ class ResidualRanks(Consumer):
     def add(self, chunk: Chunk, batch: Batch) -> None:
         *design, response = batch.parts
         estimate, fixed = self.solution.estimate, int(self.solution.intercept)
-        error = response[:, 0].astype(float) - (estimate.shifted[0] if fixed else 0.0)
+        error = response[:, 0].astype(float) - estimate.centre
+        if fixed:
+            error -= estimate.shifted[0]
         for place, column in enumerate((column for part in design for column in part.T), fixed):
             error -= estimate.shifted[place] * (column - estimate.shift[place])
         self.rows += len(batch)

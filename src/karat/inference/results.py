@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,35 +24,23 @@ from karat.engine.least_squares import DependentColumnError, LeastSquaresSolutio
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
 from karat.formulas.design import INTERCEPT
-from karat.inference import show
+from karat.inference import hypotheses, show
 from karat.inference.bootstrap import WildBootstrap, wild_bootstrap
-from karat.inference.covariance import Covariance, FullData, constraints_of
-from karat.inference.hypotheses import KeptRows, compare_levels, constraints, hypothesis, places_of
+from karat.inference.covariance import (
+    Covariance,
+    FullData,
+    constraints_of,
+    singular_values,
+    warn_of_rounding,
+)  # fmt: skip
 from karat.inference.new_rows import check_rows, checked_array, design_columns, in_blocks
+from karat.inference.options import check_cov_type, check_options
 from karat.inference.ssc import STATSMODELS
 
-KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", "cluster", "CR3")  # of cov_type
 NO_RESIDUALS = "They need every residual of the full data, which a coreset does not keep."
 NO_FITTED = "A coreset does not keep the rows of the full data."
 CORRECTED = "; a variance was negative, so negative eigenvalues are set to zero"  # as in fixest
 SMALLEST = 1e-280  # variance of a coefficient; smaller ones lose digits to underflow
-
-
-def check_cov_type(cov_type: str) -> None:
-    """Raise for an unknown covariance type."""
-    if cov_type not in KINDS:
-        raise InputError(
-            f"cov_type must be one of {', '.join(KINDS)}, not {cov_type!r}.", argument="cov_type"
-        )
-
-
-def check_options(options: dict[str, Any], full: FullData) -> None:
-    """Raise if a covariance is asked for with options of statsmodels."""
-    if options:
-        raise NotExactError(
-            f"This fit stores the covariances {', '.join(full.kinds)}, without options such as"
-            f" {', '.join(options)}=. Pass cluster=, ssc= and use_t= to karat.inference.ols."
-        )
 
 
 class FrequencyWLS(WLS):
@@ -64,7 +53,7 @@ class FrequencyWLS(WLS):
         self, y: Any, X: Any, weights: Array, full: FullData, coreset: Any, design: Any = None
     ) -> None:
         super().__init__(y, X, weights=weights)
-        self.data.__class__ = KeptRows
+        self.data.__class__ = hypotheses.KeptRows
         self.full, self.coreset = full, coreset
         self.nobs = float(full.observations)
         self.design = design  # encodes new rows, if there was a formula
@@ -161,6 +150,7 @@ class FullDataResults(RegressionResults):
         super().__init__(model, solution.params, unscaled, scale, use_t=t)
         self.scale = scale
         self.covariance = Covariance(solution, scale * np.eye(len(solution.params)))
+        warn_of_rounding(solution.rounding(scale), model)
         check_cov_type(cov_type)
         if cov_type != "nonrobust":
             self.cov_type, clustered = cov_type, cov_type in BY_CLUSTER
@@ -184,6 +174,20 @@ class FullDataResults(RegressionResults):
     @property
     def ssr(self) -> float:
         return self.solution.rss
+
+    @cached_property
+    def rounding(self) -> float:
+        """By about how many standard errors rounding of the kept rows may move estimates."""
+        kept = self.coreset.certificate.loss_error * float(np.sqrt(self.nobs))
+        return float(self.solution.rounding(self.scale) * self.solution.condition + kept)
+
+    @property
+    def centered_tss(self) -> np.float64:
+        """The sum of squares of the response about its mean."""
+        y, weights = self.model.endog, self.model.weights
+        for _ in range(2):  # the mean of large numbers is rounded; what is left of it is small
+            y = y - np.average(y, weights=weights)
+        return np.float64(weights @ np.square(y))
 
     @property
     def llf(self) -> float:
@@ -222,7 +226,7 @@ class FullDataResults(RegressionResults):
             nonrobust; or HC0, HC1 or cluster, if ``ols(..., submodels=True)`` stored their sums, or
             CR3, if that was among the covariances of the fit.
         """
-        places = places_of(self, terms)
+        places = hypotheses.places_of(self, terms)
         labels = self.labels
         rows = pd.DataFrame(self.model.exog[:, places], columns=[labels[i] for i in places])
         response = self.model.data.orig_endog
@@ -341,19 +345,13 @@ class FullDataResults(RegressionResults):
     @property
     def eigenvals(self) -> Array:
         """Of X'X, decreasing."""
-        return np.square(self._singular_values())
+        return np.square(singular_values(self.model.wexog, self.solution))
 
     @property
     def condition_number(self) -> float:
         """The ratio of the largest to the smallest singular value of X."""
-        values = self._singular_values()
+        values = singular_values(self.model.wexog, self.solution)
         return float(values[0] / values[-1])
-
-    def _singular_values(self) -> Array:
-        """Of X; small ones from its inverse, of which they are the large ones."""
-        large = np.linalg.svd(self.model.wexog, compute_uv=False)
-        small = 1 / np.linalg.svd(self.solution.root, compute_uv=False)[::-1]
-        return np.where(large > 1e-6 * large[0], large, small)
 
     cov_HC0 = property(lambda self: self._stored("HC0"))  # noqa: N815 - names of statsmodels
     cov_HC1 = property(lambda self: self._stored("HC1"))  # noqa: N815
@@ -393,17 +391,18 @@ class FullDataResults(RegressionResults):
         quiet, ("rsquared", "rsquared_adj", "fvalue", "f_pvalue", "tvalues", "pvalues")
     )
 
-    def t_test(self, r_matrix: Any, *args: Any, **kwargs: Any) -> Any:
+    def t_test(self, r_matrix: Any, cov_p: Any = None, use_t: bool | None = None) -> Any:
         """As in statsmodels."""
-        with hypothesis(r_matrix, self.labels):
-            return super().t_test(r_matrix, *args, **kwargs)
+        with hypotheses.hypothesis(r_matrix, self.labels):
+            test = super().t_test(r_matrix, cov_p, use_t)
+            return hypotheses.t_test(self, r_matrix, test.sd, test.distribution == "t")
 
     def wald_test(
         self, r_matrix: Any, cov_p: Any = None, invcov: Any = None, use_f: bool | None = None,
         df_constraints: int | None = None, scalar: bool | None = None,
     ) -> Any:  # fmt: skip
         """As in statsmodels; so is ``f_test``."""
-        with hypothesis(r_matrix, self.labels):
+        with hypotheses.hypothesis(r_matrix, self.labels):
             if cov_p is not None or invcov is not None:
                 return super().wald_test(r_matrix, cov_p, invcov, use_f, df_constraints, scalar)
             statistic, rank = self.covariance.wald(*constraints_of(r_matrix, self.labels))
@@ -420,7 +419,7 @@ class FullDataResults(RegressionResults):
         self, term_name: str, method: Any = "hs", alpha: float = 0.05, factor_labels: Any = None
     ) -> Any:
         """As in statsmodels."""
-        return compare_levels(self, term_name, method, alpha, factor_labels)
+        return hypotheses.compare_levels(self, term_name, method, alpha, factor_labels)
 
     def wald_test_terms(
         self,
@@ -432,7 +431,7 @@ class FullDataResults(RegressionResults):
         """As in statsmodels: one test per term of the formula."""
         tests = [
             (name, matrix)
-            for name, matrix in constraints(self)
+            for name, matrix in hypotheses.constraints(self)
             if len(matrix) > 1 or not skip_single
         ]
         tests += list(extra_constraints or [])

@@ -87,11 +87,6 @@ class FullDataSolution:
         """The number of columns of the pass; with instruments there are more than parameters."""
         return len(self.estimate.shifted)
 
-    @property
-    def first(self) -> float:
-        """The intercept of the shifted columns."""
-        return float(self.estimate.shifted[0]) if self.intercept else 0.0
-
 
 @dataclass
 class Scores(Consumer):
@@ -199,7 +194,7 @@ class Scores(Consumer):
             after = place + part.shape[1]
             np.subtract(part[rows].T, estimate.shift[place:after, None], out=x[place:after])
             place = after
-        error = y - self.solution.first - estimate.shifted[fixed:] @ x[fixed:]
+        error = (y - estimate.centre) - estimate.shifted @ x
         weighted = error if weights is None else weights * error
         self.rss += float(error @ weighted)
         self.size += float(y @ (y if weights is None else weights * y))
@@ -367,7 +362,7 @@ def check_clusters(
     labels = ", ".join(map(repr, columns))
     classical = estimate.rss / (solution.observations - solution.width) * np.square(root).sum(1)
     clustered = np.einsum("ij,jk,ik->i", root, middle, root)
-    exact_fit = estimate.rss <= EXACT * (estimate.rotated @ estimate.rotated)
+    exact_fit = estimate.rss <= EXACT * estimate.explained
     nothing = np.flatnonzero(np.abs(clustered) <= NOTHING**2 * classical)
     if len(nothing) and not exact_fit:
         raise NotExactError(

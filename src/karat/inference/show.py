@@ -21,6 +21,8 @@ from karat.engine.least_squares import DependentColumnError
 from karat.errors import InputError
 from karat.inference.ssc import STATSMODELS
 
+NOTED = 1e-8  # standard errors by which rounding moves estimates, from which on the table says so
+
 
 class ShownResults(RegressionResultsWrapper):
     """The results of statsmodels with their labels; a prompt shows the table."""
@@ -80,6 +82,11 @@ def summary(
     texts = [results.cov_kwds["description"]]
     if results.cov_type in ("HC1", *BY_CLUSTER) or results.model.ssc != STATSMODELS:
         texts.append(f"Small-sample corrections: {results.model.ssc}.")
+    if results.rounding > NOTED:
+        texts.append(
+            f"Rounding of the kept rows may move estimates by {results.rounding:.0e} standard"
+            " errors."
+        )
     if dropped:
         left_out = ", ".join(map(repr, dropped))
         texts.append(f"Dropped, as linear combinations of columns before them: {left_out}.")

@@ -129,7 +129,7 @@ class ProductSums:
     def scale(self) -> float:
         """The length of the residuals, or of the response where these are rounding."""
         estimate = self.solution.estimate
-        return float(np.sqrt(max(estimate.rss, 1e-24 * (estimate.rotated @ estimate.rotated))) or 1)
+        return float(np.sqrt(max(estimate.rss, 1e-24 * estimate.explained)) or 1)
 
     def of_rows(self) -> Products:
         """The products of single rows."""
@@ -152,15 +152,14 @@ class ProductSums:
         return self._products(squares, np.empty((size, 0)))
 
     def _products(self, squares: Array, clusters: Array) -> Products:
-        estimate, fixed = self.solution.estimate, int(self.solution.intercept)
-        width, first = self.solution.width, self.solution.first
+        estimate, width = self.solution.estimate, self.solution.width
         basis = np.zeros((width + 1, width + 1))
         basis[:width, :width] = estimate.whitening
-        slopes = estimate.shifted.copy()
-        slopes[:fixed] = 0.0  # the intercept is the shift of the response
-        basis[:width, width] = -slopes / self.scale
+        basis[:width, width] = -estimate.shifted / self.scale
         basis[width, width] = 1 / self.scale
-        return Products(np.append(estimate.shift, first), basis, self.totals, squares, clusters)
+        return Products(
+            np.append(estimate.shift, estimate.centre), basis, self.totals, squares, clusters
+        )
 
 
 def jackknife(products: Products, choice: Choice) -> Array:

@@ -23,7 +23,7 @@ import pandas as pd
 
 from karat.core.coreset import Coreset
 from karat.core.provenance import Provenance
-from karat.core.regression import BY_CLUSTER, JOINT, Regression, stage_sums
+from karat.core.regression import JOINT, Regression
 from karat.core.synthetic import SYNTHETIC
 from karat.data import containers
 from karat.data.arguments import progress_bar
@@ -34,11 +34,12 @@ from karat.formulas.cells import FREQUENCY, RESPONSE, as_cells
 from karat.formulas.design import INTERCEPT, make_design, restored_design
 from karat.formulas.formula import parse
 from karat.formulas.kept import kept_rows
-from karat.formulas.layout import formula_columns
+from karat.formulas.layout import DesignLayout, FormulaLayout, formula_columns
 from karat.formulas.learn import Learn
 from karat.formulas.passes import is_kept, needed_columns, open_rows
 from karat.formulas.transforms import transforms_of
-from karat.inference.covariance import FullData
+from karat.inference import options
+from karat.inference.covariance import full_data, stored_clusters
 from karat.inference.instruments import (
     InstrumentalVariables,
     Stage,
@@ -47,21 +48,10 @@ from karat.inference.instruments import (
     responses,
 )
 from karat.inference.new_rows import Encoder
-from karat.inference.options import (
-    check_design,
-    check_effects,
-    check_formula,
-    check_labels,
-    check_switches,
-    cluster_columns,
-    covariance_kinds,
-    drops_collinear,
-    refuse_memory,
-    weight_column,
-)
 from karat.inference.residuals import residual_quantiles
 from karat.inference.results import FrequencyWLS
 from karat.inference.scores import FullDataSolution, Scores, wanted_sums, with_sums
+from karat.inference.several import Tables, by_response
 from karat.inference.ssc import PYFIXEST, STATSMODELS, SmallSample, small_sample
 from karat.panels.effects import has_effects
 from karat.panels.fit import panel_table
@@ -90,8 +80,8 @@ def ols(
     ----------
     formula : str or Coreset
         Such as ``"price ~ carat + C(cut) + carat:C(color)"``; ``"y ~ x | firm + year"`` with fixed
-        effects, which are absorbed; ``"y ~ w + [endogenous ~ instruments]"`` with instruments; or
-        the coreset of a table.
+        effects, which are absorbed; ``"y ~ w + [endogenous ~ instruments]"`` with instruments;
+        ``"y1 + y2 ~ x"`` or ``"c(y1, y2) ~ x"`` for several responses; or the coreset of a table.
     data : optional
         Rows: a pandas or polars frame, an Arrow table, a path, list, folder or pattern of Parquet,
         CSV or Arrow files, a DuckDB relation, a Dask or Spark data frame.  Or, with a formula, a
@@ -138,7 +128,9 @@ def ols(
     results
         statsmodels' results of all rows, with labels; also ``tidy()``, ``glance()``,
         ``submodel(...)``, ``wild_bootstrap(...)``, ``predict(frame, interval=0.95)``, and
-        ``coreset``, which you can save and query again later: ``ols(karat.load(path))``.
+        ``coreset``, which you can save and query again later: ``ols(karat.load(path))``.  For
+        several responses a mapping of them by response, with ``tidy()``, ``glance()`` and
+        ``summary()``; the data is read as often as for one.
 
     Examples
     --------
@@ -151,19 +143,21 @@ def ols(
     >>> list(fit.params.index), int(fit.nobs)
     (['Intercept', 'C(g)[T.1]', 'C(g)[T.2]', 'x'], 50000)
     """
-    clusters = cluster_columns(cluster)
-    kinds, corrections = covariance_kinds(cov_type, clusters, submodels), small_sample(ssc)
-    check_switches(use_t=use_t, residual_quantiles=residual_quantiles, submodels=submodels)
-    drop = drops_collinear(on_collinear)
+    clusters = options.cluster_columns(cluster)
+    kinds, corrections = options.covariance_kinds(cov_type, clusters, submodels), small_sample(ssc)
+    options.check_switches(use_t=use_t, residual_quantiles=residual_quantiles, submodels=submodels)
+    drop = options.drops_collinear(on_collinear)
     if isinstance(formula, str) and "|" in formula and has_effects(formula):
-        check_effects(data is None or is_kept(data), frequencies, residual_quantiles, submodels)
+        options.check_effects(
+            data is None or is_kept(data), frequencies, residual_quantiles, submodels
+        )
         with progress_bar(progress, "B") as advance:
             return panel_table(
                 formula, data, kinds=kinds, clusters=clusters, weights=weights,
                 ssc=small_sample(ssc, PYFIXEST), use_t=use_t, on_missing=on_missing, drop=drop,
                 memory=memory, progress=advance,
             )  # fmt: skip
-    refuse_memory(memory)
+    options.refuse_memory(memory)
     if isinstance(formula, Coreset):
         if weights is not None or frequencies is not None:
             raise InputError(
@@ -186,7 +180,7 @@ def ols(
         if residual_quantiles:
             fit.residual_quantiles  # noqa: B018 - raises if they are not stored
         return fit
-    check_formula(formula, data)
+    options.check_formula(formula, data)
     if isinstance(data, Coreset) and data.regression is not None:
         if (weights, frequencies) != (None, None) or residual_quantiles or submodels:
             raise NotExactError(
@@ -197,28 +191,25 @@ def ols(
         whole = _shown(data, "nonrobust", None, drop, corrections)
         return whole.submodel(formula, cov_type=kinds[0], use_t=use_t)
     with progress_bar(progress, "B") as advance:
-        core = formula_coreset(
+        cores = formula_coresets(
             formula, data, weights, on_missing, advance, kinds, clusters, residual_quantiles, drop,
             frequencies, submodels,
         )  # fmt: skip
-    return _shown(core, kinds[0], use_t, ssc=corrections)
+    tables = [_shown(core, kinds[0], use_t, ssc=corrections) for core in cores]
+    if len(tables) == 1:
+        return tables[0]
+    return Tables({table.model.endog_names: table for table in tables})
 
 
 def _check_cluster(core: Coreset, kinds: Sequence[str], clusters: Sequence[str]) -> None:
     """Raise if the stored sums are of the clusters of another column."""
-    stored = _stored_clusters(core)
+    stored = stored_clusters(core.regression)
     cluster = JOINT.join(clusters)
     if clusters and stored and stored["column"] != cluster:
         raise NotExactError(
             f"This coreset stores the sums of the clusters {stored['column']!r}, not {cluster!r};"
             " pass the data."
         )
-
-
-def _stored_clusters(core: Coreset) -> dict[str, Any]:
-    """Which clusters the stored sums are about."""
-    covariances = {} if core.regression is None else core.regression.facts["covariances"]
-    return next((covariances[kind] for kind in BY_CLUSTER if kind in covariances), {})
 
 
 def _shown(
@@ -287,34 +278,20 @@ def _table(
     targets = Provenance.read(core.provenance).targets or [getattr(core.y, "name", None) or "y"]
     response = pd.Series(y.ravel(), name=facts.get("response", str(targets[0])))
     kind = InstrumentalVariables if facts.get("instruments") else FrequencyWLS
-    model = kind(response, design, core.weights, _full_data(core), core)
+    model = kind(response, design, core.weights, full_data(core), core)
     model.dropped, model.ssc = tuple(dropped or ()), ssc
     return model.fit(cov_type=cov_type, use_t=use_t)
 
 
-def _full_data(core: Coreset) -> FullData:
-    """What a coreset stores about all rows, besides the kept ones."""
-    if core.regression is None:
-        return FullData(float(core.weights.sum()))
-    facts, cluster = core.regression.facts, _stored_clusters(core)
-    return FullData(
-        float(facts["observations"]), float(facts.get("log_weights") or 0.0),
-        stage_sums(core.regression.sums, 0),
-        dict(facts.get("residual_quantiles") or {}),
-        tuple(cluster.get("counts") or [cluster.get("clusters", 0)]),
-        bool(facts.get("merged")), core.regression.products,
-    )  # fmt: skip
-
-
-def formula_coreset(
+def formula_coresets(
     text: str, data: Any, weight: str | None, on_missing: str, progress: Progress | None,
     kinds: Sequence[str] = (), clusters: Sequence[str] = (), quantiles: bool = False,
     drop: bool = False, frequencies: str | None = None, submodels: bool = False,
-) -> Coreset:  # fmt: skip
-    """The coreset of a formula, with the sums of the covariances and the quantiles of the
-    residuals.
+) -> list[Coreset]:  # fmt: skip
+    """The coreset of every response of a formula, with the sums of the covariances and the
+    quantiles of the residuals.
     """
-    weight = weight_column(weight, frequencies, quantiles)
+    weight = options.weight_column(weight, frequencies, quantiles)
     others = (weight, *clusters)
     rows: Any
     if is_kept(data):
@@ -322,89 +299,114 @@ def formula_coreset(
     else:
         rows = open_rows(needed_columns(data, text, others), progress)
     schema = rows.schema()
-    formula = parse(text, [name for name in schema.names if name not in others])
+    formula = parse(text, [name for name in schema.names if name not in others], several=True)
+    options.check_responses(formula, on_missing)
     columns = formula_columns(formula, schema, weight, on_missing, clusters)
     columns = replace(columns, frequencies=frequencies is not None)
     rows.as_codes(columns.coded())
+    parts: list[tuple[Any, Any]] = [(rows, columns)]
     if is_kept(data):
-        columns = rows.columns(formula, columns, kinds, clusters)
+        each = [(kept_rows(data, weight, quantiles, progress), one) for one in columns.each()]
+        parts = [(kept, kept.columns(one.formula, one, kinds, clusters)) for kept, one in each]
     elif (
         weight is None
         and not quantiles
-        and not list(transforms_of((*formula.factors, formula.response)))
+        and not list(transforms_of((*formula.factors, *formula.responses)))
     ):
-        cells = as_cells(rows, columns, tuple(dict.fromkeys([*formula.regressors, *clusters])))
+        keys = tuple(dict.fromkeys([*formula.regressors, *clusters]))
+        cells = as_cells(rows, columns, keys)
         if cells is not None:
-            roles = replace(columns.roles, weight=FREQUENCY)
-            rows, columns = cells, replace(columns, roles=roles, frequencies=True, joined=RESPONSE)
+            joined = [one.as_joined(RESPONSE, FREQUENCY) for one in columns.each()]
+            parts = list(zip(cells, joined, strict=True))
+    return [
+        core
+        for part in parts
+        for core in _made(*part, weight, frequencies, kinds, clusters, quantiles, drop, submodels)
+    ]
+
+
+def _made(
+    rows: Any, columns: FormulaLayout, weight: str | None, frequencies: str | None,
+    kinds: Sequence[str], clusters: Sequence[str], quantiles: bool, drop: bool, submodels: bool,
+) -> list[Coreset]:  # fmt: skip
+    """The coresets of the responses of a layout."""
+    formula = columns.formula
     learn = Learn(columns, rows.declared, rows.all_doubles)
     if learn.needed:
         learn = rows.scan(learn.reading(), learn)
     design = make_design(formula, learn.learned())
     if not design.names:
-        raise InputError(f"The formula {text!r} has no term; add one, or the intercept.")
-    check_design(design)
+        raise InputError(f"The formula {formula.text!r} has no term; add one, or the intercept.")
+    options.check_design(design)
     if design.instruments:
         check_instruments(design, kinds, submodels)
     layout = columns.of_design(design)
     core = rows.coreset(layout)
-    facts = (
-        design.facts()
-        | {
-            "response": formula.response.text,
-            "columns": design.names,
-            "intercept": design.intercept,
-            "observations": round(learn.total_weight)
-            if columns.frequencies
-            else int(core.n_represented),
-            "weights": weight,
-            "log_weights": learn.log_weights if weight is not None and not frequencies else None,
-            "covariances": {},
-        }
-        | ({"frequencies": True} if frequencies else {})
-    )
-    core = replace(core, regression=Regression(facts))
-    core = _dropping(core) if drop else core
-    return _scored(core, rows, layout, kinds, clusters, quantiles, submodels)
+    facts = {
+        "columns": design.names,
+        "intercept": design.intercept,
+        "observations": round(learn.total_weight)
+        if columns.frequencies
+        else int(core.n_represented),
+        "weights": weight,
+        "log_weights": learn.log_weights if weight is not None and not frequencies else None,
+        "covariances": {},
+    } | ({"frequencies": True} if frequencies else {})
+    cores, several = [], len(formula.responses) > 1
+    parts = by_response(core, formula) if several else [core]
+    for each, one in zip(parts, formula.each(), strict=True):
+        named = replace(design, formula=one).facts() | {"response": one.response.text}
+        made = replace(each, regression=Regression(named | facts))
+        cores.append(_dropping(made) if drop else made)
+    return _scored(cores, rows, layout, kinds, clusters, quantiles, submodels)
 
 
 def _scored(
-    core: Coreset,
-    rows: Any,
-    layout: Any,
-    kinds: Sequence[str],
-    clusters: Sequence[str],
-    quantiles: bool,
-    submodels: bool,
-) -> Coreset:
-    """The coreset with the results of passes at the solution: sums of robust covariances, quantiles
-    of the residuals.
+    cores: list[Coreset], rows: Any, layout: DesignLayout, kinds: Sequence[str],
+    clusters: Sequence[str], quantiles: bool, submodels: bool,
+) -> list[Coreset]:  # fmt: skip
+    """The coresets of the responses with the results of passes at their solutions: sums of robust
+    covariances, quantiles of the residuals.
     """
-    regression, wanted = core.regression, wanted_sums(kinds)
-    assert regression is not None
-    check_labels(wanted, clusters)
+    regressions: list[Any] = [core.regression for core in cores]
+    wanted = wanted_sums(kinds)
+    options.check_labels(wanted, clusters)
     if not wanted and not quantiles:
-        return core
-    facts, model = regression.facts, _table(core).model
-    stages = model.stages if facts.get("instruments") else [Stage(model.solution, model.solution)]
+        return cores
+    facts, models = regressions[0].facts, [_table(core).model for core in cores]
+    stages = [Stage(model.solution, model.solution) for model in models]
+    if facts.get("instruments"):
+        (stages,) = (model.stages for model in models)
     solutions = tuple(
         FullDataSolution(stage.passed, facts["intercept"], facts["observations"])
         for stage in stages
     )
     layout = replace(layout, dropped=tuple(facts.get("dropped") or ()))
     if wanted:
-        options = wanted, len(clusters), layout.frequencies
+        given = wanted, len(clusters), layout.frequencies, submodels
         scores = rows.scan(
             replace(layout, labelled=bool(clusters)),
-            StageScores(solutions, responses(facts), *options)
-            if facts.get("instruments")
-            else Scores(solutions[0], *options, submodels),
+            Scores(solutions[0], *given)
+            if len(solutions) == 1
+            else StageScores(solutions, responses(facts), *given),
         )
-        regression = with_sums(regression, scores, [s.solution for s in stages], clusters)
+        solved = [stage.solution for stage in stages]
+        parts = [(scores, solved)]
+        if len(cores) > 1:
+            parts = [(part, [own]) for part, own in zip(scores.stages, solved, strict=True)]
+        regressions = [
+            with_sums(stored, *part, clusters)
+            for stored, part in zip(regressions, parts, strict=True)
+        ]
     if quantiles:
-        found = {"residual_quantiles": residual_quantiles(rows, layout, solutions[0])}
-        regression = replace(regression, facts=regression.facts | found)
-    return replace(core, regression=regression)
+        for place, one in enumerate(layout.each()):
+            found = {"residual_quantiles": residual_quantiles(rows, one, solutions[place])}
+            stored = regressions[place]
+            regressions[place] = replace(stored, facts=stored.facts | found)
+    return [
+        replace(core, regression=regression)
+        for core, regression in zip(cores, regressions, strict=True)
+    ]
 
 
 def _with_scores(
@@ -435,4 +437,6 @@ def _with_scores(
             argument="residual_quantiles",
         )
     rows.as_codes(columns.coded())
-    return _scored(core, rows, columns.of_design(design), kinds, clusters, quantiles, submodels)
+    layout = columns.of_design(design)
+    (scored,) = _scored([core], rows, layout, kinds, clusters, quantiles, submodels)
+    return scored

@@ -359,7 +359,7 @@ class Panel:
         rss = scale**2 * float(gram[-1, -1] - gram[:-1, -1] @ move)
         unwhitening = linalg.solve_triangular(whitening, np.eye(len(whitening)))
         solution = LeastSquaresSolution(
-            np.zeros(len(params)), params, whitening, params, whitening, max(rss, 0.0),
+            np.zeros(len(params)), 0.0, params, whitening, params, whitening, max(rss, 0.0),
             unwhitening @ params, unwhitening,
         )  # fmt: skip
         back = linalg.solve_triangular(turn, np.eye(len(turn)))
