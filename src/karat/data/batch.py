@@ -29,8 +29,15 @@ from karat.data.transformed import transformed
 from karat.engine.device import DevicePart
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array, Indices, is_long
-from karat.engine.offsets import WHOLE, all_exact, all_small, nearby_offset
-from karat.engine.parts import Chunked, Offsets, SideBySide
+from karat.engine.parts import (
+    WHOLE,
+    Chunked,
+    Offsets,
+    SideBySide,
+    all_exact,
+    all_small,
+    nearby_offset,
+)
 from karat.engine.rows import Rows
 from karat.engine.tolerances import TINY
 from karat.errors import InputError, NotExactError

@@ -5,7 +5,8 @@ A coreset of degree 2, from the rows to the proof, is told by these files, best 
     kernel       what is kept: features of a row, and their sum over all rows; the passes that fit
                  it (here the paper is cited)
     rows         rows as blocks of doubles, and one pass over them (parts: the column blocks that
-                 they are read from; device: those on an accelerator)
+                 they are read from, less an offset for integers beyond 2^53; device: those on an
+                 accelerator)
     coordinates  shift, scale, whiten; which directions of the columns vanish
     powers       the kernel of powers of a linear form: monomials of whitened columns
     points       candidate rows as points (rare: those that a sample misses)
@@ -22,6 +23,6 @@ Besides: polynomial, mean, repeated_inputs and function are further kernels, wit
 monomials; tree holds the reducers that look at every row; peel finds wild rows and rows that
 dominate a moment; stream takes rows in batches, and carried holds their running sums; groups takes
 many groups at once, with group_moments, group_points, group_weights, group_proof and
-group_synthetic; least_squares solves for coefficients, and products holds sums by cluster; offsets
-serves integers beyond 2^53; linalg, sums, blocked, threads and tolerances are used by all.
+group_synthetic; least_squares solves for coefficients, and products holds sums by cluster;
+linalg, sums, blocked, threads and tolerances are used by all.
 """

@@ -5,7 +5,7 @@ shift]``: the leading ones give totals and first moments, and the shift (a pilot
 zero) keeps later products accurate at no cost, since the copy is made anyway.  Integers, float32
 and sparse rows become float64 only there.  A double holds every integer up to 2^53; larger
 ones (identifiers, timestamps in nanoseconds) are read as differences to an offset, which is
-subtracted before the conversion, so that nothing is rounded (:mod:`karat.engine.offsets` chooses
+subtracted before the conversion, so that nothing is rounded (:mod:`karat.engine.parts` chooses
 the offsets).
 
 **The pass.**  A kernel's statistic is summed by BLAS-3 on blocks, on every core.  All rows are cut

@@ -38,7 +38,7 @@ import numpy as np
 from karat.engine.claim import Claim
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array
-from karat.engine.offsets import exact_combination
+from karat.engine.parts import exact_combination
 from karat.engine.powers import Powers
 from karat.engine.reduce import Reduction
 from karat.engine.rows import Progress, Rows
