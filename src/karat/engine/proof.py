@@ -51,10 +51,10 @@ from karat.engine.frame import Frame
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Flags
 from karat.engine.linear_proof import prove_linear
-from karat.engine.mean import MeanKernel
 from karat.engine.monomials import monomials
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows, power_means
+from karat.engine.small_kernels import MeanKernel
 from karat.engine.sums import exact_sum
 from karat.engine.threads import one_blas_thread
 from karat.engine.tolerances import COORDINATES, EPS, EXACT, FLOOR_SHARES, ROUNDING, TINY
