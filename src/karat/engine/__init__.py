@@ -22,7 +22,6 @@ wide_proof and rotations prove them; moment_stream keeps running sums.
 Besides: polynomial and small_kernels are further kernels, with the table of monomials; tree holds
 the reducers that look at every row; peel finds wild rows and rows that dominate a moment; stream
 takes rows in batches, and carried holds their running sums; groups takes many groups at once, with
-group_moments, group_points, group_weights, group_proof and group_synthetic; least_squares solves
-for coefficients, and products holds sums by cluster; linalg, sums, blocked, threads and tolerances
-are used by all.
+group_moments, group_points, group_weights and group_proof; least_squares solves for coefficients,
+and products holds sums by cluster; linalg, sums, blocked, threads and tolerances are used by all.
 """
