@@ -19,6 +19,7 @@ from karat.engine.group_moments import (
     GroupMoments,
     block_of,
     drawn_rows,
+    each,
     group_positions,
     row_stack,
     subtract,
@@ -26,7 +27,6 @@ from karat.engine.group_moments import (
 )
 from karat.engine.group_proof import KeptStack, measure_groups
 from karat.engine.group_weights import (
-    each,
     match_group_moments,
     polish_groups,
     reduce_group_points,

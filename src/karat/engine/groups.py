@@ -28,10 +28,16 @@ from typing import TypeGuard
 
 import numpy as np
 
-from karat.engine.group_moments import GroupMoments, drawn_rows, fit_by_pass, fit_groups, row_stack
+from karat.engine.group_moments import (
+    GroupMoments,
+    drawn_rows,
+    each,
+    fit_by_pass,
+    fit_groups,
+    row_stack,
+)
 from karat.engine.group_points import Stack, kept_whole
 from karat.engine.group_proof import KeptStack, measure_groups
-from karat.engine.group_weights import each
 from karat.engine.kernel import COMPLETE, Kernel
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.powers import Powers
