@@ -29,15 +29,7 @@ from karat.data.transformed import transformed
 from karat.engine.device import DevicePart
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array, Indices, is_long
-from karat.engine.parts import (
-    WHOLE,
-    Chunked,
-    Offsets,
-    SideBySide,
-    all_exact,
-    all_small,
-    nearby_offset,
-)
+from karat.engine.parts import Chunked, Offsets, SideBySide, all_exact, long_columns, nearby_offset
 from karat.engine.rows import Rows
 from karat.engine.tolerances import TINY
 from karat.errors import InputError, NotExactError
@@ -424,7 +416,7 @@ def find_offsets(
         if not is_long(part.dtype):
             continue
         for column in sorted(
-            {left + i for i in _long_columns(part)} | {c for c in offsets if left <= c < right}
+            {left + i for i in long_columns(part)} | {c for c in offsets if left <= c < right}
         ):
             values = (
                 part.data[part.indices == column - left]
@@ -443,13 +435,3 @@ def find_offsets(
             if offset:
                 offsets[column] = offset
     return offsets
-
-
-def _long_columns(part: Any) -> list[int]:
-    """The columns of a block that hold integers beyond 2^53."""
-    values = part.data if sparse.issparse(part) else part
-    if all_small(values):
-        return []
-    if sparse.issparse(part):
-        return np.unique(part.indices[(values < -WHOLE) | (values > WHOLE)]).tolist()  # type: ignore[no-any-return]
-    return np.flatnonzero((part.min(axis=0) < -WHOLE) | (part.max(axis=0) > WHOLE)).tolist()

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from karat.engine.linalg import is_long
 
@@ -138,6 +139,16 @@ def all_exact(values: np.ndarray, offset: int = 0) -> bool:
     # a double is an odd number times a power of two
     odd = size // np.maximum(size & (~size + np.uint64(1)), np.uint64(1))
     return bool((odd <= WHOLE).all())
+
+
+def long_columns(part: Any) -> list[int]:
+    """The columns of a block that hold integers beyond 2^53."""
+    values = part.data if sparse.issparse(part) else part
+    if all_small(values):
+        return []
+    if sparse.issparse(part):
+        return np.unique(part.indices[(values < -WHOLE) | (values > WHOLE)]).tolist()  # type: ignore[no-any-return]
+    return np.flatnonzero((part.min(axis=0) < -WHOLE) | (part.max(axis=0) > WHOLE)).tolist()
 
 
 def exact_combination(start: float, factors: Iterable[float], offsets: Iterable[float]) -> float:
