@@ -33,6 +33,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from karat.engine.claim import NO_ERROR, Claim, Proof
+from karat.engine.exhaustive import informed, reduce_by_tree, reduce_sequentially
 from karat.engine.kernel import FittedMoments, Kernel, fit_moments, pilot_size, searches
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.peel import PEELED, dominating, heaviest, light_rows, wild_rows
@@ -40,11 +41,9 @@ from karat.engine.points import CandidatePoints, candidate_points, enough
 from karat.engine.polynomial import unmixed
 from karat.engine.powers import Powers
 from karat.engine.proof import measure
-from karat.engine.rare import informed
 from karat.engine.rows import Progress, Rows, own_weights, pass_over, sample
 from karat.engine.threads import one_blas_thread
 from karat.engine.tolerances import CONTENT, EXACT, SHARP
-from karat.engine.tree import reduce_by_tree, reduce_sequentially
 from karat.engine.weights import SECOND, check_any, polish, polish_features, refined_vertex, sampled
 
 LAST = ("tree", "caratheodory")  # methods that look at every row: no stronger one follows

@@ -42,6 +42,7 @@ from karat.engine.carried import (
     sums_about_means,
 )
 from karat.engine.claim import NO_ERROR, Proof
+from karat.engine.exhaustive import informed, reduce_by_tree
 from karat.engine.kernel import (
     FittedMoments,
     Kernel,
@@ -55,7 +56,6 @@ from karat.engine.peel import apart
 from karat.engine.points import candidate_points
 from karat.engine.powers import Powers
 from karat.engine.proof import measure
-from karat.engine.rare import informed
 from karat.engine.reduce import (
     FEW,
     Reduction,
@@ -68,7 +68,6 @@ from karat.engine.reduce import (
 from karat.engine.rows import Rows, own_weights, sample
 from karat.engine.threads import one_blas_thread
 from karat.engine.tolerances import AFFORD, CONTENT, EXACT, ROUNDING, SHARP, TINY
-from karat.engine.tree import reduce_by_tree
 from karat.engine.weights import sampled
 
 METHOD = "sketch"
