@@ -30,7 +30,7 @@ from karat.data.batch import Table, stored_weights
 from karat.engine.claim import Claim
 from karat.engine.groups import synthesise_many
 from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.peel import PEELED
+from karat.engine.points import PEELED
 from karat.engine.reduce import Reduction
 from karat.engine.rows import Progress
 from karat.engine.synthetic import ORDINARY, VERBATIM, WILD, MadeRows, synthesise

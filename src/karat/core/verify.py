@@ -21,7 +21,7 @@ from karat.engine.groups import measure_many
 from karat.engine.kernel import FittedMoments, Kernel, NonFiniteError, fit_moments
 from karat.engine.linalg import Flags, Indices
 from karat.engine.parts import Offsets
-from karat.engine.peel import PEELED, wild_rows
+from karat.engine.points import PEELED, wild_rows
 from karat.engine.powers import Powers
 from karat.engine.proof import measure
 from karat.engine.reduce import Reduction, better

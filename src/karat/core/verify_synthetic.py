@@ -21,7 +21,7 @@ from karat.engine.claim import ErrorBudget
 from karat.engine.kernel import FittedMoments, NonFiniteError, fit_moments
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.moment_stream import MomentStream
-from karat.engine.peel import wild_rows
+from karat.engine.points import wild_rows
 from karat.engine.proof import measure
 from karat.engine.reduce import Reduction
 from karat.engine.rotations import prove_by_rotations

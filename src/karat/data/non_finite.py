@@ -15,7 +15,7 @@ import numpy as np
 
 from karat.engine.linalg import Array
 from karat.engine.parts import Part
-from karat.engine.peel import LOOKED_AT
+from karat.engine.points import LOOKED_AT
 from karat.engine.rows import Rows, sample, sweep, typical
 from karat.errors import InputError
 

@@ -9,7 +9,7 @@ A coreset of degree 2, from the rows to the proof, is told by these files, best 
                  accelerator)
     coordinates  shift, scale, whiten; which directions of the columns vanish
     powers       the kernel of powers of a linear form: monomials of whitened columns
-    points       candidate rows as points (exhaustive: where a sample is not enough)
+    points       candidate rows as points, and rows kept apart (exhaustive: beyond a sample)
     weights      positive weights on them: match the moments, eliminate to a vertex, polish
     reduce       the pipeline, and the policy that chooses between methods
     frame        the coordinates in which sums were made, and the sizes of the columns behind them
@@ -19,9 +19,8 @@ A coreset of degree 2, from the rows to the proof, is told by these files, best 
 Made rows: synthetic makes them of second_moments (with sparse_sums, and combinations of columns);
 wide_proof and rotations prove them; moment_stream keeps running sums.
 
-Besides: polynomial and small_kernels are further kernels, with the table of monomials; peel finds
-wild rows and rows that dominate a moment; stream takes rows in batches, and carried holds their
-running sums; groups takes many groups at once, with group_moments, group_points, group_weights and
-group_proof; least_squares solves for coefficients, and products holds sums by cluster; linalg,
-sums, blocked, threads and tolerances are used by all.
+Besides: polynomial and small_kernels are further kernels, with the table of monomials; stream takes
+rows in batches, and carried holds their running sums; groups takes many groups at once, with
+group_moments, group_points, group_weights and group_proof; least_squares solves for coefficients,
+and products holds sums by cluster; linalg, sums, blocked, threads and tolerances are used by all.
 """

@@ -11,9 +11,8 @@ is inherited. That happens a logarithmic number of times.
 **Few rows.**  Second moments of about as many rows as columns are too ill-conditioned to make rows
 of.  So up to MANY rows per column, rows are made at once of the new ones and those made before.
 
-**Wild rows** (:mod:`karat.engine.peel`) are held as they are; if there are many, they have sums of
-their own.
-"""
+**Wild rows** (:mod:`karat.engine.points`) are held as they are; if there are many, they have sums
+of their own."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ from karat.engine.claim import NO_ERROR, Claim
 from karat.engine.coordinates import Basis
 from karat.engine.kernel import FittedMoments, NonFiniteError, pilot_size
 from karat.engine.linalg import Array
-from karat.engine.peel import PEELED, wild_rows
+from karat.engine.points import PEELED, wild_rows
 from karat.engine.rows import Rows, own_weights, pass_over, sample
 from karat.engine.second_moments import SecondMoments
 from karat.engine.sums import two_sum

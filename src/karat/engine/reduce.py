@@ -21,7 +21,7 @@ proof.
 7. caratheodory, row by row, where there are few rows.
 8. All rows with their own weights, where there are very few.  That is exact by definition.
 
-Before all this, wild rows are kept apart (:mod:`karat.engine.peel`).  The other methods leave out
+Before all this, wild rows are kept apart (:mod:`karat.engine.points`).  The other methods leave out
 7; ``"tree"`` leaves out 1, and ``"caratheodory"`` goes row by row in place of 1 and 2.
 """
 
@@ -36,8 +36,16 @@ from karat.engine.claim import NO_ERROR, Claim, Proof
 from karat.engine.exhaustive import informed, reduce_by_tree, reduce_sequentially
 from karat.engine.kernel import FittedMoments, Kernel, fit_moments, pilot_size, searches
 from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.peel import PEELED, dominating, heaviest, light_rows, wild_rows
-from karat.engine.points import CandidatePoints, candidate_points, enough
+from karat.engine.points import (
+    PEELED,
+    CandidatePoints,
+    candidate_points,
+    dominating,
+    enough,
+    heaviest,
+    light_rows,
+    wild_rows,
+)
 from karat.engine.polynomial import unmixed
 from karat.engine.powers import Powers
 from karat.engine.proof import measure

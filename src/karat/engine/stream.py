@@ -52,8 +52,7 @@ from karat.engine.kernel import (
     searches,
 )
 from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.peel import apart
-from karat.engine.points import candidate_points
+from karat.engine.points import apart, candidate_points
 from karat.engine.powers import Powers
 from karat.engine.proof import measure
 from karat.engine.reduce import (

@@ -24,7 +24,7 @@ is left, G - (moments of the rows as stored).  The error goes from h to about 32
 layers do not suffice (they need h < 1/64), one row at the mean takes the weight 1 - t^-2, and the
 others lie t times as far from it, where a unit in the last place is t times less.
 
-**Wild rows** (:mod:`karat.engine.peel`) are kept as they are, or made by themselves if they are
+**Wild rows** (:mod:`karat.engine.points`) are kept as they are, or made by themselves if they are
 many.
 """
 
@@ -43,7 +43,7 @@ from karat.engine.combinations import BLIND
 from karat.engine.frame import NEGLIGIBLE
 from karat.engine.kernel import FittedMoments, fit_moments, pilot_size
 from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.peel import PEELED, looked_at, wild_rows
+from karat.engine.points import PEELED, looked_at, wild_rows
 from karat.engine.proof import measure
 from karat.engine.reduce import Reduction
 from karat.engine.rotations import RANK, prove_by_rotations
