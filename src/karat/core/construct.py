@@ -27,10 +27,11 @@ from karat.data import containers
 from karat.data.arguments import check_taken
 from karat.data.batch import Table, check_weights, read_input, stored_weights
 from karat.data.non_finite import explain_non_finite
+from karat.engine.claim import Reduction
 from karat.engine.groups import reduce_many
 from karat.engine.kernel import Kernel, NonFiniteError
 from karat.engine.linalg import Indices
-from karat.engine.reduce import Reduction, build
+from karat.engine.reduce import build
 from karat.engine.rows import Progress
 from karat.errors import InputError
 from karat.problems import Problem

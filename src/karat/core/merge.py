@@ -19,9 +19,9 @@ from karat.data.batch import Table, read_input
 from karat.data.containers import take_rows
 from karat.data.labels import same_kind
 from karat.data.stacking import stack_rows
-from karat.engine.claim import Claim
+from karat.engine.claim import Claim, Reduction
 from karat.engine.kernel import NonFiniteError
-from karat.engine.reduce import Reduction, keep_all_rows
+from karat.engine.reduce import keep_all_rows
 from karat.engine.tolerances import EXACT
 from karat.errors import InputError, NotExactError
 

@@ -27,11 +27,10 @@ from karat.core.provenance import Provenance, merged_provenance
 from karat.core.wording import readable, several
 from karat.data import containers
 from karat.data.batch import Table, stored_weights
-from karat.engine.claim import Claim
+from karat.engine.claim import Claim, Reduction
 from karat.engine.groups import synthesise_many
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.points import PEELED
-from karat.engine.reduce import Reduction
 from karat.engine.rows import Progress
 from karat.engine.synthetic import ORDINARY, VERBATIM, WILD, MadeRows, synthesise
 from karat.engine.tolerances import EXACT

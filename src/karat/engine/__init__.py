@@ -13,7 +13,7 @@ A coreset of degree 2, from the rows to the proof, is told by these files, best 
     weights      positive weights on them: match the moments, eliminate to a vertex, polish
     reduce       the pipeline, and the policy that chooses between methods
     frame        the coordinates in which sums were made, and the sizes of the columns behind them
-    claim        what is claimed of weighted rows, and what is proven
+    claim        weighted rows: what is claimed of them, and what is proven
     proof        how exact they are (linear_proof: for sums of features; forms: for powers above 2)
 
 Made rows: synthetic makes them of second_moments (with sparse_sums, and combinations of columns);

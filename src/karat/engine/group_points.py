@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from karat.engine.claim import Proof
+from karat.engine.claim import Proof, Reduction
 from karat.engine.group_moments import (
     GroupMoments,
     block_of,
@@ -36,7 +36,6 @@ from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.monomials import monomials
 from karat.engine.powers import Powers
-from karat.engine.reduce import Reduction
 from karat.engine.rows import Rows
 from karat.engine.tolerances import EPS, EXACT, MISSED, PIVOT, RANK_WHITENED, TINY
 

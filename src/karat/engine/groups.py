@@ -28,6 +28,7 @@ from typing import TypeGuard
 
 import numpy as np
 
+from karat.engine.claim import Reduction
 from karat.engine.group_moments import (
     GroupMoments,
     drawn_rows,
@@ -41,7 +42,7 @@ from karat.engine.group_proof import KeptStack, measure_groups
 from karat.engine.kernel import COMPLETE, Kernel
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.powers import Powers
-from karat.engine.reduce import Reduction, build
+from karat.engine.reduce import build
 from karat.engine.rows import Progress, Rows
 from karat.engine.second_moments import SecondMoments
 from karat.engine.synthetic import GOAL, SHARP, SYNTHETIC, MadeRows, simplex_rows, synthesise

@@ -41,7 +41,7 @@ from karat.engine.carried import (
     serves_powers,
     sums_about_means,
 )
-from karat.engine.claim import NO_ERROR, Proof
+from karat.engine.claim import NO_ERROR, Proof, Reduction
 from karat.engine.exhaustive import informed, reduce_by_tree
 from karat.engine.kernel import (
     FittedMoments,
@@ -57,7 +57,6 @@ from karat.engine.powers import Powers
 from karat.engine.proof import measure
 from karat.engine.reduce import (
     FEW,
-    Reduction,
     about_means,
     better,
     keep_all_rows,

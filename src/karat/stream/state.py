@@ -19,8 +19,7 @@ from karat.core.files import problem_header, saved_problem
 from karat.core.synthetic import REAL, SYNTHETIC
 from karat.data.batch import Batch
 from karat.engine.carried import Running
-from karat.engine.claim import PROOF_VERSION, Claim, Proof
-from karat.engine.reduce import Reduction
+from karat.engine.claim import PROOF_VERSION, Claim, Proof, Reduction
 from karat.engine.rows import own_weights
 from karat.errors import DamagedFileError, InputError, NotExactError, reading, require
 from karat.problems import Problem

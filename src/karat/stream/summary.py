@@ -25,11 +25,11 @@ from karat.data import containers
 from karat.data.batch import Batch, Table, stack, stacked_rows, stored_weights
 from karat.data.non_finite import explain_non_finite
 from karat.engine.carried import Running
+from karat.engine.claim import Reduction
 from karat.engine.device import DevicePart
 from karat.engine.kernel import Kernel, NonFiniteError
 from karat.engine.linalg import Array, Flags
 from karat.engine.parts import Offsets
-from karat.engine.reduce import Reduction
 from karat.engine.rows import Rows, own_weights
 from karat.engine.stream import fold, prove_held
 from karat.engine.threads import one_blas_thread
