@@ -3,7 +3,7 @@
 A coreset of degree 2, from the rows to the proof, is told by these files, best read in this order:
 
     kernel       what is kept: features of a row, and their sum over all rows; the passes that fit
-                 it (here the paper is cited)
+                 it (here the paper is cited); monomials
     rows         rows as blocks of doubles, and one pass over them (parts: the column blocks that
                  they are read from, less an offset for integers beyond 2^53; device: those on an
                  accelerator)
@@ -19,8 +19,8 @@ A coreset of degree 2, from the rows to the proof, is told by these files, best 
 Made rows: synthetic makes them of second_moments (with sparse_sums, and combinations of columns);
 wide_proof and rotations prove them; moment_stream keeps running sums.
 
-Besides: polynomial and small_kernels are further kernels, with the table of monomials; stream takes
-rows in batches, and carried holds their running sums; groups takes many groups at once, with
-group_moments, group_points, group_weights and group_proof; least_squares solves for coefficients,
-and products holds sums by cluster; linalg, sums, blocked, threads and tolerances are used by all.
+Besides: polynomial and small_kernels are further kernels; stream takes rows in batches, and carried
+holds their running sums; groups takes many groups at once, with group_moments, group_points,
+group_weights and group_proof; least_squares solves for coefficients, and products holds sums by
+cluster; linalg, sums, blocked, threads and tolerances are used by all.
 """

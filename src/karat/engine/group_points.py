@@ -32,9 +32,8 @@ from karat.engine.group_weights import (
     reduce_group_points,
     take_rows,
 )
-from karat.engine.kernel import FittedMoments
+from karat.engine.kernel import FittedMoments, monomials
 from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.monomials import monomials
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows
 from karat.engine.tolerances import EPS, EXACT, MISSED, PIVOT, RANK_WHITENED, TINY

@@ -46,9 +46,8 @@ from karat.engine import linalg
 from karat.engine.coordinates import Basis, condition_of, pilot_basis, refine
 from karat.engine.device import squares
 from karat.engine.frame import Frame
-from karat.engine.kernel import FittedMoments, Kernel
+from karat.engine.kernel import FittedMoments, Kernel, monomials, remaining_monomials
 from karat.engine.linalg import Array, Flags
-from karat.engine.monomials import monomials, remaining_monomials
 from karat.engine.rows import Progress, Rows, Statistic, useful_shift
 from karat.engine.sums import (
     MOST_ROWS,

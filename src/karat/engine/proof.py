@@ -48,10 +48,9 @@ from karat.engine import linalg
 from karat.engine.claim import REDUCTION, ErrorBudget, Proof
 from karat.engine.forms import held, sharper_norm
 from karat.engine.frame import Frame
-from karat.engine.kernel import FittedMoments
+from karat.engine.kernel import FittedMoments, monomials
 from karat.engine.linalg import Array, Flags
 from karat.engine.linear_proof import prove_linear
-from karat.engine.monomials import monomials
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows, power_means
 from karat.engine.small_kernels import MeanKernel

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from karat.engine.kernel import monomials
 from karat.engine.linalg import Array, Indices
-from karat.engine.monomials import monomials
 from karat.engine.sums import sum_of_products
 from karat.problems.absorb.forms import union_positions
 

@@ -16,8 +16,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from karat.engine.kernel import monomials
 from karat.engine.linalg import Array, Indices
-from karat.engine.monomials import monomials
 
 
 def lifted(matrix: Array, half: int) -> Array:

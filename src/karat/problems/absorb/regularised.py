@@ -44,9 +44,8 @@ from scipy import linalg as sla
 
 from karat.engine import linalg
 from karat.engine.coordinates import Basis
-from karat.engine.kernel import FittedMoments
+from karat.engine.kernel import FittedMoments, monomials
 from karat.engine.linalg import Array
-from karat.engine.monomials import monomials
 from karat.engine.powers import Powers
 from karat.engine.rows import Progress, Rows, column_sizes, pass_over
 from karat.engine.sums import gram_matrix
