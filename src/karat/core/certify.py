@@ -407,9 +407,7 @@ def _explained(
         # other.
         root = np.sqrt(np.maximum(np.diag(frame.base), TINY) / frame.total)
         half = (
-            linalg.product_with_unit_rows(
-                linalg.upper_inverse(frame.factor).T / root, frame.basis.map
-            )
+            _product_with_unit_rows(linalg.upper_inverse(frame.factor).T / root, frame.basis.map)
             * units
         )
         return np.einsum("ij,ij->j", half, half), half[:, number] @ half
@@ -420,3 +418,13 @@ def _explained(
     except np.linalg.LinAlgError:
         return None
     return np.einsum("jk,kj->j", map_, explained), map_ @ explained[:, number]
+
+
+def _product_with_unit_rows(left: Array, right: Array) -> Array:
+    """``left @ right'``, where most columns of ``right`` are distinct unit vectors."""
+    places, mixed = linalg.unit_columns(right)
+    products = np.zeros((len(left), len(right)))
+    products[:, places[~mixed]] = left[:, ~mixed]
+    if mixed.any():
+        products += left[:, mixed] @ right[:, mixed].T
+    return products

@@ -40,9 +40,11 @@ from karat.engine.rows import Progress, Rows, Statistic, column_sizes, pass_over
 from karat.engine.sums import MOST_ROWS, RunningSum
 from karat.engine.threads import one_blas_thread
 from karat.engine.tolerances import LARGEST
+from karat.errors import InputError
 
 if TYPE_CHECKING:
     from karat.engine.frame import Frame
+MOST = 20_000  # features of a row; beyond this the m x m matrices do not fit in memory
 
 
 class Kernel(ABC):
@@ -280,6 +282,16 @@ def pilot_size(count: int) -> int:
 def searches(fitted: FittedMoments) -> tuple[FittedMoments, ...]:
     """The features in which rows are sought, in this order."""
     return (fitted,) if fitted.also_linear is None else (fitted, fitted.also_linear)
+
+
+def check_width(width: int) -> None:
+    """Refuse more features than m x m matrices can have, before memory is allocated for them."""
+    if width > MOST:
+        raise InputError(
+            f"A row has {width:,} features (columns or products of them), more than the {MOST:,}"
+            " for which a coreset of real rows is supported. For squared losses, rows='synthetic'"
+            " makes about one row per column. Otherwise reduce the number of columns or the degree."
+        )
 
 
 class Monomials:

@@ -8,7 +8,6 @@ once, when it reads the input.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,14 +17,12 @@ from scipy.linalg import blas, lapack
 from karat.engine import blocked
 from karat.engine.threads import threads
 from karat.engine.tolerances import EPS, RANK, TINY
-from karat.errors import InputError
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
 Flags = npt.NDArray[np.bool_]
 Real = blocked.Real  # single or double precision
 
-MOST = 20_000  # features of a row; beyond this the m x m matrices do not fit in memory
 
 LARGE = 400  # features from which on matrices are worked on in blocks, by all threads
 KRYLOV = 32  # steps of Lanczos' method,
@@ -35,21 +32,6 @@ SMALL = 100  # matrices of so few columns are inverted rather than solved with
 # sums of squares from this size on, up to its inverse, have neither lost terms nor overflowed
 TAME = 1e-200
 RELEASED = 500  # NumPy lets other threads go on during a product with more entries than this
-
-
-def is_long(kind: np.dtype[Any]) -> bool:
-    """Whether a type holds integers that a double may not."""
-    return kind.kind in "iu" and kind.itemsize > 4
-
-
-def check_width(width: int) -> None:
-    """Refuse more features than m x m matrices can have, before memory is allocated for them."""
-    if width > MOST:
-        raise InputError(
-            f"A row has {width:,} features (columns or products of them), more than the {MOST:,}"
-            " for which a coreset of real rows is supported. For squared losses, rows='synthetic'"
-            " makes about one row per column. Otherwise reduce the number of columns or the degree."
-        )
 
 
 def column_norms(matrix: Array) -> Array:
@@ -84,16 +66,6 @@ def product_with_units(left: Array, right: Array) -> Array:
     products = left[:, places]
     if mixed.any():
         products[:, mixed] = left @ right[:, mixed]
-    return products
-
-
-def product_with_unit_rows(left: Array, right: Array) -> Array:
-    """``left @ right'``, where most columns of ``right`` are distinct unit vectors."""
-    places, mixed = unit_columns(right)
-    products = np.zeros((len(left), len(right)))
-    products[:, places[~mixed]] = left[:, ~mixed]
-    if mixed.any():
-        products += left[:, mixed] @ right[:, mixed].T
     return products
 
 
@@ -425,16 +397,3 @@ def whitened_norm(difference: Array, factor: Array) -> float:
     """``|| R^-T E R^-1 ||_2`` with an upper triangular R."""
     left = solve_upper(factor, difference, transposed=True)
     return spectral_norm(solve_upper(factor, left.T, transposed=True))
-
-
-def relative_vector(difference: Array, base: Array) -> Array | None:
-    """The vector at which a symmetric E is largest relative to a positive definite B; None if B is
-    not.
-    """
-    size = np.sqrt(np.maximum(np.diag(base), TINY))
-    factor = cholesky(np.asfortranarray(base / size / size[:, None]))
-    if factor is None:
-        return None
-    left = solve_upper(factor, difference / size / size[:, None], transposed=True)
-    values, vectors = eigh(solve_upper(factor, left.T, transposed=True))
-    return np.asarray(solve_upper(factor, vectors[:, int(np.abs(values).argmax())]) / size)

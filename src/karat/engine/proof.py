@@ -265,7 +265,7 @@ def _small_rho(
             unmet[:: max(1, len(unmet) // SPREAD)] if tried + len(untried) < MOST_BOUNDS else ()
         ):
             # The worst query, but for the loss error, tells a better bound of S.
-            query = linalg.relative_vector(difference, matrix + sums - 0.999 * error * base)
+            query = _relative_vector(difference, matrix + sums - 0.999 * error * base)
             better = None if query is None else _bound_at(frame, query, among)
             untried += [] if better is None else [better]
     else:
@@ -348,3 +348,16 @@ def _shares(among: Flags, need: Array) -> list[Array]:
     even = among / max(1, int(among.sum()))
     total = float(need.sum())
     return [even] + ([0.9 * need / total + 0.1 * even] if 0 < total < np.inf else [])
+
+
+def _relative_vector(difference: Array, base: Array) -> Array | None:
+    """The vector at which a symmetric E is largest relative to a positive definite B; None if B is
+    not.
+    """
+    size = np.sqrt(np.maximum(np.diag(base), TINY))
+    factor = linalg.cholesky(np.asfortranarray(base / size / size[:, None]))
+    if factor is None:
+        return None
+    left = linalg.solve_upper(factor, difference / size / size[:, None], transposed=True)
+    values, vectors = linalg.eigh(linalg.solve_upper(factor, left.T, transposed=True))
+    return np.asarray(linalg.solve_upper(factor, vectors[:, int(np.abs(values).argmax())]) / size)

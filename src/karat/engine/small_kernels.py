@@ -38,7 +38,7 @@ import numpy as np
 import numpy.typing as npt
 
 from karat.engine import linalg
-from karat.engine.kernel import FittedMoments, Kernel
+from karat.engine.kernel import FittedMoments, Kernel, check_width
 from karat.engine.linalg import Array, Indices
 from karat.engine.rows import Statistic
 from karat.engine.tolerances import EPS, TINY
@@ -67,7 +67,7 @@ class MeanKernel(Kernel):
     rounding = 2 * FAR * EPS  # relative error of V, a difference of sums
 
     def __init__(self, columns: int, carried: int = 0) -> None:
-        linalg.check_width(columns + 2)
+        check_width(columns + 2)
         self.columns, self.carried = columns, carried
         self.width = columns + 2
         self.shift = np.zeros(columns + carried)
@@ -166,7 +166,7 @@ class GroupedKernel(Kernel):
         self._order = order
         self.columns = points.shape[1]
         self.width = len(points) + self.columns + int(intercept)
-        linalg.check_width(self.width)
+        check_width(self.width)
         self.shift = np.zeros(self.columns + 1)
         self.product_shape = (self.width, 1)
 
@@ -228,7 +228,7 @@ class FunctionKernel(Kernel):
         other = self.__class__(self.function, self.columns, self.targets, self.total)
         features = other.features(pilot)
         other.width = features.shape[1]
-        linalg.check_width(other.width)
+        check_width(other.width)
         other._require_rows_apart(pilot, features)
         other.product_shape = (other.width, 1)
         return other
