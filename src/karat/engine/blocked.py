@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import lapack
 
-from karat.compat.scipy import blas_routine
+from karat.compat.blas import blas_routine
 from karat.engine.threads import share
 
 Real = npt.NDArray[Any]  # float32 or float64

@@ -15,28 +15,18 @@ limited).
 
 from __future__ import annotations
 
-import ctypes
 import os
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ContextDecorator
 from functools import lru_cache
-from importlib import import_module
-from importlib.util import find_spec
 from threading import Lock
 from typing import TypeVar
 
-from karat.compat.numpy import LINKED as NUMPY_BLAS
+from karat.compat.blas import blas_threads
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
-SCIPY_BLAS = "scipy.linalg.cython_blas"
-MANY_THREADS = (
-    "karat cannot tell how many threads the BLAS of NumPy or SciPy has, so coresets may differ in"
-    " their last digits where that number differs. Install threadpoolctl, or set OMP_NUM_THREADS=1"
-    " before Python starts."
-)
 
 
 def cores() -> int:
@@ -89,53 +79,6 @@ def share(work: Callable[[Piece], Result], pieces: Iterable[Piece], threads: int
     if errors:
         raise errors[0]
     return [results[number] for number in range(len(listed))]
-
-
-# to ask for the number of threads of a BLAS, and to set it
-Counter = tuple[Callable[[], int], Callable[[int], None]]
-
-
-@lru_cache(maxsize=1)
-def blas_threads() -> list[Counter]:
-    """The BLAS of NumPy and that of SciPy:
-
-    OpenBLAS, found through modules that are linked to it, or what threadpoolctl knows.
-
-    If neither finds them they keep their threads, and a warning says once what that means.
-    """
-    counters = [
-        counter for module in (NUMPY_BLAS, SCIPY_BLAS) if (counter := _openblas(module)) is not None
-    ]
-    if len(counters) == 2:
-        return counters
-    if find_spec("threadpoolctl") is not None:  # it comes with scikit-learn
-        from threadpoolctl import ThreadpoolController
-
-        pools = ThreadpoolController().select(user_api="blas").lib_controllers
-        if pools:
-            return [(pool.get_num_threads, pool.set_num_threads) for pool in pools]
-    if os.environ.get("OMP_NUM_THREADS") != "1":
-        warnings.warn(MANY_THREADS, RuntimeWarning, stacklevel=2)
-    return counters
-
-
-def _openblas(module: str) -> Counter | None:
-    """The OpenBLAS that an extension module is linked to; None if it is linked to another BLAS."""
-    try:
-        library = ctypes.CDLL(str(import_module(module).__file__))
-    except (ImportError, OSError):
-        return None
-    names = [
-        f"{prefix}openblas_%s_num_threads{end}"
-        for prefix in ("scipy_", "")
-        for end in ("64_", "_64", "")
-    ]
-    name = next((form for form in names if hasattr(library, form % "set")), None)
-    if name is None:
-        return None
-    ask, give = getattr(library, name % "get"), getattr(library, name % "set")
-    ask.restype, give.restype = ctypes.c_int, None
-    return ask, give
 
 
 class _OneThread(ContextDecorator):
