@@ -25,8 +25,7 @@ from karat.core.wording import certificate_facts, certificate_text, notebook_box
 from karat.engine import linalg
 from karat.engine.claim import PROOF_VERSION, Claim, Reduction, united
 from karat.engine.frame import Frame
-from karat.engine.linalg import Array
-from karat.engine.threads import one_blas_thread
+from karat.engine.linalg import Array, one_blas_thread
 from karat.engine.tolerances import EXACT, ROUNDING, TINY
 from karat.errors import NotExactError
 from karat.problems import LeastSquares, Problem, Ridge

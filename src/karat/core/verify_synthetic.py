@@ -19,7 +19,7 @@ from karat.core.synthetic import SYNTHETIC
 from karat.data.batch import Table
 from karat.engine.claim import ErrorBudget, Reduction
 from karat.engine.kernel import FittedMoments, NonFiniteError, fit_moments
-from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.linalg import Array, Flags, Indices, one_blas_thread
 from karat.engine.moment_stream import MomentStream
 from karat.engine.points import wild_rows
 from karat.engine.proof import measure
@@ -27,7 +27,6 @@ from karat.engine.rotations import prove_by_rotations
 from karat.engine.rows import Rows, own_weights, sample, sweep
 from karat.engine.second_moments import SecondMoments
 from karat.engine.synthetic import FEW, MANY, ORDINARY, VERBATIM, WILD
-from karat.engine.threads import one_blas_thread
 
 if TYPE_CHECKING:
     from karat.core.coreset import Coreset

@@ -40,13 +40,13 @@ from karat.engine.group_moments import (
 from karat.engine.group_points import Stack, kept_whole
 from karat.engine.group_proof import KeptStack, measure_groups
 from karat.engine.kernel import COMPLETE, Kernel
-from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.linalg import Array, Flags, Indices, one_blas_thread, threads
 from karat.engine.powers import Powers
 from karat.engine.reduce import build
 from karat.engine.rows import Progress, Rows
 from karat.engine.second_moments import SecondMoments
 from karat.engine.synthetic import GOAL, SHARP, SYNTHETIC, MadeRows, simplex_rows, synthesise
-from karat.engine.threads import one_blas_thread, share, threads
+from karat.engine.threads import share
 from karat.engine.weights import SECOND
 
 WIDE = 120  # features up to which stacks are faster

@@ -35,10 +35,9 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
-from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.linalg import Array, Flags, Indices, one_blas_thread
 from karat.engine.rows import Progress, Rows, Statistic, column_sizes, pass_over
 from karat.engine.sums import MOST_ROWS, RunningSum
-from karat.engine.threads import one_blas_thread
 from karat.engine.tolerances import LARGEST
 from karat.errors import InputError
 

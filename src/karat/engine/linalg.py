@@ -3,26 +3,34 @@
 Everything the engine asks of LAPACK and BLAS goes through this module and :mod:`karat.engine.sums`,
 so that another array library could replace it.  Inputs are finite float64 arrays: karat checks that
 once, when it reads the input.
+
+**Threads.**  NumPy and SciPy each bring a BLAS with threads, but these wait for each other by
+spinning, at every step of a factorisation.  On a machine with other work a step then takes a time
+slice: a Cholesky factorisation that took 43 ms on one thread took up to 1.4 s on two.  So BLAS runs
+on one thread wherever the engine works (:func:`one_blas_thread`), and large work is cut into pieces
+(:mod:`karat.engine.blocked`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ContextDecorator
+from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
 from scipy import linalg as sla
 from scipy.linalg import blas, lapack
 
+from karat.compat.blas import blas_threads
 from karat.engine import blocked
-from karat.engine.threads import threads
+from karat.engine.threads import cores
 from karat.engine.tolerances import EPS, RANK, TINY
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
 Flags = npt.NDArray[np.bool_]
 Real = blocked.Real  # single or double precision
-
 
 LARGE = 400  # features from which on matrices are worked on in blocks, by all threads
 KRYLOV = 32  # steps of Lanczos' method,
@@ -32,6 +40,46 @@ SMALL = 100  # matrices of so few columns are inverted rather than solved with
 # sums of squares from this size on, up to its inverse, have neither lost terms nor overflowed
 TAME = 1e-200
 RELEASED = 500  # NumPy lets other threads go on during a product with more entries than this
+
+
+class _OneThread(ContextDecorator):
+    """A context in which BLAS uses one thread.  It ends, for the whole process, when the last
+    thread that entered it leaves.
+    """
+
+    def __init__(self) -> None:
+        self.entered, self.before, self.lock = 0, list[int](), Lock()
+
+    def __enter__(self) -> None:
+        with self.lock:
+            self.entered += 1
+            if self.entered == 1:
+                self.before = [ask() for ask, _ in blas_threads()]
+                for _, give in blas_threads():
+                    give(1)
+
+    def __exit__(self, *error: object) -> None:
+        with self.lock:
+            self.entered -= 1
+            if not self.entered:
+                for (_, restore), count in zip(blas_threads(), self.before, strict=True):
+                    restore(count)
+
+
+_ONE_THREAD = _OneThread()
+
+
+def one_blas_thread() -> _OneThread:
+    """Keep BLAS on one thread: a context, or a decorator of a function."""
+    return _ONE_THREAD
+
+
+def threads() -> int:
+    """How many threads large work is shared among: as many as BLAS would use, so that one setting
+    is enough for both.
+    """
+    counts = _ONE_THREAD.before if _ONE_THREAD.entered else [ask() for ask, _ in blas_threads()]
+    return min([cores(), *counts[-1:]])
 
 
 def column_norms(matrix: Array) -> Array:

@@ -24,13 +24,12 @@ import numpy as np
 from karat.engine.claim import NO_ERROR, Claim
 from karat.engine.coordinates import Basis
 from karat.engine.kernel import FittedMoments, NonFiniteError, pilot_size
-from karat.engine.linalg import Array
+from karat.engine.linalg import Array, one_blas_thread
 from karat.engine.points import PEELED, wild_rows
 from karat.engine.rows import Rows, own_weights, pass_over, sample
 from karat.engine.second_moments import SecondMoments
 from karat.engine.sums import two_sum
 from karat.engine.synthetic import MANY, WILD, MadeRows, doubles_hold, make_rows, synthesise
-from karat.engine.threads import one_blas_thread
 
 LARGER = (1, 8, 32)  # times the rows of a pilot, if coordinates fitted to it are poor
 

@@ -49,13 +49,12 @@ from karat.engine.claim import REDUCTION, ErrorBudget, Proof
 from karat.engine.forms import held, sharper_norm
 from karat.engine.frame import Frame
 from karat.engine.kernel import FittedMoments, monomials
-from karat.engine.linalg import Array, Flags
+from karat.engine.linalg import Array, Flags, one_blas_thread
 from karat.engine.linear_proof import prove_linear
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows, power_means
 from karat.engine.small_kernels import MeanKernel
 from karat.engine.sums import exact_sum
-from karat.engine.threads import one_blas_thread
 from karat.engine.tolerances import COORDINATES, EPS, EXACT, FLOOR_SHARES, ROUNDING, TINY
 from karat.engine.wide_proof import moments_beside
 

@@ -35,7 +35,7 @@ import numpy as np
 from karat.engine.claim import Proof, Reduction
 from karat.engine.exhaustive import informed, reduce_by_tree, reduce_sequentially
 from karat.engine.kernel import FittedMoments, Kernel, fit_moments, pilot_size, searches
-from karat.engine.linalg import Array, Indices
+from karat.engine.linalg import Array, Indices, one_blas_thread
 from karat.engine.points import (
     PEELED,
     CandidatePoints,
@@ -50,7 +50,6 @@ from karat.engine.polynomial import unmixed
 from karat.engine.powers import Powers
 from karat.engine.proof import measure
 from karat.engine.rows import Progress, Rows, own_weights, pass_over, sample
-from karat.engine.threads import one_blas_thread
 from karat.engine.tolerances import CONTENT, EXACT, SHARP
 from karat.engine.weights import SECOND, check_any, polish, polish_features, refined_vertex, sampled
 

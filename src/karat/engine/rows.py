@@ -30,10 +30,10 @@ from scipy import sparse
 
 from karat.engine import device, linalg
 from karat.engine.device import DevicePart
-from karat.engine.linalg import Array, Indices
+from karat.engine.linalg import Array, Indices, one_blas_thread, threads
 from karat.engine.parts import LazyPart, Offsets, Part, has_views, minus_offsets, run
 from karat.engine.sums import BLOCK, LARGE, STACKED, RunningSum
-from karat.engine.threads import one_blas_thread, share, threads
+from karat.engine.threads import share
 
 if TYPE_CHECKING:
     from karat.engine.kernel import Kernel

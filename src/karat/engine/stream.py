@@ -51,7 +51,7 @@ from karat.engine.kernel import (
     pilot_size,
     searches,
 )
-from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.linalg import Array, Flags, Indices, one_blas_thread
 from karat.engine.points import apart, candidate_points
 from karat.engine.powers import Powers
 from karat.engine.proof import measure
@@ -64,7 +64,6 @@ from karat.engine.reduce import (
     without_rank_decision,
 )
 from karat.engine.rows import Rows, own_weights, sample
-from karat.engine.threads import one_blas_thread
 from karat.engine.tolerances import AFFORD, CONTENT, EXACT, ROUNDING, SHARP, TINY
 from karat.engine.weights import sampled
 

@@ -42,13 +42,13 @@ from karat.engine.claim import Claim, Reduction
 from karat.engine.combinations import BLIND
 from karat.engine.frame import NEGLIGIBLE
 from karat.engine.kernel import FittedMoments, fit_moments, pilot_size
-from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.linalg import Array, Flags, Indices, one_blas_thread
 from karat.engine.points import PEELED, looked_at, wild_rows
 from karat.engine.proof import measure
 from karat.engine.rotations import RANK, prove_by_rotations
 from karat.engine.rows import Progress, Rows, own_weights, sample, typical
 from karat.engine.second_moments import SecondMoments
-from karat.engine.threads import one_blas_thread, share
+from karat.engine.threads import share
 from karat.engine.tolerances import TINY
 
 SYNTHETIC = "synthetic"  # how rows were found

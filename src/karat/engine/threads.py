@@ -1,10 +1,6 @@
 """Threads of our own: pieces of work that every core takes from one list.
 
-NumPy and SciPy each bring a BLAS with threads, too, but these wait for each other by spinning, at
-every step of a factorisation.  On a machine with other work a step then takes a time slice: a
-Cholesky factorisation that took 43 ms on one thread took up to 1.4 s on two.  So BLAS runs on one
-thread wherever the engine works (:func:`one_blas_thread`), and large work is cut into pieces
-(:mod:`karat.engine.blocked`) that are calls to BLAS on one thread each.  A thread that is held up
+BLAS runs on one thread (:func:`karat.engine.linalg.one_blas_thread`).  A thread that is held up
 delays its own piece only; the others take the rest.
 
 **What is guaranteed.**  Which pieces there are, and in which order their results are added, depends
@@ -18,12 +14,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ContextDecorator
 from functools import lru_cache
 from threading import Lock
 from typing import TypeVar
-
-from karat.compat.blas import blas_threads
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
@@ -79,43 +72,3 @@ def share(work: Callable[[Piece], Result], pieces: Iterable[Piece], threads: int
     if errors:
         raise errors[0]
     return [results[number] for number in range(len(listed))]
-
-
-class _OneThread(ContextDecorator):
-    """A context in which BLAS uses one thread.  It ends, for the whole process, when the last
-    thread that entered it leaves.
-    """
-
-    def __init__(self) -> None:
-        self.entered, self.before, self.lock = 0, list[int](), Lock()
-
-    def __enter__(self) -> None:
-        with self.lock:
-            self.entered += 1
-            if self.entered == 1:
-                self.before = [ask() for ask, _ in blas_threads()]
-                for _, give in blas_threads():
-                    give(1)
-
-    def __exit__(self, *error: object) -> None:
-        with self.lock:
-            self.entered -= 1
-            if not self.entered:
-                for (_, restore), count in zip(blas_threads(), self.before, strict=True):
-                    restore(count)
-
-
-_ONE_THREAD = _OneThread()
-
-
-def one_blas_thread() -> _OneThread:
-    """Keep BLAS on one thread: a context, or a decorator of a function."""
-    return _ONE_THREAD
-
-
-def threads() -> int:
-    """How many threads large work is shared among: as many as BLAS would use, so that one setting
-    is enough for both.
-    """
-    counts = _ONE_THREAD.before if _ONE_THREAD.entered else [ask() for ask, _ in blas_threads()]
-    return min([cores(), *counts[-1:]])

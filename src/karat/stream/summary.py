@@ -28,11 +28,10 @@ from karat.engine.carried import Running
 from karat.engine.claim import Reduction
 from karat.engine.device import DevicePart
 from karat.engine.kernel import Kernel, NonFiniteError
-from karat.engine.linalg import Array, Flags
+from karat.engine.linalg import Array, Flags, one_blas_thread
 from karat.engine.parts import Offsets
 from karat.engine.rows import Rows, own_weights
 from karat.engine.stream import fold, prove_held
-from karat.engine.threads import one_blas_thread
 from karat.errors import InputError, NotExactError
 from karat.problems import Problem
 from karat.stream.fingerprint import Fingerprint
