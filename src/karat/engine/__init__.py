@@ -22,5 +22,5 @@ wide_proof and rotations prove them; moment_stream keeps running sums.
 Besides: polynomial and small_kernels are further kernels; stream takes rows in batches, and carried
 holds their running sums; groups takes many groups at once, with group_moments, group_points,
 group_weights and group_proof; least_squares solves for coefficients, and products holds sums by
-cluster; linalg, sums, blocked, threads and tolerances are used by all.
+cluster; linalg, sums, blocked and tolerances are used by all.
 """

@@ -28,6 +28,7 @@ from typing import TypeGuard
 
 import numpy as np
 
+from karat.engine.blocked import share
 from karat.engine.claim import Reduction
 from karat.engine.group_moments import (
     GroupMoments,
@@ -46,7 +47,6 @@ from karat.engine.reduce import build
 from karat.engine.rows import Progress, Rows
 from karat.engine.second_moments import SecondMoments
 from karat.engine.synthetic import GOAL, SHARP, SYNTHETIC, MadeRows, simplex_rows, synthesise
-from karat.engine.threads import share
 from karat.engine.weights import SECOND
 
 WIDE = 120  # features up to which stacks are faster

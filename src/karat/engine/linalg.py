@@ -24,7 +24,7 @@ from scipy.linalg import blas, lapack
 
 from karat.compat.blas import blas_threads
 from karat.engine import blocked
-from karat.engine.threads import cores
+from karat.engine.blocked import cores
 from karat.engine.tolerances import EPS, RANK, TINY
 
 Array = npt.NDArray[np.float64]

@@ -9,7 +9,7 @@ subtracted before the conversion, so that nothing is rounded (:mod:`karat.engine
 the offsets).
 
 **The pass.**  A kernel's statistic is summed by BLAS-3 on blocks, on every core.  All rows are cut
-into at most PARTS ranges, which threads take one after the other (:mod:`karat.engine.threads`) and
+into at most PARTS ranges, which threads take one after the other (:mod:`karat.engine.blocked`) and
 read block by block, copies included.  Only where the statistic is so large that a part could not
 have its own there is one range, and the products are shared instead.  Blocks and ranges, and the
 order in which their sums are added, depend on the shape of the data alone, and so does the last bit
@@ -29,11 +29,11 @@ import numpy as np
 from scipy import sparse
 
 from karat.engine import device, linalg
+from karat.engine.blocked import share
 from karat.engine.device import DevicePart
 from karat.engine.linalg import Array, Indices, one_blas_thread, threads
 from karat.engine.parts import LazyPart, Offsets, Part, has_views, minus_offsets, run
 from karat.engine.sums import BLOCK, LARGE, STACKED, RunningSum
-from karat.engine.threads import share
 
 if TYPE_CHECKING:
     from karat.engine.kernel import Kernel

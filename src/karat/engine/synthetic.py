@@ -38,6 +38,7 @@ from typing import Any
 import numpy as np
 
 from karat.engine import linalg
+from karat.engine.blocked import share
 from karat.engine.claim import Claim, Reduction
 from karat.engine.combinations import BLIND
 from karat.engine.frame import NEGLIGIBLE
@@ -48,7 +49,6 @@ from karat.engine.proof import measure
 from karat.engine.rotations import RANK, prove_by_rotations
 from karat.engine.rows import Progress, Rows, own_weights, sample, typical
 from karat.engine.second_moments import SecondMoments
-from karat.engine.threads import share
 from karat.engine.tolerances import TINY
 
 SYNTHETIC = "synthetic"  # how rows were found
