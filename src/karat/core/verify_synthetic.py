@@ -23,10 +23,10 @@ from karat.engine.linalg import Array, Flags, Indices, one_blas_thread
 from karat.engine.moment_stream import MomentStream
 from karat.engine.points import wild_rows
 from karat.engine.proof import measure
-from karat.engine.rotations import prove_by_rotations
 from karat.engine.rows import Rows, own_weights, sample, sweep
 from karat.engine.second_moments import SecondMoments
 from karat.engine.synthetic import FEW, MANY, ORDINARY, VERBATIM, WILD
+from karat.engine.wide_proof import prove_by_rotations
 
 if TYPE_CHECKING:
     from karat.core.coreset import Coreset

@@ -46,10 +46,10 @@ from karat.engine.kernel import FittedMoments, fit_moments, pilot_size
 from karat.engine.linalg import Array, Flags, Indices, one_blas_thread
 from karat.engine.points import PEELED, looked_at, wild_rows
 from karat.engine.proof import measure
-from karat.engine.rotations import RANK, prove_by_rotations
 from karat.engine.rows import Progress, Rows, own_weights, sample, typical
 from karat.engine.second_moments import SecondMoments
 from karat.engine.tolerances import TINY
+from karat.engine.wide_proof import RANK, prove_by_rotations
 
 SYNTHETIC = "synthetic"  # how rows were found
 ORDINARY, WILD, VERBATIM = 0, 1, 2  # strata
