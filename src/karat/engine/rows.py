@@ -414,3 +414,21 @@ def power_means(values: Array, weights: Array, total: float, power: int) -> Arra
     scaled = values / np.where(largest > 0, largest, 1.0)
     scaled **= power
     return np.asarray(largest * (weights @ scaled / total) ** (1.0 / power))
+
+
+def sparse_constants(rows: Rows) -> Array:
+    """The values of sparse columns that are constant and not zero; 0 for all other columns.
+
+    Such a column has no spread, so made rows must repeat it to the last bit.
+    """
+    values = np.zeros(rows.columns)
+    for part, left in zip(rows.parts, rows.edges[:-1], strict=True):
+        if not sparse.issparse(part):
+            continue
+        table = sparse.csr_array(part if rows.index is None else part[rows.index])
+        full = np.flatnonzero(np.bincount(table.indices, minlength=table.shape[1]) == len(rows))
+        if len(full):
+            columns = sparse.csc_array(table[:, full]).data.reshape(len(full), -1)
+            same = (columns == columns[:, :1]).all(axis=1)
+            values[left - 1 + full] = np.where(same, columns[:, 0], 0.0)
+    return values
