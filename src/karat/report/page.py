@@ -29,7 +29,7 @@ from karat.report.charts import differences_chart, moments_chart, projection_cha
 from karat.report.data import kept_block, open_data, row_names
 from karat.report.moments import Data, keeps_columns, thinned
 from karat.report.one_coreset import Plane, weight_bins
-from karat.storage.atomic import write_atomically
+from karat.storage.archive import write_atomically
 
 MOMENTS = 2000  # moments shown on the page, among them the worst
 STATIC = 200  # rows of the table without scripts and in print
