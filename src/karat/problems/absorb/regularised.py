@@ -50,8 +50,7 @@ from karat.engine.powers import Powers
 from karat.engine.rows import Progress, Rows, column_sizes, pass_over
 from karat.engine.sums import gram_matrix
 from karat.engine.tolerances import EPS
-from karat.problems.absorb.correction import Correction
-from karat.problems.absorb.forms import balanced, form_of, gathered, lifted
+from karat.problems.absorb.correction import Correction, balanced, form_of, gathered, lifted
 
 # t above: Jensen's part of the denominator; the bound is at most 1 / (1 - t) too large where F
 # dominates
