@@ -29,11 +29,11 @@ from karat.core.certify import certify, require_proven
 from karat.core.provenance import Provenance, merged_provenance, same_source
 from karat.core.synthetic import SYNTHETIC, in_doubles, merge_made
 from karat.data import containers
+from karat.data.advice import explain_non_finite
 from karat.data.arguments import check_taken
 from karat.data.batch import Table, check_weights, read_input, stored_weights
 from karat.data.containers import take_rows
 from karat.data.labels import same_kind
-from karat.data.non_finite import explain_non_finite
 from karat.data.stacking import stack_rows
 from karat.engine.claim import Claim, Reduction
 from karat.engine.groups import reduce_many

@@ -24,9 +24,9 @@ import numpy as np
 from karat.core.certify import Certificate, certify, require_proven
 from karat.core.synthetic import REAL, as_made, certify_made
 from karat.cubes.cells import MADE, CellLayout, ranges, starts_of
+from karat.data.advice import explain_non_finite
 from karat.data.batch import RESCALE, find_offsets
 from karat.data.containers import rounds
-from karat.data.non_finite import explain_non_finite
 from karat.engine.claim import Claim, Reduction
 from karat.engine.groups import reduce_many, synthesise_many
 from karat.engine.kernel import Kernel, NonFiniteError

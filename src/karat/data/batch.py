@@ -4,7 +4,7 @@ A :class:`Batch` holds rows of a source as column blocks, with their numbers, we
 keys.  A :class:`Table` is a batch with names of columns and a problem: the checked input of
 :func:`karat.coreset`, or the rows that a coreset keeps of it.  This module checks what it can
 without a pass over the data.  NaN and infinity show up in the moments, after the pass
-(:mod:`karat.data.non_finite`).  Integers that double precision cannot tell apart get offsets
+(:mod:`karat.data.advice`).  Integers that double precision cannot tell apart get offsets
 (:func:`find_offsets`).
 """
 
@@ -19,11 +19,10 @@ import numpy as np
 from scipy import sparse
 
 from karat.data import containers
-from karat.data.advice import too_long_integers
+from karat.data.advice import explain_non_finite, too_long_integers
 from karat.data.arguments import check_taken
 from karat.data.device_arrays import check_one_device
 from karat.data.labels import Grouping, check_groups, group_rows
-from karat.data.non_finite import explain_non_finite
 from karat.data.stacking import stack_rows
 from karat.data.transformed import transformed
 from karat.engine.device import DevicePart

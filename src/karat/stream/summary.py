@@ -22,8 +22,8 @@ from karat.core.certify import certify, require_proven
 from karat.core.construct import NOTHING_ABSORBED
 from karat.core.coreset import Coreset
 from karat.data import containers
+from karat.data.advice import explain_non_finite
 from karat.data.batch import Batch, Table, stack, stacked_rows, stored_weights
-from karat.data.non_finite import explain_non_finite
 from karat.engine.carried import Running
 from karat.engine.claim import Reduction
 from karat.engine.device import DevicePart

@@ -16,8 +16,8 @@ Then ``f >= 2^(1-h) Q^h``: the first sum is at least ``(q' G q)^h`` (Jensen), th
 whitening map of the exact coreset, completed by directions along which the rows vanish; a Cholesky
 factor of Q makes ``Q = |q|^2``, whatever alpha is and whatever vanishes.
 
-On monomials s(q) of degree h with ``|s|^2 = |q|^p`` (forms.py) they are quadratic forms, ``f = s' F
-s``, ``g - f = s' E s``, so
+On monomials s(q) of degree h with ``|s|^2 = |q|^p`` (correction.py) they are quadratic forms, ``f =
+s' F s``, ``g - f = s' E s``, so
 
     |g - f| / f  <=  || B^(-1/2) E B^(-1/2) ||_2,     B = (1 - t) F + t 2^(1-h) I,  any t in [0, 1].
 
