@@ -27,16 +27,8 @@ from karat.data.stacking import stack_rows
 from karat.data.transformed import transformed
 from karat.engine.device import DevicePart
 from karat.engine.kernel import Kernel
-from karat.engine.linalg import Array, Indices
-from karat.engine.parts import (
-    Chunked,
-    Offsets,
-    SideBySide,
-    all_exact,
-    is_long,
-    long_columns,
-    nearby_offset,
-)
+from karat.engine.linalg import Array, Indices, is_long
+from karat.engine.parts import Chunked, Offsets, SideBySide, all_exact, long_columns, nearby_offset
 from karat.engine.rows import Rows
 from karat.engine.tolerances import TINY
 from karat.errors import InputError, NotExactError

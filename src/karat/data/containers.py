@@ -18,7 +18,8 @@ from scipy import sparse
 from karat.compat import array_api
 from karat.data.advice import about_time
 from karat.data.device_arrays import device_table
-from karat.engine.parts import WHOLE, SideBySide, all_exact, is_long
+from karat.engine.linalg import is_long
+from karat.engine.parts import WHOLE, SideBySide, all_exact
 from karat.errors import InputError, MissingExtraError
 
 FRAME_LIBRARIES = ("pandas", "polars", "pyarrow", "modin", "cudf")

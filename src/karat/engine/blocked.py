@@ -1,8 +1,12 @@
 """Work that every core takes pieces of, in threads of our own; and products and factorisations of
 large matrices by such pieces, in single or double precision.
 
-A piece is a call to BLAS on one thread (:func:`karat.engine.linalg.one_blas_thread`).  A thread
-that is held up delays its own piece only; the others take the rest.
+NumPy and SciPy each bring a BLAS with threads, but these wait for each other by spinning, at every
+step of a factorisation.  On a machine with other work a step then takes a time slice: a Cholesky
+factorisation that took 43 ms on one thread took up to 1.4 s on two.  So BLAS runs on one thread
+wherever the engine works (:func:`karat.engine.linalg.one_blas_thread`), and a piece of work is a
+call to BLAS on one thread.  A thread that is held up delays its own piece only; the others take the
+rest.
 
 **What is guaranteed.**  Which pieces there are, and in which order their results are added, depends
 on the data alone.  The result is therefore the same, to the last bit, for any number of threads,

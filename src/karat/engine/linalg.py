@@ -4,18 +4,15 @@ Everything the engine asks of LAPACK and BLAS goes through this module and :mod:
 so that another array library could replace it.  Inputs are finite float64 arrays: karat checks that
 once, when it reads the input.
 
-**Threads.**  NumPy and SciPy each bring a BLAS with threads, but these wait for each other by
-spinning, at every step of a factorisation.  On a machine with other work a step then takes a time
-slice: a Cholesky factorisation that took 43 ms on one thread took up to 1.4 s on two.  So BLAS runs
-on one thread wherever the engine works (:func:`one_blas_thread`), and large work is cut into pieces
-(:mod:`karat.engine.blocked`).
-"""
+BLAS runs on one thread wherever the engine works (:func:`one_blas_thread`);
+:mod:`karat.engine.blocked` says why."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ContextDecorator
 from threading import Lock
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +37,11 @@ SMALL = 100  # matrices of so few columns are inverted rather than solved with
 # sums of squares from this size on, up to its inverse, have neither lost terms nor overflowed
 TAME = 1e-200
 RELEASED = 500  # NumPy lets other threads go on during a product with more entries than this
+
+
+def is_long(kind: np.dtype[Any]) -> bool:
+    """Whether a type holds integers that a double may not."""
+    return kind.kind in "iu" and kind.itemsize > 4
 
 
 class _OneThread(ContextDecorator):

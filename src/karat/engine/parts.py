@@ -25,6 +25,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from karat.engine.linalg import is_long
+
 Offsets = Mapping[int, int]  # by column; columns without one are read as they are
 WHOLE = 2**53  # integers up to here are doubles
 GRID = 2**11  # offsets are multiples of it, so that they are doubles themselves: 2^64 = 2^53 * 2^11
@@ -40,11 +42,6 @@ class Part(Protocol):
     def dtype(self) -> np.dtype[Any]: ...
 
     def __getitem__(self, where: Any, /) -> Any: ...
-
-
-def is_long(kind: np.dtype[Any]) -> bool:
-    """Whether a type holds integers that a double may not."""
-    return kind.kind in "iu" and kind.itemsize > 4
 
 
 class LazyPart(ABC):
