@@ -368,7 +368,7 @@ def _merged_group(
 
     found: MadeRows | None = made(strata == ORDINARY) if (strata == ORDINARY).any() else None
     if (strata == WILD).any():
-        wild = made(strata == WILD).in_stratum(WILD)
+        wild = made(strata == WILD).as_wild()
         found = wild if found is None else found.beside(wild, alone, alone)
     if found is None:
         raise NotExactError("Every row is kept as it is; merge the data itself.")

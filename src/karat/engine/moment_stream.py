@@ -29,7 +29,7 @@ from karat.engine.points import PEELED, wild_rows
 from karat.engine.rows import Rows, own_weights, pass_over, sample
 from karat.engine.second_moments import SecondMoments
 from karat.engine.sums import two_sum
-from karat.engine.synthetic import MANY, WILD, MadeRows, doubles_hold, make_rows, synthesise
+from karat.engine.synthetic import MANY, MadeRows, doubles_hold, make_rows, synthesise
 
 LARGER = (1, 8, 32)  # times the rows of a pilot, if coordinates fitted to it are poor
 
@@ -210,7 +210,7 @@ class MomentStream:
         made = self.few if self.sums is None else self.sums.made(origin)
         assert made is not None
         if self.wild is not None:
-            other = self.wild.made(origin).in_stratum(WILD)
+            other = self.wild.made(origin).as_wild()
             made = made.beside(other, np.arange(0), np.arange(0))
         if len(self.weights):
             alone = Rows([self.verbatim], self.weights)

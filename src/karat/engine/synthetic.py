@@ -107,9 +107,9 @@ class MadeRows(Reduction):
             weights=self.weights[keep], peeled=self.peeled[keep], strata=self.strata[keep],
         )  # fmt: skip
 
-    def in_stratum(self, stratum: int) -> MadeRows:
-        """The same rows, marked as made of a part of the data."""
-        return replace(self, strata=np.full(len(self.values), stratum))
+    def as_wild(self) -> MadeRows:
+        """The same rows, marked as made of wild rows."""
+        return replace(self, strata=np.full(len(self.values), WILD))
 
     def beside(self, other: Reduction, left: Indices, right: Indices) -> MadeRows:
         """These rows and others, made of two parts of the data: as exact as the worse."""
@@ -416,5 +416,5 @@ def _wild_apart(rows: Rows, seed: int, wild: Indices, origin: Array | None) -> M
     )
     if few or not ordinary.proof.ok:
         return replace(ordinary.with_verbatim(rows, wild), passes=ordinary.passes + 2)
-    other = synthesise(rows.subset(wild), seed, levels=False, origin=origin).in_stratum(WILD)
+    other = synthesise(rows.subset(wild), seed, levels=False, origin=origin).as_wild()
     return ordinary.beside(other, rest, wild)
