@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
@@ -34,7 +34,9 @@ from karat.engine.rows import Rows, own_weights
 from karat.engine.stream import fold, prove_held
 from karat.errors import InputError, NotExactError
 from karat.problems import Problem
-from karat.stream.fingerprint import Fingerprint
+
+if TYPE_CHECKING:
+    from karat.stream.merge import Fingerprint
 
 MOST = 2**28  # bytes of a buffer's arrays, which are reused after every fold
 # Moments of a batch are computed, to see whether they are finite, if its sum of squares is larger.
