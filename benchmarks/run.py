@@ -4,10 +4,11 @@
     python benchmarks/run.py --quick    small sizes, under a minute; ratios are not meaningful
     python benchmarks/run.py --full     NNLS and HiGHS at a million rows too (many minutes, 11 GB)
     python benchmarks/run.py --only wide,box
+    python benchmarks/run.py --only peers,why --to peers.json
 
 The figures are written to docs/figures/measured.json, from which docs/speed.md and its curves are
-made.  On a machine with other work, set KARAT_BENCH_CLOCK=processor and OPENBLAS_NUM_THREADS=1:
-processor time on one thread.
+made; --to names another file of that folder.  On a machine with other work, set
+KARAT_BENCH_CLOCK=processor and OPENBLAS_NUM_THREADS=1: processor time on one thread.
 
 Every time is a median.  What is compared runs in turn.  karat is timed from raw arrays, with
 validation.
@@ -26,7 +27,7 @@ import readme
 import real
 import sizes
 import why
-from report import Report
+from report import MEASURED, Report
 
 SECTIONS = {
     "yardstick": engine.yardstick,
@@ -52,6 +53,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--only", help=f"comma-separated sections: {', '.join(SECTIONS)}")
+    parser.add_argument("--to", default=MEASURED.name, help="the file in docs/figures")
     options = parser.parse_args()
     chosen = options.only.split(",") if options.only else list(SECTIONS)
     if unknown := set(chosen) - set(SECTIONS):
@@ -61,8 +63,9 @@ def main() -> None:
     report = Report(size.name)
     for name in chosen:
         SECTIONS[name](report, size)
-    report.write(Path(__file__).parent / "results", part=bool(options.only))
-    if not options.quick:
+    path = MEASURED.with_name(options.to)
+    report.write(Path(__file__).parent / "results", part=bool(options.only), path=path)
+    if not options.quick and path == MEASURED:
         readme.main()
     print(f"{time.perf_counter() - start:.0f} s")
 

@@ -26,21 +26,27 @@ def asked(line: dict[str, Any]) -> str:
     return f"{'at least' if line['at_least'] else 'at most'} {line['limit']:g} x: {'met' if line['met'] else 'missed'}"
 
 
-def table(lines: list[dict[str, Any]]) -> list[str]:
-    """The lines as a Markdown table."""
+def table(lines: list[dict[str, Any]], tools: bool) -> list[str]:
+    """The lines as a Markdown table; of several tools, the names of these."""
     rows = ["| case | what | time | ratio | asked |", "|---|---|---|---|---|"]
     for line in lines:
+        if line["seconds"] is None:
+            continue
         ratio = "" if line["ratio"] is None else f"{line['ratio']:.3g} x {line['of']}"
         case = line["case"].split(" ", 1)[1]
+        what = line["what"] if tools else line["note"] or line["what"]
         rows.append(
-            f"| {case} | {line['note'] or line['what']} | {amount(line['seconds'])} | {ratio} | {asked(line)} |"
+            f"| {case} | {what} | {amount(line['seconds'])} | {ratio} | {asked(line)} |"
         )
     return rows
 
 
 class Measured(SphinxDirective):
     required_arguments = 1
-    option_spec: ClassVar[dict[str, Any]] = {"file": directives.unchanged}
+    option_spec: ClassVar[dict[str, Any]] = {
+        "file": directives.unchanged,
+        "tools": directives.flag,
+    }
 
     def run(self) -> list[nodes.Node]:
         name = self.options.get("file", "measured.json")
@@ -54,7 +60,7 @@ class Measured(SphinxDirective):
         ]
         about = known["machine"]
         text = [
-            *table(chosen),
+            *table(chosen, "tools" in self.options),
             "",
             f"{about['cores']} cores, {CLOCKS[about['clock']]}, NumPy {about['numpy']}.",
         ]

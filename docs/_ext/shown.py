@@ -1,10 +1,11 @@
 """The directive ``{shown}``: runs commands when the pages are built, and shows them with their output.
 
 The commands of a page run in one folder, with the files that ``houses`` writes.  An exit code other than ``:exit:`` (0) is an
-error of the build.
+error of the build.  Times are left out: they are those of the machine that builds the pages.
 """
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -26,6 +27,11 @@ SOURCE = str(
 )  # the karat of this environment, from any folder
 PLAIN = {"NO_COLOR": "1", "COLUMNS": "64", "TERM": "dumb", "PYTHONPATH": SOURCE}
 COLUMNS = ("area", "rooms", "age", "floor", "distance")
+# lines that are times, and the time within the line "made by"
+TIMES = re.compile(
+    r"^(?:time|solver tolerance)\b.*\n?(?: {9,}.*\n?)*|(?<=, )[\d.,]+ m?s, (?=passes:)",
+    re.M,
+)
 TOWNS = ("Ayr", "Bath", "Cork", "Dover")
 
 
@@ -74,7 +80,7 @@ class Shown(SphinxDirective):
             done = self.perform(command)
             lines += [
                 *wrapped(f"$ {command}"),
-                *(done.stdout + done.stderr).splitlines(),
+                *TIMES.sub("", done.stdout + done.stderr).splitlines(),
                 "",
             ]
             if done.returncode != self.options.get("exit", 0):

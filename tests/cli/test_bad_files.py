@@ -30,7 +30,7 @@ SOURCES = {
     "header.csv": (lambda path, data: path.write_text("a,b,c,y\n"), "no rows"),
     "empty.parquet": (lambda path, data: path.touch(), "cannot be read as Parquet"),
     "cut.parquet": (cut_parquet, "cannot be read as Parquet"),
-    "rows.xlsx": (lambda path, data: path.write_bytes(b"PK"), "of no known kind"),
+    "rows.xlsx": (lambda path, data: path.write_bytes(b"PK"), "no known format"),
     "wide.csv": (huge_line, "a line of more than 16 MB"),
     "latin.csv": (
         lambda path, data: path.write_bytes("a,b,größe,y\n1,2,3,4\n".encode("latin-1")),

@@ -49,6 +49,11 @@ def test_the_installed_command(rows, tmp_path):
     assert all(word in found.out for word in ("build", "fit", "update", "show", "verify"))
 
 
+def test_commands_for_coresets_name_those_for_cubes(cube, inside):
+    for name in ("inspect", "verify", "train"):
+        refused(inside(name, cube), "karat cube show")
+
+
 def test_fit(cube, rows, inside):
     frame = pd.read_parquet(rows)
     found = inside(

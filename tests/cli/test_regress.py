@@ -83,9 +83,41 @@ def test_columns_that_others_determine(inside, data):
     assert "Dropped" in inside(*arguments, "--on-collinear", "drop").out
 
 
+def test_a_saved_table_is_verified(inside, data, table, tmp_path):
+    core, changed = tmp_path / "core.parquet", table.to_pandas()
+    assert inside("regress", data / "all.parquet", "y ~ a * C(hue)", "-o", core).code == 0
+    assert inside("verify", core, data / "all.parquet").code == 0
+    assert inside("verify", core).code == 0  # the files of the table
+    changed.loc[3, "y"] += 1e-3
+    changed.to_parquet(tmp_path / "changed.parquet")
+    assert "REFUTED" in inside("verify", core, tmp_path / "changed.parquet").out
+    refused(inside("verify", core, data / "all.parquet", "--locate"), "--locate is not for")
+
+
+def test_advice_is_that_of_the_command(inside, table, tmp_path):
+    """Neither table nor cube fills missing values; a cube does not encode text."""
+    frame = table.to_pandas()[["a", "hue", "fold", "y"]]
+    frame.to_csv(tmp_path / "text.csv", index=False)
+    frame.assign(a=frame["a"].where(frame.index != 9)).drop(columns="hue").to_csv(
+        tmp_path / "gap.csv", index=False
+    )
+    cube = ("--by", "fold", "-t", "y", "-o", tmp_path / "cube.parquet")
+    for found in (
+        inside("regress", tmp_path / "gap.csv", "y ~ a"),
+        inside("cube", "build", tmp_path / "gap.csv", *cube),
+    ):
+        refused(found, "--on-missing drop")
+        assert "mean" not in found.err
+    refused(inside("cube", "build", tmp_path / "text.csv", *cube), "--by")
+    built = inside("build", tmp_path / "text.csv", "--one-hot", "auto", *cube[2:])
+    assert built.code == 0, built.err
+    refused(inside("cube", "fit", tmp_path / "cube.parquet"), "karat inspect")
+
+
 def test_messages(inside, data):
     rows = data / "all.parquet"
     refused(inside("regress", rows), "formula is missing")
+    refused(inside("regress", rows, "y a"), "'y a' is no file and no formula")
     refused(inside("regress", "y ~ a"), "Name the data")
     refused(inside("regress", rows, "y ~ a +"), "cannot be read")
     refused(inside("regress", rows, "y ~ q"), "no column 'q'")

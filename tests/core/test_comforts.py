@@ -114,10 +114,10 @@ def test_a_list_of_labels_is_not_a_list_of_names(frame):
         ),
         (lambda f: karat.models.GaussianMixture(2).fit(karat.coreset(f)), r"fit_coreset\(core\)"),
         (lambda f: karat.coreset(f, "price", groups="price"), "named twice"),
-        (lambda f: karat.coreset(f.to_numpy(), "price"), "ndarray without names"),
+        (lambda f: karat.coreset(f.to_numpy(), "price"), "type ndarray, without names"),
         (
             lambda f: karat.coreset(f.to_numpy(), f["price"], sample_weight="copies"),
-            "ndarray without names",
+            "type ndarray, without names",
         ),
         (lambda f: karat.coreset(pd.concat([f, f], axis=1), "price"), "rename"),
         (

@@ -109,7 +109,7 @@ def test_containers():
     frame = pd.DataFrame(given.dense, columns=list("abcd"))
     both = karat.coreset(frame[:400], given.y[:400]).merge(made(frame[400:], given.y[400:]))
     assert list(both.X.columns) == list("abcd")
-    with pytest.raises(InputError, match="convert one of them"):
+    with pytest.raises(InputError, match="the same kind of table"):
         both.merge(made(given.dense, given.y))
 
 

@@ -179,3 +179,25 @@ def test_a_spoilt_group_of_tiny_or_huge_columns_is_refuted(seed):
         spoilt = np.array(core.weights)
         spoilt[place] *= 1 + change
         assert not replace(core, weights=spoilt).verify(X, y, **data).ok
+
+
+@pytest.mark.parametrize("seed", [12, 58, 3, 27])
+def test_a_twin_that_differs_below_the_rounding_of_a_sample(seed):
+    """A factorisation of the sample makes a direction of its rounding, with factors of 1e14 and
+    more; beside these the other coordinates must not seem to vanish.
+    """
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(300, 6000)), int(rng.integers(2, 6))
+    size = 10.0 ** rng.choice([-80, -155, -160, -200, -300])
+    a = np.zeros(n)
+    rare = rng.choice(n, max(2, n // int(rng.choice([10, 100]))), replace=False)
+    a[rare] = rng.uniform(0.5, 2)
+    twin, other = a.copy(), np.setdiff1d(np.arange(n), rare)
+    twin[other] = size * rng.integers(1, 9, len(other))
+    X = np.column_stack([rng.standard_normal((n, d - 2)), a, twin])[:, rng.permutation(d)]
+    y = 5 * X @ rng.standard_normal(d) + 10 + rng.standard_normal(n)
+    half = n // 2
+    core = karat.coreset(X[:half], y[:half]).merge(karat.coreset(X[half:], y[half:]))
+    seen = core.verify(X, y)
+    assert seen.ok
+    assert seen.passes <= 2

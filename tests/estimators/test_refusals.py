@@ -89,7 +89,7 @@ LEAVES = [
 ]
 FRONTS = [
     (TargetEncoder(), "random folds"),
-    (FunctionTransformer(np.cumsum), "does not know whether cumsum maps every row by itself"),
+    (FunctionTransformer(np.cumsum), "does not know whether cumsum transforms each row separately"),
     (FunctionTransformer(lambda X: X - X.mean()), "apply it before building"),
     (NMF(), "Transform the columns before building"),
     (Nystroem(n_components=3), "integer random_state"),

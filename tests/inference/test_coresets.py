@@ -145,7 +145,11 @@ def test_a_thousand_submodels():
 
 def test_shown(fit, frame):
     text = str(fit.summary())
-    assert text.splitlines()[0].strip() == f"Observations: 3,000 ({len(fit.coreset)} rows kept)"
+    assert repr(fit) == text
+    assert (
+        text.splitlines()[0].strip()
+        == f"Observations: 3,000 (from {len(fit.coreset)} synthetic rows)"
+    )
     for words in ("Log-Likelihood", "AIC", "BIC", "F-statistic", "Clusters", "P>|z|", "g[T.red]"):
         assert words in text
     assert "<table" in fit._repr_html_()

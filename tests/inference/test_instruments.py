@@ -191,7 +191,7 @@ def test_the_table_names_instruments_and_tests():
         ("y ~ w0 + [e0 ~ z0] | g", "absorbed effects"),
         ("y ~ w0 | g + [e0 ~ z0]", "absorbed effects"),
         ("y ~ [e0 ~ z0] + [w0 ~ z1]", "2 pairs of brackets"),
-        ("y ~ w0 + [e0 + w1 ~ z0]", "2 endogenous columns .* and 1 instruments"),
+        ("y ~ w0 + [e0 + w1 ~ z0]", "2 endogenous columns .* and 1 instrument "),
         ("y ~ w0 + [e0 ~ w0 + z0]", "'w0' is in the brackets"),
         ("y ~ w0 + [e0 ~ e0 + z0]", "both an endogenous regressor and an instrument"),
         ("y ~ w0 * [e0 ~ z0]", "a term of their own"),

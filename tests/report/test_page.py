@@ -243,7 +243,7 @@ def test_a_regression_has_its_coefficients_on_the_page():
     np.testing.assert_allclose(ends, full.conf_int(), rtol=1e-8)
     text = render(page_facts)
     assert "A linear model of price, fitted to" in text
-    assert "is the same as one fitted to all 3,000 rows" in text
+    assert "is the same as one fitted to all 3\u202f000 rows" in text
     assert text.index('id="coefficients"') < text.index('id="certificate"')
 
 

@@ -60,6 +60,17 @@ REMEDIES = {
     "sql": "Give the query with --sql, and its --database.",
     "sequence": "--sequence is for hidden-markov only.",
     "columns": "Add --columns; --problem multi-view needs --view three times.",
+    "cube": "For cubes there are karat cube show, fit, update and verify.",
+    "coreset": "For coresets there are karat inspect, train, verify and report.",
+}
+# of commands that cannot encode or fill columns
+FILL = "Correct the data, or drop such rows with --on-missing drop."
+PLAINER = {
+    "regress": {"on_missing": FILL},
+    "cube": {
+        "on_missing": FILL,
+        "pipeline": "Drop it with --drop-columns, or label cells by it with --by.",
+    },
 }
 # commands that read the data of an existing coreset
 READ_AGAIN = ("verify", "report", "train")
@@ -197,7 +208,8 @@ def _message(error: Exception, command: str) -> str:
         ):
             return f"{error.message} {OTHER_DATA}"
         if isinstance(error, InputError) and error.remedy and error.argument in REMEDIES:
-            return f"{error.message} {REMEDIES[error.argument]}"
+            remedies = REMEDIES | PLAINER.get(command, {})
+            return f"{error.message} {remedies[error.argument]}"
         return str(error)
     if hasattr(error, "format_message"):  # the command line could not be parsed
         return _usage_message(error)

@@ -63,7 +63,8 @@ def build(
     one_hot: Annotated[
         list[str] | None,
         column_option(
-            metavar="COLUMN", help="Features that are categories: a 0/1 column per level."
+            metavar="COLUMN",
+            help="Features that are categories: a 0/1 column per level; auto: those of text.",
         ),
     ] = None,
     memory: Annotated[
@@ -126,7 +127,11 @@ def build(
     opened = stored.source(source)
     available = opened.schema().names
     options = roles.arguments(available) | {
-        "one_hot": named("--one-hot", one_hot, available),
+        "one_hot": (
+            "auto"
+            if one_hot == ["auto"] and "auto" not in available
+            else named("--one-hot", one_hot, available)
+        ),
         "on_missing": on_missing.value,
     }
     options |= {"rows": rows.value, "verbatim": verbatim.value} | (

@@ -101,7 +101,7 @@ def plan(
     if shown.as_json:
         printing.document(facts | asdict(expected))
         return
-    beside = "in each process" if expected.method == "sketch" else "beside the data"
+    beside = "in each process" if expected.method == "sketch" else "in addition to the data"
     lines = {
         "problem": facts["problem"],
         "data": f"{'about ' if source and not exact else ''}{rows:,} rows, {columns:,} columns",

@@ -126,7 +126,9 @@ def regress(
     }
     options |= {"residual_quantiles": residuals, "submodels": submodels}
     if stored is None and formula is None:
-        raise InputError('The formula is missing: karat regress data.parquet "y ~ a + C(b)".')
+        odd = next((path for path in paths if " " in path and not Path(path).exists()), None)
+        fault = "The formula is missing" if odd is None else f"{odd!r} is no file and no formula"
+        raise InputError(f'{fault}: karat regress data.parquet "y ~ a + C(b)".')
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         if stored is not None:

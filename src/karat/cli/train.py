@@ -128,7 +128,7 @@ def _comparison_lines(
 ) -> dict[str, str]:
     rows = f"{check['rows']:,}, against {len(core):,}"
     if check["rows"] != check["rows_expected"]:
-        rows += f"; this is other data: the coreset represents {check['rows_expected']:,}"
+        rows += f"; the data has changed: the coreset represents {check['rows_expected']:,}"
     lines = {
         "rows": rows,
         "largest difference": (

@@ -12,6 +12,7 @@ import karat
 from karat.cli import printing
 from karat.cli.options import FAILED, Common, Database, named, size
 from karat.core import wording
+from karat.errors import InputError
 
 BLOCKS = 3  # changed blocks that are named
 
@@ -66,17 +67,13 @@ def verify(
         "columns": named("--columns", columns, available) or None,
     }
     options |= {} if memory is None else {"memory": memory}
+    options |= {"sample_weight": weight, "groups": groups, "locate": locate}
     loaded = karat.Coreset.load(core)
     with printing.progress(not shown.as_json, lambda: loaded.n_rows) as advance:
-        verification = karat.verify_files(
-            loaded,
-            opened,
-            sample_weight=weight,
-            groups=groups,
-            progress=advance,
-            locate=locate,
-            **options,
-        )
+        if loaded.regression is None:
+            verification = karat.verify_files(loaded, opened, progress=advance, **options)
+        else:
+            verification = _of_formula(loaded, opened, advance, options)
     seconds = time.perf_counter() - start
     if shown.as_json:
         printing.document(verification.to_dict() | {"seconds": seconds})
@@ -89,6 +86,17 @@ def verify(
         )
     if not verification.ok:
         raise typer.Exit(FAILED)
+
+
+def _of_formula(core: Any, source: Any, progress: Any, options: dict[str, Any]) -> Any:
+    """The verification of a coreset whose formula says which columns are what."""
+    unused = next((name for name, value in options.items() if value), None)
+    if unused is not None:
+        option = "--" + unused.removeprefix("sample_")
+        raise InputError(f"{option} is not for the coreset of a formula; leave it out.")
+    from karat.inference import verify as verify_table
+
+    return verify_table(core, source, progress=progress)
 
 
 def _verdict_lines(verification: Any) -> dict[str, str]:

@@ -239,8 +239,8 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
         first, second = in_doubles(first), in_doubles(second)
     if type(first.X) is not type(second.X):
         raise InputError(
-            f"The rows are in a {type(first.X).__name__} and in a {type(second.X).__name__};"
-            " convert one of them."
+            f"The rows of one coreset are of type {type(first.X).__name__}, those of the other of"
+            f" type {type(second.X).__name__}; build both from the same kind of table."
         )
     keyed = (first.keys is None) != (second.keys is None) and not made
     if (first.groups is None) != (second.groups is None) or keyed:

@@ -218,7 +218,6 @@ class Coreset:
             raise unknown_argument(Coreset.verify, unknown)
         if Provenance.read(self.provenance).encoding is not None and containers.is_frame(X):
             return cast("Certificate", import_module("karat.io").verify_files(self, X).certificate)
-        X, y, sample_weight, groups, _ = named_columns(X, y, sample_weight, groups)
         return verify(self, X, y, sample_weight, groups, lengths)
 
     def merge(self, other: Coreset, *, random_state: int = 0) -> Coreset:
@@ -399,7 +398,7 @@ def coreset(
     start = time.perf_counter()
     if unknown:
         raise unknown_argument(coreset, unknown)
-    if len(one_hot) or on_missing != "error":
+    if not isinstance(one_hot, list | tuple) or one_hot or on_missing != "error":
         return encoded_coreset(
             X, y, problem, lengths, method, one_hot=one_hot, on_missing=on_missing, rows=rows,
             sample_weight=sample_weight, groups=groups, verbatim=verbatim, progress=progress,

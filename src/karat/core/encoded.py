@@ -37,7 +37,8 @@ def _check_encoded(
             )
     if not (is_frame(X) or hasattr(X, "__arrow_c_stream__")):
         raise InputError(
-            f"one_hot and on_missing need a frame with named columns; X is a {type(X).__name__}.",
+            "one_hot and on_missing need a frame with named columns; X is of type"
+            f" {type(X).__name__}.",
             argument="X",
         )
     if lengths is not None or method != "auto":

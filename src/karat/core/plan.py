@@ -68,7 +68,7 @@ class Plan:
     travels: int = 0
 
     def __str__(self) -> str:
-        beside = "beside the data" if self.method != "sketch" else "in each process"
+        beside = "in addition to the data" if self.method != "sketch" else "in each process"
         travels = f" {self.travels / 1e6:,.3g} MB travel." if self.travels else ""
         return (
             f"At most {self.rows:,} rows, about {self.memory / 1e6:,.0f} MB {beside}, {self.passes}"

@@ -40,8 +40,9 @@ def validate_coreset_arrays(header: dict[str, Any], specs: Mapping[str, Spec]) -
     """Raise unless the arrays are those of the header, with one entry for each kept row."""
     if header.get("kind") == "cube":
         raise CubeFileError(
-            "The file is a cube, not a coreset; load it with karat.Cube.load, and select cells with"
-            " select()."
+            "The file is a cube, not a coreset.",
+            "Load it with karat.Cube.load, and select cells with select().",
+            argument="cube",
         )
     rows = header["n_rows"]
     require(type(rows) is int and 0 < rows < 2**63, f"it was made of {rows!r} rows")
@@ -207,19 +208,21 @@ def check_provenance(stored: Any) -> None:
             part.query is None or isinstance(part.query["sql"], str),
             "its provenance names no query",
         )
-        require(part.digest is None or isinstance(part.digest["value"], str), "its digest is none")
+        require(
+            part.digest is None or isinstance(part.digest["value"], str), "its digest is not valid"
+        )
         if part.content is not None:
             content = part.content
             sums = [
                 int(word, 16)
                 for word in (*content["sums"], *content["blocks"], *content.get("plain", []))
             ]
-            require(len(content["sums"]) == 2 and min(sums) >= 0, "its hashes are none")
+            require(len(content["sums"]) == 2 and min(sums) >= 0, "its hashes are not valid")
             require(
                 all(
                     type(rows) is int and rows >= 0 for rows in (content["rows"], *content["parts"])
                 ),
-                "its hashes are none",
+                "its hashes are not valid",
             )
             require(
                 all(isinstance(name, str) for name in content["columns"]),

@@ -11,9 +11,11 @@ import numpy as np
 
 from karat.core.certify import Certificate, certify_again
 from karat.core.construct import read_rows
+from karat.core.provenance import Provenance
 from karat.core.synthetic import SYNTHETIC, readable_by_doubles
 from karat.core.verify_synthetic import measured_again, verified
-from karat.data.arguments import aligned
+from karat.data import containers
+from karat.data.arguments import aligned, named_columns
 from karat.data.batch import Table, read_input
 from karat.data.labels import like_stored
 from karat.engine.claim import ErrorBudget, Proof, Reduction
@@ -44,6 +46,8 @@ def verify(
 ) -> Certificate:
     """See :meth:`karat.Coreset.verify`."""
     start = time.perf_counter()
+    y = target_among(core, X) if y is None else y
+    X, y, sample_weight, groups, _ = named_columns(X, y, sample_weight, groups)
     data = read_rows(aligned(X, core.X), y, core.problem, sample_weight, groups, lengths, core.maps)
     if core.rows == SYNTHETIC:
         data = readable_by_doubles(data)
@@ -367,3 +371,19 @@ def centred_kernel(reduction: Reduction) -> Kernel | None:
     """
     linear = None if reduction.proof.ok else reduction.fitted.linear
     return None if linear is None else linear.kernel.centred(linear)
+
+
+def own_targets(core: Coreset) -> list[str] | None:
+    """The names of the target columns of a coreset itself; None if they have none."""
+    names = list(containers.columns_of(core.y)) if containers.is_frame(core.y) else []
+    return names if names and not {"", "None"} & set(names) else None
+
+
+def target_among(core: Coreset, X: Any) -> Any:
+    """The target of a coreset by name, where X is a frame that has its column; else None."""
+    if core.y is None or not containers.is_frame(X) or containers.dimensions(X) != 2:
+        return None
+    names = Provenance.read(core.provenance).targets or own_targets(core)
+    if not names or not set(names) <= set(containers.as_narwhals(X).columns):
+        return None
+    return names[0] if len(names) == 1 else names

@@ -155,13 +155,11 @@ def several(number: int, noun: str) -> str:
 
 def plain_claim(kept: int, rows: int, target: str | None, made: bool) -> str:
     """One sentence for a reader who has never heard of coresets."""
-    these = several(kept, "weighted, made row" if made else "weighted row")
+    these = PAGE.several(kept, "weighted synthetic row" if made else "weighted row")
+    whole = f"all {PAGE.count(rows)} rows"
     if target is None:
-        return f"Computed from {these}, what is kept is the same as from all {rows:,} rows."
-    return (
-        f"A linear model of {target}, fitted to {these}, is the same as one fitted to all"
-        f" {rows:,} rows."
-    )
+        return f"Computed from {these}, what is kept is the same as from {whole}."
+    return f"A linear model of {target}, fitted to {these}, is the same as one fitted to {whole}."
 
 
 def claim(facts: Mapping[str, Any]) -> str:

@@ -35,6 +35,7 @@ from karat.storage.archive import LOCKS, Spec, write_atomically
 from karat.storage.parquet import check_table, pack_table, unpack_table
 
 WHAT = "a cube"
+ZIP = b"PK"  # the first bytes of a .npz file
 CELL = "cell:"
 NUMBERS = {"float": np.float64, "int": np.int64, "bool": np.bool_, "float | None": np.float64}
 KNOWN = ("keeps", "excludes")  # usually those of the problem, so they are not stored
@@ -115,6 +116,8 @@ def unpack_cube(
     ``name`` is for error messages, ``folder`` is that of the file, and ``hashes`` says whether to
     read those.
     """
+    if data.startswith(ZIP):
+        raise _coreset_given()
     header, arrays = unpack_table(data, name, WHAT, _admit)
     stored_problem = saved_problem(header, name, problem)
     with reading(name, WHAT):
@@ -165,10 +168,16 @@ def unpack_cube(
     return cells, stored_problem, layout, header["history"], place
 
 
+def _coreset_given() -> InputError:
+    return InputError(
+        "The file is a coreset, not a cube.", "Load it with karat.load.", argument="coreset"
+    )
+
+
 def _admit(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
     """Raise unless the file is a cube whose arrays go together."""
     if header.get("kind") != "cube":
-        raise InputError("The file is a coreset, not a cube; load it with karat.load.")
+        raise _coreset_given()
     count = len(header["features"]) + len(header["targets"])
     named = [
         *(f"label:{i}" for i in range(len(header["by"]))),
@@ -188,7 +197,7 @@ def _admit(header: dict[str, Any], specs: Mapping[str, Spec]) -> None:
     )
     require(
         isinstance(header["history"], list) and isinstance(header["notes"], dict),
-        "its history is none",
+        "its history is not valid",
     )
 
 

@@ -31,7 +31,7 @@ REAL_ROWS = "{} of the kept ones are rows of the data: no exact rows could be ma
 Place = tuple[Cells, int]  # a cell among others
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Fits(Mapping[Any, Any]):
     """Fitted models by label.
 
@@ -84,9 +84,15 @@ class Fits(Mapping[Any, Any]):
     def __len__(self) -> int:
         return len(self.models)
 
+    def __repr__(self) -> str:
+        return f"Fits({self._title})"
+
     def _repr_html_(self) -> str:
-        title = f"{several(len(self), 'model')} by {', '.join(self.by) or 'nothing'}"
-        return notebook_box(title, columns=self.tidy())
+        return notebook_box(self._title, columns=self.tidy())
+
+    @property
+    def _title(self) -> str:
+        return f"{several(len(self), 'model')} by {', '.join(self.by) or 'nothing'}"
 
     @property
     def coefficients(self) -> Any:

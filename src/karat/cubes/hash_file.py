@@ -57,7 +57,7 @@ def from_inside(arrays: Mapping[str, np.ndarray], starts: Indices) -> CellHashes
         return CellHashes.none(len(starts) - 1)
     high, low, ends = (arrays[f"hashes/{part}"] for part in ("indices", "data", "indptr"))
     kinds = {high.dtype, low.dtype}
-    require(kinds in ({np.dtype(np.uint32)}, {np.dtype(np.uint64)}), "its hashes are none")
+    require(kinds in ({np.dtype(np.uint32)}, {np.dtype(np.uint64)}), "its hashes are not valid")
     require(
         len(ends) == int(starts[-1]) + 1 and int(ends[-1]) == len(high) == len(low),
         "its hashes are cut off",
@@ -100,7 +100,7 @@ def read_beside(folder: Path | None, name: Any, cells: int) -> CellHashes:
     with reading(name, WHAT):
         words, starts = arrays["words"], arrays["starts"]
         require(header.get("kind") == "hashes", "it holds something else")
-        require(words.dtype == np.uint64 and words.ndim == 2, "its hashes are none")
+        require(words.dtype == np.uint64 and words.ndim == 2, "its hashes are not valid")
         require(
             len(starts) == cells + 1
             and int(starts[0]) == 0

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from karat.core.coreset import Coreset
+from karat.core.wording import several
 from karat.cubes.cells import Cells, in_order
 from karat.cubes.fits import Fits, Place, check_estimator, fit_one, plain_coreset
 from karat.cubes.merge import joined_cells, merge_cells
@@ -81,8 +82,8 @@ class Rolling:
         labels = self.steps.cells.labels[-1]
         if duration is not None and labels.dtype.kind != "M":
             raise InputError(
-                f"A window of {window} needs dates or times, and the labels of {name!r} are none:"
-                " give a number of labels.",
+                f"A window of {window} needs dates or times, not the labels of {name!r}; give a"
+                " number of labels.",
                 argument="window",
             )
         order, edges = in_order(self.steps.cells.labels[:-1], len(self.steps))
@@ -103,6 +104,9 @@ class Rolling:
 
     def __len__(self) -> int:
         return sum(int((run.firsts >= 0).sum()) for run in self.runs)
+
+    def __repr__(self) -> str:
+        return f"Rolling({several(len(self), 'window')} of {self.window} by {self.name})"
 
     def __iter__(self) -> Iterator[tuple[Any, Coreset]]:
         """The label of the last step of each window (with those of ``by`` before it), and the

@@ -126,7 +126,7 @@ def _like(values: np.ndarray, name: str, label: Any) -> Any:
     if not (isinstance(label, str) if kind == "U" else true_or_false if kind == "b" else number):
         expected = {"U": "text", "b": "booleans"}.get(kind, "numbers")
         raise InputError(
-            f"{name}={shown(label)}: the labels are {expected}, such as {values[0]!r}.",
+            f"{name}={shown(label)}: the labels are {expected}, such as {values[0].item()!r}.",
             argument=name,
         )
     if isinstance(label, str) and label.endswith("\0"):

@@ -18,7 +18,14 @@ import numpy as np
 from scipy import sparse
 
 from karat.data.advice import instead, problem_correction
-from karat.data.containers import as_narwhals, as_table, collected, dimensions, is_frame
+from karat.data.containers import (
+    as_narwhals,
+    as_table,
+    check_unique_names,
+    collected,
+    dimensions,
+    is_frame,
+)  # fmt: skip
 from karat.data.labels import as_keys, as_objects
 from karat.engine.rows import Progress
 from karat.errors import InputError, MissingExtraError, NotExactError
@@ -131,9 +138,9 @@ def column_problem(problem: Problem | None, target: Any) -> Problem:
     """The given or default problem for data with named columns; raise if a target is missing."""
     if hasattr(target, "shape"):
         raise InputError(
-            f"target must be the name of a column, not a {type(target).__name__} of values. Put the"
-            " values into the table and name their column, or call karat.coreset(X, y), which takes"
-            " values.",
+            f"target must be the name of a column, not values of type {type(target).__name__}. Put"
+            " the values into the table and name their column, or call karat.coreset(X, y), which"
+            " takes values.",
             argument="target",
         )
     problem = chosen_problem(problem, target is not None and target != [])
@@ -214,23 +221,24 @@ def listed_names(argument: str, names: Any) -> tuple[Any, ...]:
             else "a list of names"
         )
         raise InputError(
-            f"{argument} must be {wanted}, not {_shown(names)}.", argument=argument
+            f"{argument} must be {wanted}, not {shown_value(names)}.", argument=argument
         ) from None
 
 
 def _check_name(argument: str, name: Any) -> None:
     if not isinstance(name, str):
         raise InputError(
-            f"{argument} must name columns of the data by text, not {_shown(name)}.",
+            f"{argument} must name columns of the data by text, not {shown_value(name)}.",
             argument=argument,
         )
 
 
-def _shown(value: Any) -> str:
+def shown_value(value: Any) -> str:
+    """An argument that should be a name, in a message."""
     return (
         repr(value)
         if isinstance(value, int | float | str | tuple | list)
-        else f"a {type(value).__name__}"
+        else f"values of type {type(value).__name__}"
     )
 
 
@@ -266,12 +274,10 @@ def named_columns(X: Any, y: Any, sample_weight: Any = None, groups: Any = None)
     if not listed and not any(isinstance(value, str) for value in (y, sample_weight, groups)):
         return Named(X, y, sample_weight, groups)
     X = collected(X)
-    try:
-        frame = as_narwhals(X) if is_frame(X) and dimensions(X) == 2 else None
-    except ValueError as error:
-        raise InputError(
-            f"X has several columns of one name ({error}); rename some of them."
-        ) from error
+    table = is_frame(X) and dimensions(X) == 2
+    if table:
+        check_unique_names(X, "X")
+    frame = as_narwhals(X) if table else None
     columns = [] if frame is None else list(frame.columns)
     all_columns = listed and all(name in columns for name in y)
     arguments = {"y": y, "sample_weight": sample_weight, "groups": groups}
@@ -293,8 +299,8 @@ def named_columns(X: Any, y: Any, sample_weight: Any = None, groups: Any = None)
                 argument="X",
             )
         raise InputError(
-            f"{argument}={name!r} names a column, but X is a {type(X).__name__} without names; pass"
-            " the values instead.",
+            f"{argument}={name!r} names a column, but X is of type {type(X).__name__}, without"
+            " names; pass the values, or X as a frame with named columns.",
             argument=argument,
         )
     for name in names:

@@ -311,7 +311,8 @@ def read_input(
     return Table(
         containers.parts_of(table, target), None, weights, labels, None, offsets, names=names,
         targets=targets, n_rows=count, problem=problem,
-        shape=f"{columns} columns and {targets} targets", unit=unit,
+        shape=f"{columns} column{'s' * (columns != 1)} and {targets} target{'s' * (targets != 1)}",
+        unit=unit,
     )  # fmt: skip
 
 

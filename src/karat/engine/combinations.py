@@ -3,6 +3,10 @@
 Cholesky's factorisation of the correlations C with pivoting, ``P'C P = R'R``, orders the columns by
 what the earlier ones do not explain.  Those behind a cut are ``w_K = w_J A + rest`` with
 ``A = R_JJ^-1 R_JK``.  A rest that vanishes is a null direction: the data does not have it.
+
+If no cut leaves columns that are far from combinations of each other, each is replaced by what all
+columns before it leave of it: by Cholesky's factorisation ``C = R'R`` in the given order, ``rests =
+w R^-1 diag(R)``.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from karat.engine.sums import BLOCK
 # relative pivots below which columns may be replaced
 CUTS = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 0.1)
 BLIND = 1e-13  # and below which a pivot is rounding
+LATE = 0.5  # factor of the last column where columns compete to be chosen
 WHOLE = 1e-7  # distance from an integer within which a coefficient is one: levels add up
 
 
@@ -28,6 +33,7 @@ class Combinations(NamedTuple):
     first: Indices  # J, the constant first
     last: Indices  # K
     coefficients: Array  # A, J x K
+    enough: bool  # whether the columns J are far enough from combinations of each other
     root: Array | None  # a square root of the moments about the means, if the rests vanish
 
 
@@ -46,14 +52,16 @@ def nearly_combined(
     means, rest = scaled[0, 1:].copy(), scaled[1:, 1:].copy()
     for i in range(0, len(rest), BLOCK):  # without a matrix of products
         rest[i : i + BLOCK] -= means[i : i + BLOCK, None] * means
+    # The last column mostly is a target, which others explain better than it explains any of them.
+    rest[-1] *= LATE
+    rest[:, -1] *= LATE
     factor, order, rank = linalg.pivoted_cholesky(rest, BLIND)
+    factor[:, order == len(rest) - 1] /= LATE
     pivots = np.square(np.diag(factor)[:rank])
     needed = len(among) * rounding
     counts = list(dict.fromkeys(int(np.searchsorted(-pivots, -cut)) for cut in CUTS))
-    few = next(
-        (c for c in counts if linalg.near_least_eigenvalue(factor[:c, :c]) >= needed),
-        counts[-1],
-    )
+    few = next((c for c in counts if linalg.near_least_eigenvalue(factor[:c, :c]) >= needed), 0)
+    enough, few = few > 0, few or counts[-1]
     if few == len(rest):
         return None
     first, last = among[1:][order[:few]], among[1:][order[few:]]
@@ -70,7 +78,27 @@ def nearly_combined(
         root = np.zeros((few, len(rest)))
         root[:, order] = np.triu(factor[:few])
         root *= size[1:]
-    return Combinations(first, last, coefficients, root)
+    return Combinations(first, last, coefficients, enough, root)
+
+
+def successive_rests(gram: Array, size: Array, alive: Flags) -> tuple[Array, Array] | None:
+    """The map from columns to what those before leave of each, and its inverse; None if the moments
+    are singular up to rounding.
+
+    The rests are uncorrelated: where many columns depend on each other, none needs to be left out.
+    """
+    among = np.ix_(alive, alive)
+    units = size[alive] * np.sqrt(gram[0, 0])
+    factor = linalg.cholesky(
+        gram[among] / units / units[:, None], linalg.lost_by_factoring(int(alive.sum()))
+    )
+    if factor is None:
+        return None
+    map_, back = np.eye(len(gram)), np.eye(len(gram))
+    pivots = np.diag(factor)
+    map_[among] = linalg.upper_inverse(factor) * pivots * units / units[:, None]
+    back[among] = factor / pivots[:, None] * units / units[:, None]
+    return map_, back
 
 
 def null_directions(

@@ -272,7 +272,7 @@ def vanishing(basis: Basis, gram: Array, null: float) -> tuple[Flags, Array]:
     # and coordinates of small directions have large factors
     length = np.abs(scaled).max(axis=0, initial=0.0)
     length[length == 0] = 1.0
-    back = np.linalg.pinv(scaled / length) / length[:, None] / unit
+    back = _inverse(scaled / length) / length[:, None] / unit
     with np.errstate(divide="ignore", invalid="ignore"):
         largest = np.abs(back).max(axis=0, initial=0.0)
         scaled = back / np.where(largest > 0, largest, 1.0)
@@ -280,6 +280,20 @@ def vanishing(basis: Basis, gram: Array, null: float) -> tuple[Flags, Array]:
         change = rms * np.max(np.abs(back) / np.where(size > 0, size, np.inf), axis=1, initial=0.0)
     terms = size @ np.abs(basis.map)
     return (change <= null) | (rms == 0), rms / np.where(terms > 0, terms, 1.0)
+
+
+def _inverse(matrix: Array) -> Array:
+    """The inverse, or that on the span of the columns if there are fewer of these than rows.
+
+    The factor of one small direction can be so large in all its columns that the others seem to
+    vanish beside it.  Elimination keeps them apart, singular values do not.
+    """
+    if matrix.shape[0] == matrix.shape[1]:
+        try:
+            return np.asarray(np.linalg.inv(matrix))
+        except np.linalg.LinAlgError:
+            pass
+    return np.asarray(np.linalg.pinv(matrix))
 
 
 class Refined(NamedTuple):

@@ -31,12 +31,12 @@ are equal elsewhere, is lost in the rounding of the others, too.  They are peele
 is proven.
 
 **Wild rows** (regression).  The claim is relative to the sizes of the columns.  One row of 1e20
-makes the size of its column, and says nothing any more about the others.  So the size sigma_j of a
-column is compared with what is typical in it, the median of the non-zero distances from the middle
-in a sample.  Where it is more than WILD times as large, the rows beyond WILD times the typical
-distance are wild.  Few of them are kept verbatim; many are a level of their own, which is reduced
-by itself.  What more than an eighth of the rows have in a column is not wild.  (Of 1e6 rows sigma
-is 1.5 times the typical distance for normal data, 59 for lognormal data with sigma 2, 540 for
+dominates the size of its column, which then says nothing about the others.  So the size sigma_j of
+a column is compared with what is typical in it, the median of the non-zero distances from the
+middle in a sample.  Where it is more than WILD times as large, the rows beyond WILD times the
+typical distance are wild.  Few of them are kept verbatim; many are a level of their own, which is
+reduced by itself.  What more than an eighth of the rows have in a column is not wild.  (Of 1e6 rows
+sigma is 1.5 times the typical distance for normal data, 59 for lognormal data with sigma 2, 540 for
 Cauchy's: nothing to do.  A sentinel in 0.03 % of the rows: 302 wild rows. Pareto with the exponent
 0.3: a level of 34,489 rows.)
 """

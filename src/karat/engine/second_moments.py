@@ -12,7 +12,9 @@ factorisation of C with pivoting finds them,
     P'C P = R'R,      w_K = w_J A + rest,      A = R_JJ^-1 R_JK,
 
 and the columns K are replaced by their rests in another pass, in which these are as accurate as any
-other column.  What is left of A in them shows in that pass, and is removed by the next.
+other column.  What is left of A in them shows in that pass, and is removed by the next.  If K would
+be many columns (all depend on one factor, say), every column is replaced by what those before leave
+of it, and lambda is about 1.
 
 **Null directions.**  A rest that vanishes on every row is a direction N that the data does not
 have: a factor whose levels add up to the constant.  Its column is a coordinate again, beside the
@@ -31,8 +33,12 @@ from typing import Self
 import numpy as np
 from scipy import sparse
 
-from karat.engine import linalg
-from karat.engine.combinations import nearly_combined, null_directions
+from karat.engine.combinations import (
+    Combinations,
+    nearly_combined,
+    null_directions,
+    successive_rests,
+)
 from karat.engine.coordinates import Basis, Directions
 from karat.engine.device import squares
 from karat.engine.frame import Frame
@@ -55,10 +61,8 @@ from karat.engine.tolerances import EPS, EXACT, EXTREME, NULL, TINY
 from karat.engine.wide_proof import expected_rounding
 
 MOSTLY_ZERO = 0.2  # share of numbers up to which sums of those that are not zero take less time
-PILOTED = 256  # variables up to which a sample of the rows chooses coordinates,
-# unless there are so many variables, and so many rows for each, and the sample shows nothing
-# difficult
-TALL = 64
+PILOTED = 64  # variables up to which a sample of the rows chooses coordinates,
+PILOTED_AGAIN = 256  # or may do so where rows made in other coordinates are not exact
 ENOUGH = 0.95 * EXACT  # rounding of sums, as a loss error, up to which no further pass is needed
 # the same as NULL, for combinations of so many columns that their rounding is more
 NULL_OF_MANY = 32 * EPS
@@ -88,10 +92,9 @@ class SecondMoments(Powers):
         self.sparse = np.zeros(columns, dtype=bool) if sparse is None else sparse
         # values of those among them that are the same in every row
         self.constant = np.zeros(columns)
-        self.null = NULL_OF_MANY if columns >= PILOTED else NULL
+        self.null = NULL_OF_MANY if columns >= PILOTED_AGAIN else NULL
         # whether columns are summed as they are; fewer rows than columns are a complete sample
         self.wide = columns >= PILOTED and rows > columns + 1
-        self.may_be_wide = not self.wide and columns >= TALL and TALL * columns <= rows < MOST_ROWS
         # whether a sample chooses coordinates, before the sums of all rows can do so
         self.sampled = True
         # whether sums are made with hardly any rounding, which takes three times as long
@@ -136,20 +139,14 @@ class SecondMoments(Powers):
             for part in rows.parts
         )
         if full <= MOSTLY_ZERO * sum(part.shape[0] * part.shape[1] for part in rows.parts):
-            kernel.wide, kernel.may_be_wide = len(rows) > rows.columns + 1, False
+            kernel.wide = len(rows) > rows.columns + 1
             kernel.null = NULL_OF_MANY
         kernel.exact = kernel.wide and bool(kernel.sparse.any())  # as sums of sparse rows are
         if rows.on_device and len(rows) > COMPLETE:  # where a pass takes less time than a sample
-            kernel.wide, kernel.may_be_wide, kernel.sampled = True, False, False
+            kernel.wide, kernel.sampled = True, False
         return kernel
 
     def prepare(self, pilot: Array, weights: Array | None) -> Self:
-        if (
-            self.may_be_wide
-            and not self.sharp
-            and (easy := self._if_easy(pilot, weights)) is not None
-        ):
-            return easy
         if not self.wide:
             return super().prepare(pilot, weights)
         prepared = self.within(Basis.of(np.eye(self.columns + 1)), maps=())
@@ -171,32 +168,11 @@ class SecondMoments(Powers):
         """The kernel that chooses coordinates by a sample, if this one could have done so but did
         not; else None.
         """
-        if not self.wide or self.columns >= PILOTED:
+        if not self.wide or self.columns >= PILOTED_AGAIN:
             return None
         other = SecondMoments(self.columns, sparse=self.sparse)
-        other.sharp = self.sharp
+        other.wide, other.sharp = False, self.sharp
         return other
-
-    def _if_easy(self, pilot: Array, weights: Array | None) -> Self | None:
-        """The kernel that sums columns as they are, if a sample shows that this is as accurate;
-        else None.
-        """
-        wide = copy(self)
-        wide.wide, wide.may_be_wide = True, False
-        wide = wide.prepare(pilot, weights)
-        if (wide.scale != 1).any() or wide.sparse.any():
-            return None
-        values = wide.coordinates(pilot - np.concatenate([[0.0], wide.shift]))
-        gram = gram_matrix(values, weights)
-        size = np.sqrt(np.diag(gram))
-        if not (np.isfinite(size).all() and (size > 0).all()):
-            return None
-        least = linalg.eigenvalues(gram / size / size[:, None]).min()
-        return wide if least >= CLEARLY * 2 * len(size) * wide._entry_error() / ENOUGH else None
-
-    def _entry_error(self) -> float:
-        """Approximate error of entries of the sums, including those of kept rows."""
-        return 2 * squares_rounding(self.count, self.variables, self.degree + 2)
 
     def _by_pilot(self, pilot: Array, weights: Array | None) -> Self:
         """The same kernel, with columns replaced that are nearly combinations of others according
@@ -215,9 +191,13 @@ class SecondMoments(Powers):
         size = np.sqrt(np.diag(gram) / gram[0, 0])
         if not (np.isfinite(size).all() and (size > 0).all()):
             return self
-        better = self._without_combinations(gram, size, size == 0, CLEARLY * self._entry_error())
-        if better is None or len(better.replaced) > MOST_REPLACED * self.variables:
+        error = 2 * squares_rounding(self.count, self.variables, self.degree + 2)
+        combined = nearly_combined(
+            gram, size, size > 0, 2 * CLEARLY * error / ENOUGH, self.replaced
+        )
+        if combined is None or len(combined.last) > MOST_REPLACED * self.variables:
             return self
+        better = self._without(combined)
         assert better.back is not None
         left = np.diag(better.basis.map.T @ gram @ better.basis.map) / gram[0, 0]
         rest = np.sqrt(np.maximum(left, 0.0))
@@ -349,7 +329,7 @@ class SecondMoments(Powers):
         done = self.for_other_rows()
         if last or (expected_rounding(frame) if frame.many else frame.sums) <= ENOUGH:
             return FittedMoments(done, np.zeros(0), (gram,), total, frame=frame, vanished=vanished)
-        better = self._without_combinations(gram, size, zero | null, frame.sum_error)
+        better = self._better(gram, size, zero | null, frame.sum_error)
         if better is None and self.exact:
             return FittedMoments(done, np.zeros(0), (gram,), total, frame=frame, vanished=vanished)
         if better is None:
@@ -425,17 +405,29 @@ class SecondMoments(Powers):
         other.scale = scale
         return other
 
-    def _without_combinations(
-        self, gram: Array, size: Array, out: Flags, error: float
-    ) -> Self | None:
-        """Coordinates in which columns that are nearly combinations of others are replaced by their
-        rests.
+    def _better(self, gram: Array, size: Array, out: Flags, error: float) -> Self | None:
+        """Coordinates for the next pass, in which fewer columns nearly depend on each other.
+
+        Rests of a few columns cost a fraction of a pass.  If more are needed, every column is
+        replaced by what those before leave of it.
         """
         combined = nearly_combined(gram, size, ~out, 2 * error / ENOUGH, self.replaced)
-        if combined is None:
-            return None
-        first, last, coefficients, root = combined
-        map_, along = self.basis.map.copy(), np.zeros((len(gram), len(last)))
+        few = MOST_REPLACED * self.variables
+        if combined is not None and combined.enough and len(combined.last) <= few:
+            return self._without(combined)
+        if not self.exact and len(self.replaced) < self.columns:
+            maps = successive_rests(gram, size, ~out)
+            if maps is not None:
+                back = maps[1] if self.back is None else maps[1] @ self.back
+                return self.mapped(self.basis.map @ maps[0], back, np.arange(1, len(gram)))
+        return None if combined is None else self._without(combined)
+
+    def _without(self, combined: Combinations) -> Self:
+        """Coordinates in which columns that are combinations of others are replaced by their
+        rests.
+        """
+        first, last, coefficients, _, root = combined
+        map_, along = self.basis.map.copy(), np.zeros((self.variables, len(last)))
         along[first] = coefficients
         map_[:, last] -= self.basis.map @ along
         if self.back is None:
@@ -444,7 +436,6 @@ class SecondMoments(Powers):
         else:
             back = self.back + along @ self.back[last]
         better = self.mapped(map_, back, np.union1d(self.replaced, last))
-        better.shift = self.shift
         if self.back is None:
             better.known_root = root
         return better

@@ -53,7 +53,7 @@ SAME, APART = 1e-12, 1e-5  # differences beside the largest value of a feature
 FACTOR = 1e3
 DEPENDS = "The features that the kernel function gives a row depend on the other rows of its block."
 REMEDY = (
-    "It must treat every row by itself and be deterministic: compute means, scales, ranks or"
+    "It must treat each row separately and be deterministic: compute means, scales, ranks or"
     " running sums of all rows first, and use them as constants or as further columns."
 )
 

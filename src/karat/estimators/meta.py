@@ -146,7 +146,7 @@ class CoresetEstimator(MetaEstimatorMixin, BaseEstimator):
         return text if reduced else f"{text}\n# fitted on all rows: {self.reason_}"
 
     def _vouched(self) -> tuple[Any, ...]:
-        """Classes of transformers, and functions, that the user says map every row by itself."""
+        """Classes of transformers, and functions, which the user says transform rows separately."""
         if not isinstance(self.rowwise, list | tuple) or not all(map(callable, self.rowwise)):
             raise InputError(
                 f"rowwise={self.rowwise!r} is not a list of classes of transformers and of"
@@ -318,8 +318,8 @@ class CoresetRegressor(RegressorMixin, CoresetEstimator):
     random_state : int, default 0
         It decides which rows are made or kept; the answer does not depend on it.
     rowwise : list of classes and functions, optional
-        Your own transformers, and functions of ``FunctionTransformer``, that map every row by
-        itself once they are fitted.  karat tests them on blocks of rows in another order.
+        Your own transformers, and functions of ``FunctionTransformer``, that transform each row
+        separately once they are fitted.  karat tests them on blocks of rows in another order.
 
     Attributes
     ----------

@@ -6,8 +6,8 @@ because the damage is silent: a Huber fit on a least-squares coreset is 13 % off
 
 The listed regressors read the data only through the weighted sums of 1, x, y, x x', x y and y^2;
 the listed scorers only through those of the test rows (any other scorer is given all test rows).
-scikit-learn fits the listed transformers on all rows of their part of the data; they map every row
-by itself, and ``fit_transform`` gives the same as ``fit`` and ``transform``.
+scikit-learn fits the listed transformers on all rows of their part of the data; they transform each
+row separately, and ``fit_transform`` gives the same as ``fit`` and ``transform``.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ WHY_NOT = {
         "it reweights single rows by their errors",
     ),
     "IterativeImputer": (
-        "it is not known to map every row by itself once it is fitted; impute before building"
+        "it is not known to transform each row separately once it is fitted; impute before building"
     ),
     **dict.fromkeys(
         ["CountVectorizer", "TfidfVectorizer", "HashingVectorizer", "DictVectorizer"],
@@ -272,7 +272,7 @@ ONE_PASS = (
 # Coordinate descent takes some sweeps over the rows.
 SWEEPS = ("Lasso", "ElasticNet", "MultiTaskLasso", "MultiTaskElasticNet")
 
-# scikit-learn fits the transformers below; they map every row by itself.
+# scikit-learn fits the transformers below; they transform each row separately.
 # Scalers are affine maps of every column.
 SCALERS = ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")
 SELECTIONS = (  # of columns

@@ -2,8 +2,8 @@
 
 Transformers are fitted by scikit-learn itself, on all rows of their part of the data: all rows
 outside cross-validation, the training rows inside it.  So whatever they learn (quantiles,
-categories, components) is what they learn without karat.  Each listed transformer maps every row by
-itself, and what follows it is fitted on few rows, made of the columns that it gives.
+categories, components) is what they learn without karat.  Each listed one transforms each row
+separately, and what follows it is fitted on few rows, made of the columns that it gives.
 
 Scalers, selections of columns and rotations need not even that.  They are affine maps, so that rows
 made of the raw columns may be transformed; and a :class:`~sklearn.preprocessing.StandardScaler`
@@ -54,7 +54,7 @@ def single_steps(transformer: Any) -> Iterator[Any]:
 
 
 def check_transformers(transformer: Any, rowwise: tuple[Any, ...] = ()) -> None:
-    """Refuse transformers that are not known to map every row by itself.
+    """Refuse transformers that are not known to transform each row separately.
 
     The user vouches for the classes and functions of ``rowwise``; :func:`check_rowwise` tests them.
     """
@@ -68,21 +68,21 @@ def check_transformers(transformer: Any, rowwise: tuple[Any, ...] = ()) -> None:
             name = getattr(step.func, "__name__", str(step.func))
             raise refuse(
                 step,
-                f"karat does not know whether {name} maps every row by itself; use a NumPy function"
-                " of numbers, such as np.log1p or np.clip, apply it before building, or, if you"
-                f" know that it does, pass rowwise=[{name}]",
+                f"karat does not know whether {name} transforms each row separately; use a NumPy"
+                " function of numbers, such as np.log1p or np.clip, apply it before building, or,"
+                f" if you know that it does, pass rowwise=[{name}]",
             )
         if key_of(step) in registry.WHY_NOT:
             raise unknown(step)
         raise NotExactError(
-            f"{name} is not known to map every row by itself, so the model behind it cannot be"
-            " fitted on few rows. Transform the columns before building, or leave the step out. If"
-            f" you know that it does, pass rowwise=[{name}]."
+            f"{name} is not known to transform each row separately, so the model behind it cannot"
+            " be fitted on few rows. Transform the columns before building, or leave the step out."
+            f" If you know that it does, pass rowwise=[{name}]."
         )
 
 
 def is_known(step: Any) -> bool:
-    """Whether a single transformer is known to map every row by itself."""
+    """Whether a single transformer is known to transform each row separately."""
     if key_of(step) != "FunctionTransformer" or step.func is None:
         return key_of(step) in registry.TRANSFORMERS
     options = step.kw_args or {}
@@ -117,8 +117,8 @@ def check_rowwise(fitted: Any, X: Any) -> None:
     if of_blocks.shape != expected.shape or not _same(of_blocks, expected):
         names = ", ".join(sorted({_name(step) for step in vouched}))
         raise NotExactError(
-            f"rowwise names {names}, but it does not map every row by itself: a block of rows in"
-            " another order gives other values than all rows do. Apply it before building, or"
+            f"rowwise names {names}, but it does not transform each row separately: a block of rows"
+            " in another order gives other values than all rows do. Apply it before building, or"
             " leave the step out."
         )
 

@@ -150,6 +150,10 @@ class Expression:
         raise self._not_allowed(ast.unparse(function))
 
     def _not_allowed(self, part: str) -> InputError:
+        if part == "Q":  # patsy's quotes
+            return InputError(
+                f"The term {self.text!r} quotes a name; write the name in backticks: `a name`."
+            )
         functions = [*(f"np.{name}" for name in ROW_BY_ROW), *BARE, *STATEFUL]
         similar = ["bs"] if part in SPLINES else get_close_matches(part, functions, 1, 0.8)
         advice = f", or use {similar[0]}(...)" if similar else ""
@@ -201,9 +205,11 @@ class Expression:
         """The values as doubles; text, or anything but one value per row, is an error."""
         values = self.evaluate(columns, states, part)
         if values.dtype.kind in "UO":
+            text = next(
+                (n for n, column in columns.items() if column.dtype.kind in "UO"), self.text
+            )
             raise InputError(
-                f"The term {self.text!r} is text where a number is needed; write C(...), or"
-                " encode it."
+                f"The term {text!r} is text where a number is needed; write C(...), or encode it."
             )
         rows = {len(column) for column in columns.values()}
         if (values.ndim and len(values) not in rows) or values.ndim > 2:

@@ -2,7 +2,7 @@
 predictions.
 
 :func:`ols` takes a formula and data of any size, or a coreset; :func:`anova` compares nested models
-of one coreset.
+of one coreset; :func:`verify` compares a stored table with its data.
 """
 
 from karat.errors import MissingExtraError
@@ -16,5 +16,6 @@ except ImportError:
 
 from karat.inference.hypotheses import anova
 from karat.inference.table import ols
+from karat.inference.verify import verify
 
-__all__ = ["anova", "ols"]
+__all__ = ["anova", "ols", "verify"]

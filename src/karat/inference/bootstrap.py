@@ -139,7 +139,7 @@ def _single(results: Any, hypothesis: Any) -> tuple[Array, float, str]:
         rows, values = constraints_of(hypothesis, results.labels)
     if len(rows) != 1:
         raise InputError(
-            f"The wild bootstrap tests one hypothesis, not {len(rows)}; test each by itself.",
+            f"The wild bootstrap tests one hypothesis, not {len(rows)}; test each separately.",
             argument="hypothesis",
         )
     gap = rows[0] @ results.solution.root @ results.solution.rotated - values[0]

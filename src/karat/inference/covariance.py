@@ -239,7 +239,8 @@ class FullData:
         lost = " (merging dropped them: they belong to the solution of one part)" * self.merged
         return (
             f"The sums of the robust covariance {kind} were not stored with this coreset, which has"
-            f" {stored}{lost}; call karat.inference.ols with the data and cov_type={kind!r}."
+            f" {stored}{lost}; ask for it with the data: karat.ols(formula, data,"
+            f" cov_type={kind!r}), or karat regress with --cov {kind}."
         )
 
     @property

@@ -39,8 +39,8 @@ def hypothesis(r_matrix: Any, labels: list[str]) -> Iterator[None]:
         ) from error
 
 
-class NoSpecificationError(NotExactError, AttributeError):
-    """Tables of variance from kept rows; statsmodels asks for the attribute elsewhere, too."""
+class NotAvailableError(NotExactError, AttributeError):
+    """An attribute that results of all rows cannot have; ``hasattr`` is False."""
 
 
 class KeptRows(PandasData):
@@ -48,7 +48,7 @@ class KeptRows(PandasData):
 
     @property
     def model_spec(self) -> Any:
-        raise NoSpecificationError(
+        raise NotAvailableError(
             "anova_lm(fit) needs all rows; karat.inference.anova(fit) gives the same table."
         )
 

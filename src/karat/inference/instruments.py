@@ -34,6 +34,7 @@ import pandas as pd
 from scipy import stats
 
 from karat.core.regression import stage_sums
+from karat.core.wording import several
 from karat.data.batch import Batch
 from karat.engine.least_squares import DependentColumnError, LeastSquaresSolution, solve
 from karat.engine.linalg import Array
@@ -59,8 +60,9 @@ def check_instruments(design: Any, kinds: Sequence[str], submodels: bool) -> Non
     few, many = len(design.instruments), len(design.endogenous)
     if few < many:
         raise InputError(
-            f"The formula has {many} endogenous columns ({', '.join(design.endogenous)}) and"
-            f" {few} instruments ({', '.join(design.instruments)}); it needs as many instruments,"
+            f"The formula has {several(many, 'endogenous column')}"
+            f" ({', '.join(design.endogenous)}) and {several(few, 'instrument')}"
+            f" ({', '.join(design.instruments)}); it needs as many instruments,"
             " or more."
         )
 

@@ -148,7 +148,9 @@ def check_rows(rows: Any) -> None:
 def design_columns(rows: Any, labels: list[str]) -> Array:
     """The columns of a frame, for a design that was not made from a formula."""
     if not hasattr(rows, "columns") and not isinstance(rows, dict):
-        raise InputError(f"The new rows are a {type(rows).__name__}; pass {ROWS}.", argument="exog")
+        raise InputError(
+            f"The new rows are of type {type(rows).__name__}; pass {ROWS}.", argument="exog"
+        )
     names = (
         list(rows)
         if isinstance(rows, dict)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from karat.core.regression import BY_CLUSTER, JACKKNIFE
+from karat.data.arguments import shown_value
 from karat.errors import InputError, NotExactError, check_choice
 from karat.inference.results import KINDS, check_cov_type
 
@@ -24,7 +25,7 @@ def cluster_columns(cluster: Any) -> tuple[str, ...]:
     ):
         raise InputError(
             f"cluster must be the name of a column of the data, or a list of up to {MOST_WAYS}"
-            f" different ones, not {cluster!r}.",
+            f" different ones, not {shown_value(cluster)}.",
             argument="cluster",
         )
     return tuple(columns)
@@ -103,7 +104,10 @@ def weight_column(weight: Any, frequencies: Any, quantiles: bool) -> str | None:
     """The column of the weights, which are either inverse variances or frequencies."""
     for name, given in (("weights", weight), ("frequencies", frequencies)):
         if given is not None and not isinstance(given, str):
-            raise InputError(f"{name} must be the name of a column of the data.", argument=name)
+            raise InputError(
+                f"{name} must be the name of a column of the data, not {shown_value(given)}.",
+                argument=name,
+            )
     if frequencies is not None and (weight is not None or quantiles):
         raise InputError(
             "frequencies= cannot be combined with weights= or residual_quantiles=; repeat the rows,"

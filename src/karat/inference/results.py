@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from statsmodels.regression.linear_model import WLS, RegressionResults, RegressionResultsWrapper
+from statsmodels.regression.linear_model import WLS, RegressionResults
 from statsmodels.stats.contrast import ContrastResults
 
 from karat.core.regression import BY_CLUSTER
@@ -100,7 +100,7 @@ class FrequencyWLS(WLS):
                 f"{self.nobs:.0f} observations leave no degrees of freedom for {self.rank} columns;"
                 " remove terms."
             )
-        return RegressionResultsWrapper(self.results_class(self, solution, cov_type, use_t))
+        return show.ShownResults(self.results_class(self, solution, cov_type, use_t))
 
     def _check_size(self) -> None:
         """Refuse columns whose variance is too large or too small for a double."""

@@ -12,11 +12,21 @@ import pandas as pd
 from statsmodels.iolib.summary import Summary
 from statsmodels.iolib.table import SimpleTable
 from statsmodels.iolib.tableformatting import fmt_params
+from statsmodels.regression.linear_model import RegressionResultsWrapper
 
 from karat.core.regression import BY_CLUSTER
+from karat.core.synthetic import SYNTHETIC
+from karat.core.wording import several
 from karat.engine.least_squares import DependentColumnError
 from karat.errors import InputError
 from karat.inference.ssc import STATSMODELS
+
+
+class ShownResults(RegressionResultsWrapper):
+    """The results of statsmodels with their labels; a prompt shows the table."""
+
+    def __repr__(self) -> str:
+        return str(self.summary())
 
 
 def summary(
@@ -57,7 +67,9 @@ def summary(
         ]
     if slim:
         left, right = [left[i] for i in (0, 1, 3, *range(6, len(left)))], right[:4]
-    title = title or f"Observations: {results.nobs:,.0f} ({len(results.model.exog):,} rows kept)"
+    kind = "synthetic row" if results.coreset.rows == SYNTHETIC else "kept row"
+    rows = several(len(results.model.exog), kind)
+    title = title or f"Observations: {results.nobs:,.0f} (from {rows})"
     table = Summary()
     table.add_table_2cols(results, gleft=left, gright=right, yname=yname, xname=xname, title=title)
     table.add_table_params(results, yname=yname, xname=xname, alpha=alpha, use_t=results.use_t)

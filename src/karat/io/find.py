@@ -206,8 +206,8 @@ def open_source(
         source = [source]
     if not isinstance(source, list | tuple) or not source:
         raise InputError(
-            "source must be a path, a list of paths or a stream of Arrow batches, not"
-            f" {type(source).__name__}."
+            "The data must be a frame, a path, a list of paths or a stream of Arrow batches, not of"
+            f" type {type(source).__name__}; put an array into a frame with named columns."
         )
     given = [os.fspath(path) if hasattr(path, "__fspath__") else path for path in source]
     kind, filesystem, files = find_files(given)
@@ -285,7 +285,7 @@ def _find(source: str) -> tuple[Any, list[File]]:
                     f"The folder {source} holds no data files; known are {', '.join(KINDS)}."
                 )
         elif kind_of(path) is None:
-            raise InputError(f"{source} is of no known kind; known are {', '.join(KINDS)}.")
+            raise InputError(f"{source} has no known format; known are {', '.join(KINDS)}.")
         else:
             infos = [info]
         _require_files(infos)

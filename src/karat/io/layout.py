@@ -123,7 +123,7 @@ class Layout:
         )
         for name in self._categories:
             if name not in layout.roles.features:
-                there = "is not a feature" if name in schema.names else "is no column of the data"
+                there = "is not a feature" if name in schema.names else "is not in the data"
                 raise InputError(
                     f"The column {name!r} of one_hot {there}; list features only.",
                     argument="one_hot",

@@ -20,6 +20,7 @@ from karat.core.coreset import Coreset
 from karat.core.synthetic import readable_by_doubles
 from karat.core.verify import shared_groups
 from karat.core.verify_synthetic import as_bytes, measured_by_moments
+from karat.core.wording import several
 from karat.data.advice import explain_non_finite
 from karat.data.batch import Batch, Table, find_offsets, stack, stacked_rows
 from karat.data.labels import same_kind
@@ -192,7 +193,8 @@ class SumSecondMoments(Consumer):
         columns = sum(part.shape[1] for part in batch.parts) - kept.targets
         if columns != kept.columns:
             raise InputError(
-                f"The coreset has {kept.columns} columns and {kept.targets} targets, the data has"
+                f"The coreset has {several(kept.columns, 'column')} and"
+                f" {several(kept.targets, 'target')}, the data has"
                 f" {columns} and {kept.targets}."
             )
         if not self.began:
@@ -276,7 +278,8 @@ class CheckKeptRows(Consumer):
         columns = sum(part.shape[1] for part in batch.parts) - kept.targets
         if columns != kept.columns:
             raise InputError(
-                f"The coreset has {kept.columns} columns and {kept.targets} targets, the data has"
+                f"The coreset has {several(kept.columns, 'column')} and"
+                f" {several(kept.targets, 'target')}, the data has"
                 f" {columns} and {kept.targets}."
             )
         wanted = np.arange(

@@ -12,6 +12,7 @@ import numpy as np
 
 from karat.core.coreset import Coreset
 from karat.core.provenance import Provenance
+from karat.core.verify import own_targets
 from karat.data import containers
 from karat.data.arguments import ColumnRoles
 from karat.data.batch import Batch
@@ -192,9 +193,3 @@ def _in_memory(core: Coreset) -> dict[str, Any]:
         return {}
     columns = list(containers.columns_of(core.X))
     return {"columns": columns, "target": targets, "roles": {"weight": None}, "on_missing": "error"}
-
-
-def own_targets(core: Coreset) -> list[str] | None:
-    """The names of the target columns of a coreset itself; None if they have none."""
-    names = list(containers.columns_of(core.y)) if containers.is_frame(core.y) else []
-    return names if names and not {"", "None"} & set(names) else None

@@ -115,6 +115,11 @@ def verify_files(
     layout = file_layout(core, target, columns, sample_weight, groups, key, pipeline, on_missing)
     with progress_bar(progress, "B") as advance:
         opened = open_source(source)
+        if core.regression is not None and not {*layout.columns} <= {*opened.schema().names}:
+            raise InputError(
+                f"The coreset was made from the formula {core.regression.facts['formula']!r};"
+                " verify it by karat.inference.verify(core, data), or karat verify."
+            )
         verification = FileCheck(core, opened, layout, memory, advance).run()
     return (
         replace(verification, changed=read_changed(opened, layout, verification.changed))

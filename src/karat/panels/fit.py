@@ -184,7 +184,7 @@ class Panel:
         design = make_design(formula, learn.learned())
         if design.names in ([], [INTERCEPT]):
             raise InputError(
-                f"The formula {text!r} has no regressor beside the fixed effects; add one."
+                f"The formula {text!r} has no regressor besides the fixed effects; add one."
             )
         check_design(design)
         base = replace(columns.of_design(design), labelled=True)
@@ -318,7 +318,8 @@ class Panel:
         of = f"of the fixed effects {effects}" + ("" if alone else f" and the columns {others}")
         raise InputError(
             f"The column {name!r} is a combination {of}, so its coefficient is not defined;"
-            " remove it, or pass on_collinear='drop'.",
+            f" {'name a reference in i(..., ref=)' if '::' in name else 'remove it'}, or pass"
+            " on_collinear='drop'.",
             column=name,
             argument="on_collinear",
         )

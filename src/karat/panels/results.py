@@ -9,15 +9,29 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy import stats
+from statsmodels.stats.contrast import ContrastResults
 
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
 from karat.inference.covariance import Covariance, constraints_of, without_negative
+from karat.inference.hypotheses import NotAvailableError, hypothesis
 from karat.inference.ssc import SmallSample
 from karat.panels.model import PanelModel
 from karat.panels.predict import level_effects, predicted
 
 CORRECTED = "A variance was negative, so negative eigenvalues are set to zero, as in fixest."
+# what statsmodels' results have, and how to get it here
+ELSEWHERE = {
+    "aic": "whether absorbed effects count as parameters is a convention; compute it from fit.llf",
+    "bic": "whether absorbed effects count as parameters is a convention; compute it from fit.llf",
+    "coreset": "sums by level are not kept in rows; call ols with the data again",
+    "fittedvalues": "rows are not kept; use fit.predict(frame)",
+    "get_prediction": "errors of single effects are not computed; fit.predict(frame) has the means",
+    "get_robustcov_results": "use fit.with_covariance(cov_type)",
+    "resid": "rows are not kept; use frame['y'] - fit.predict(frame)",
+    "submodel": "a smaller formula has other effects; call ols with it and the data",
+    "wald_test_terms": "name the columns of a term in fit.wald_test",
+}
 
 
 class PanelResults:
@@ -163,16 +177,41 @@ class PanelResults:
         """The covariance of the coefficients."""
         return pd.DataFrame(self.covariance.matrix, index=self.labels, columns=self.labels)
 
-    def wald_test(self, hypothesis: Any) -> pd.Series:
+    def wald_test(self, r_matrix: Any) -> pd.Series:
         """The Wald test of linear combinations, such as ``"x1 = x2"`` or ``"x1, x2"``: an F test if
         the table uses t, else chi squared.
         """
-        statistic, rank = self.covariance.wald(*constraints_of(hypothesis, self.labels))
+        statistic, rank = self._wald(r_matrix)
         if self.use_t:
             p = stats.f.sf(statistic / rank, rank, self.df_inference)
             return pd.Series({"statistic": statistic / rank, "p_value": float(p), "df": rank})
         p = stats.chi2.sf(statistic, rank)
         return pd.Series({"statistic": statistic, "p_value": float(p), "df": rank})
+
+    def f_test(self, r_matrix: Any) -> ContrastResults:
+        """The F test of linear combinations, as in statsmodels."""
+        statistic, rank = self._wald(r_matrix)
+        return ContrastResults(F=statistic / rank, df_denom=self.df_inference, df_num=rank)
+
+    def t_test(self, r_matrix: Any) -> ContrastResults:
+        """A t test of each linear combination, as in statsmodels; normal if the table is."""
+        with hypothesis(r_matrix, self.labels):
+            matrix, values = constraints_of(r_matrix, self.labels)
+            effect = matrix @ self.params.to_numpy()
+            errors = np.sqrt(np.diag(matrix @ self.covariance.matrix @ matrix.T))
+            t = (effect - values) / errors
+        if self.use_t:
+            return ContrastResults(effect=effect, t=t, sd=errors, df_denom=self.df_inference)
+        return ContrastResults(effect=effect, statistic=t, sd=errors, distribution="norm")
+
+    def _wald(self, r_matrix: Any) -> tuple[float, int]:
+        with hypothesis(r_matrix, self.labels):
+            return self.covariance.wald(*constraints_of(r_matrix, self.labels))
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ELSEWHERE:
+            raise NotAvailableError(f"A table with fixed effects has no {name}: {ELSEWHERE[name]}.")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
     def rsquared(self) -> float:

@@ -1,9 +1,9 @@
 """Problems made of a user's functions: a kernelization (:class:`Kernel`), or a transformation of
 the columns before another problem (:class:`Transformed`).
 
-A transformation maps every row by itself, ``z_i = t(x_i)``, so weights that keep the moments of the
-z_i keep them however the rows are stored.  The engine reads the z_i, and the coreset keeps the raw
-x_i, which may contain strings and dates.
+A transformation works on each row separately, ``z_i = t(x_i)``, so weights that keep the moments
+of the z_i keep them however the rows are stored.  The engine reads the z_i, and the coreset keeps
+the raw x_i, which may contain strings and dates.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def weights_chart(edges: list[float], counts: list[int]) -> dict[str, Any]:
         )
         if n
     ]
-    return _axes(x, y, "weight of a kept row", "rows", height) | {"bars": bars}
+    return _axes(x, y, "weight of a row", "rows", height) | {"bars": bars}
 
 
 def projection_chart(projection: dict[str, Any], weights: np.ndarray) -> dict[str, Any]:

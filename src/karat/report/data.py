@@ -17,7 +17,9 @@ import numpy as np
 from karat.core.construct import read_rows
 from karat.core.coreset import Coreset
 from karat.core.export import kept_columns
+from karat.core.verify import target_among
 from karat.data import containers
+from karat.data.arguments import named_columns
 from karat.engine.linalg import Array
 from karat.engine.rows import Progress, Rows, column_sums, sample
 from karat.errors import InputError
@@ -59,6 +61,7 @@ def open_data(
 
         return FileData(core, list(data) if isinstance(data, tuple) else data, size, seed, progress)
     X, y = data if isinstance(data, tuple) and len(data) == 2 else (data, None)
+    X, y, *_ = named_columns(X, target_among(core, X) if y is None else y)
     return MemoryData(
         core,
         containers.collected(X),

@@ -75,7 +75,7 @@ class WeightsDisplay(Display):
             fontsize="small",
             color="#666666",
         )
-        ax.set(xscale="log", xlabel="weight of a kept row", ylabel="rows")
+        ax.set(xscale="log", xlabel="weight of a row", ylabel="rows")
         ax.set_title(
             f"{PAGE.count(len(self.weights))} weights, effective sample size"
             f" {PAGE.number(facts['effective'], 3)}",

@@ -68,6 +68,7 @@ def facts(
         The facts of the coreset, and ``table``, ``histogram``, ``projection``, ``verified``,
         ``moments``, ``columns`` and ``reproduce``.
     """
+    _require_coreset(core)
     summary = export.coreset_facts(core)
     if data is None and any(value is not None for value in (sample_weight, groups, lengths)):
         raise InputError("Pass the data: sample_weight, groups and lengths belong to it.")
@@ -121,6 +122,15 @@ def write_report(core: Coreset, path: str | Path, data: Any = None, **options: A
         )
     write_page(facts(core, data, **options), path)
     return path
+
+
+def _require_coreset(given: Any) -> None:
+    if not isinstance(given, Coreset):
+        advice = {"coreset": "its coreset", "select": "a slice, cube.select(...)"}
+        part = next((advice[name] for name in advice if hasattr(given, name)), "a coreset")
+        raise InputError(
+            f"A report is about a coreset, and this is a {type(given).__name__}; pass {part}."
+        )
 
 
 def write_page(page_facts: dict[str, Any], path: Path) -> None:

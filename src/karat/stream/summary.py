@@ -21,6 +21,7 @@ from scipy import sparse
 from karat.core.certify import certify, require_proven
 from karat.core.construct import NOTHING_ABSORBED
 from karat.core.coreset import Coreset
+from karat.core.wording import several
 from karat.data import containers
 from karat.data.advice import explain_non_finite
 from karat.data.batch import Batch, Table, stack, stacked_rows, stored_weights
@@ -174,7 +175,8 @@ class Summary:
             self.columns, self.targets, self.like, self.names = columns, targets, like, names
         elif (columns, targets) != (self.columns, self.targets):
             raise InputError(
-                f"The batch has {columns} columns and {targets} targets, earlier rows have"
+                f"The batch has {several(columns, 'column')} and {several(targets, 'target')},"
+                " earlier rows have"
                 f" {self.columns} and {self.targets}; every batch must have the same."
             )
         elif like["columns"] != self.like["columns"] or (like["container"] == "sparse") != (
