@@ -11,16 +11,15 @@ import numpy as np
 import pytest
 import scipy
 
-from karat.compat.numpy import LINKED
-from karat.engine import threads
+from karat.compat import blas
 
 
-@pytest.mark.parametrize(("library", "module"), [(np, LINKED), (scipy, threads.SCIPY_BLAS)])
+@pytest.mark.parametrize(("library", "module"), [(np, blas.NUMPY_BLAS), (scipy, blas.SCIPY_BLAS)])
 def test_the_number_of_threads_is_found(library, module):
     built = library.show_config(mode="dicts")["Build Dependencies"]["blas"]["name"]
     if "openblas" not in built:
         pytest.skip(f"{library.__name__} was built with {built}")
-    assert threads._openblas(module) is not None, (
+    assert blas._openblas(module) is not None, (
         f"{library.__name__} {library.__version__} is linked to OpenBLAS, but not by {module}, or"
         " its names have changed: BLAS would keep its threads"
     )
@@ -28,28 +27,28 @@ def test_the_number_of_threads_is_found(library, module):
 
 @pytest.fixture
 def without_openblas(monkeypatch):
-    monkeypatch.setattr(threads, "_openblas", lambda module: None)
-    threads.blas_threads.cache_clear()
+    monkeypatch.setattr(blas, "_openblas", lambda module: None)
+    blas.blas_threads.cache_clear()
     yield monkeypatch
-    threads.blas_threads.cache_clear()
+    blas.blas_threads.cache_clear()
 
 
 def test_threadpoolctl_finds_other_libraries(without_openblas):
     pytest.importorskip("threadpoolctl")
-    assert [ask() >= 1 for ask, _ in threads.blas_threads()] != []
+    assert [ask() >= 1 for ask, _ in blas.blas_threads()] != []
 
 
 def test_a_blas_that_keeps_its_threads_is_named_once(without_openblas):
     without_openblas.setitem(sys.modules, "threadpoolctl", None)
     without_openblas.delenv("OMP_NUM_THREADS", raising=False)
     with pytest.warns(RuntimeWarning, match="last digits"):
-        assert threads.blas_threads() == []
+        assert blas.blas_threads() == []
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        threads.blas_threads()
+        blas.blas_threads()
 
 
 def test_the_remedy_of_the_warning_helps(without_openblas):
     without_openblas.setitem(sys.modules, "threadpoolctl", None)
     without_openblas.setenv("OMP_NUM_THREADS", "1")
-    assert threads.blas_threads() == []
+    assert blas.blas_threads() == []

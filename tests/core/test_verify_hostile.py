@@ -11,10 +11,10 @@ import pytest
 
 import karat
 from karat import problems
-from karat.engine.function import FunctionKernel
 from karat.engine.kernel import fit_moments
 from karat.engine.proof import measure
 from karat.engine.rows import Rows, pass_over
+from karat.engine.small_kernels import FunctionKernel
 from karat.engine.tolerances import CONTENT, COORDINATES, EPS, MEASURED
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))

@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 import karat
-from karat.data.non_finite import explain_non_finite
+from karat.data.advice import explain_non_finite
 from karat.data.transformed import LargeBlocks, transformed
 from karat.engine.reduce import build
 from karat.engine.rows import Rows

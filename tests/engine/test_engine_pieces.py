@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from karat.engine import linalg
-from karat.engine.kernel import fit_moments
-from karat.engine.monomials import Monomials
+from karat.engine.exhaustive import reduce_by_tree, reduce_sequentially
+from karat.engine.kernel import Monomials, fit_moments
 from karat.engine.points import candidate_points
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows
-from karat.engine.tree import reduce_by_tree, reduce_sequentially
 from karat.engine.weights import eliminate, group_bounds, match_moments, polish, reduce_points
 
 integer_points = hnp.arrays(

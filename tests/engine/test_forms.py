@@ -7,7 +7,7 @@ import pytest
 
 from karat.engine import linalg
 from karat.engine.forms import held, sharper, sharper_norm
-from karat.engine.monomials import monomials
+from karat.engine.kernel import monomials
 
 
 def case(seed, variables, half):

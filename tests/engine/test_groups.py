@@ -252,7 +252,7 @@ def test_the_number_of_threads_does_not_matter(monkeypatch):
     X, labels = rng.standard_normal((60_000, 3)), np.repeat(np.arange(600), 100)
     y = X @ [1.0, 2.0, 3.0] + rng.standard_normal(60_000)
     few = karat.coreset(X, y, groups=labels)
-    monkeypatch.setattr("karat.engine.threads", lambda: 7)
+    monkeypatch.setattr("karat.engine.groups.threads", lambda: 7)
     many = karat.coreset(X, y, groups=labels)
     assert np.array_equal(few.indices, many.indices)
     assert np.array_equal(few.weights, many.weights)

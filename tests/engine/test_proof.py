@@ -12,11 +12,11 @@ from scipy.optimize import linprog
 
 import karat
 from karat import problems
-from karat.engine.function import FunctionKernel
 from karat.engine.kernel import fit_moments
 from karat.engine.powers import Powers
 from karat.engine.proof import measure
 from karat.engine.rows import Rows
+from karat.engine.small_kernels import FunctionKernel
 from karat.engine.tolerances import COORDINATES, EPS, ROUNDING
 
 

@@ -9,10 +9,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from karat.engine.function import FunctionKernel
 from karat.engine.polynomial import Polynomials
 from karat.engine.rows import Rows, pass_over
 from karat.engine.second_moments import SecondMoments
+from karat.engine.small_kernels import FunctionKernel
 from karat.engine.sums import (
     BLOCK,
     LARGE,

@@ -18,12 +18,13 @@ from scipy import linalg as sla
 from scipy import sparse
 
 import karat
+from karat.compat.blas import blas_threads
 from karat.engine import blocked, linalg
+from karat.engine.blocked import share
 from karat.engine.kernel import fit_moments
 from karat.engine.points import candidate_points
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows
-from karat.engine.threads import blas_threads, share
 from karat.engine.weights import match_moments, refined_vertex
 
 SAME = """

@@ -471,7 +471,7 @@ def test_rows_left_out_are_not_represented(tmp_path):
     core = karat.coreset_files(tmp_path / "d.parquet", "y", on_missing="drop")
     assert (core.n_rows, core.n_represented) == (N, N - 10)
     assert f"of {N - 10} rows" in repr(core)
-    from karat.core.facts import coreset_facts
+    from karat.core.export import coreset_facts
 
     assert coreset_facts(core)["rows"] == N - 10
 

@@ -207,11 +207,11 @@ def test_a_full_disk(broken, folder, tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         if broken == "write":
-            patch.setattr("karat.storage.atomic.os.fdopen", open_full)
+            patch.setattr("karat.storage.archive.os.fdopen", open_full)
         elif broken == "fsync":
-            patch.setattr("karat.storage.atomic.os.fsync", full)
+            patch.setattr("karat.storage.archive.os.fsync", full)
         else:
-            patch.setattr("karat.storage.atomic.Path.replace", full)
+            patch.setattr("karat.storage.archive.Path.replace", full)
         with pytest.raises(karat.StorageError, match=r"No space left on device.*unchanged"):
             run(folder, path)
         with pytest.raises(karat.StorageError, match="could not be written"):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from karat import models, problems
-from karat.engine.monomials import monomials
+from karat.engine.kernel import monomials
 from karat.problems.latent.plain import gram_in_place
 from karat.problems.latent.terms import Cubes, Cubic, Power, Symmetric, TermKernel, bracket, expand
 from karat.problems.latent.topics import bracket_rows

@@ -9,7 +9,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import karat
-from karat.engine.repeated_inputs import row_keys
+from karat.engine.small_kernels import row_keys
 from karat.problems import GroupedLogistic
 
 

@@ -9,12 +9,12 @@ import sys
 
 import pytest
 
-from karat.storage.atomic import remove_leftovers, write_atomically
+from karat.storage.archive import remove_leftovers, write_atomically
 
 WRITER = """
 import sys, time
 from pathlib import Path
-from karat.storage.atomic import write_atomically
+from karat.storage.archive import write_atomically
 
 def write(file):
     file.write(b"half")

@@ -6,7 +6,7 @@ import pytest
 
 import karat
 from karat.storage import archive, parquet
-from karat.storage.atomic import write_atomically
+from karat.storage.archive import write_atomically
 
 
 def sales(label):

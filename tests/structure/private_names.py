@@ -1,7 +1,7 @@
 """Find the places of a package where one module uses the private names of another.
 
 A name with one leading underscore is private to the module that declares it, and a module with one
-to the package that holds it.  So ``karat.core.merge`` is open to all of ``karat``, and
+to the package that holds it.  So ``karat.core.construct`` is open to all of ``karat``, and
 ``karat.report._table`` to ``karat.report`` only. An attribute ``x._name`` is allowed on ``self``,
 ``cls`` and ``super()``, and where the same module declares ``_name`` (as a method, a class
 variable, or by assignment to ``self``).  What a class inherits from another library is not its own.

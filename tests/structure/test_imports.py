@@ -75,7 +75,7 @@ def test_what_is_found(source, name):
 @pytest.mark.parametrize(
     "source",
     [
-        "from karat.core.merge import merged",
+        "from karat.core.construct import merged",
         "from karat.io._lines import split",
         "from __future__ import annotations\nimport karat\nkarat.__version__",
         (

@@ -91,17 +91,39 @@ def test_a_coreset_of_a_frame_takes_few_modules(frame):
     """``frame -> karat.coreset -> core.fit``."""
     linear_model = pytest.importorskip("sklearn.linear_model")
     numbers = frame[[*"abcde", "price"]]
-    check_few(modules_visited(lambda: karat.coreset(numbers, "price")), 22)
+    check_few(modules_visited(lambda: karat.coreset(numbers, "price")), 19)
     check_few(
-        modules_visited(lambda: karat.coreset(numbers, "price").fit(linear_model.Ridge())), 23
+        modules_visited(lambda: karat.coreset(numbers, "price").fit(linear_model.Ridge())), 20
     )
+
+
+def test_a_reduced_search_takes_few_modules(frame):
+    """A pipeline with categories, whose folds all have few rows."""
+    pytest.importorskip("sklearn")
+    from sklearn.compose import make_column_transformer
+    from sklearn.linear_model import Ridge
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    columns = make_column_transformer((OneHotEncoder(), ["k"]), (StandardScaler(), list("abcde")))
+    pipeline = make_pipeline(columns, Ridge(solver="cholesky"))
+    search = GridSearchCV(pipeline, {"ridge__alpha": [0.1, 1.0, 10.0]}, cv=5)
+    reduced = []
+
+    def call():
+        few = karat.CoresetRegressor(search, few_rows=0).fit(frame[[*"abcde", "k"]], frame["price"])
+        reduced.append(few.reduced_)
+
+    check_few(modules_visited(call), 36)
+    assert reduced == [True, True]
 
 
 def test_a_coreset_of_a_file_takes_few_modules(frame, tmp_path):
     pytest.importorskip("pyarrow")
     path = tmp_path / "data.csv"
     frame.drop(columns="k").to_csv(path, index=False)
-    check_few(modules_visited(lambda: karat.coreset_files(path, target="price")), 41)
+    check_few(modules_visited(lambda: karat.coreset_files(path, target="price")), 34)
 
 
 def test_a_regression_table_takes_few_modules(frame, tmp_path):
@@ -111,13 +133,13 @@ def test_a_regression_table_takes_few_modules(frame, tmp_path):
     path = tmp_path / "data.parquet"
     frame.to_parquet(path)
     call = partial(inference.ols, "price ~ a + b + C(k)", path, cov_type="cluster", cluster="g")
-    check_few(modules_visited(call), 59)
+    check_few(modules_visited(call), 55)
 
 
 def test_a_cube_takes_few_modules(frame):
     pytest.importorskip("pyarrow")
     rows = frame[["a", "b", "price", "g"]]
-    check_few(modules_visited(lambda: karat.cube(rows, by=["g"], target="price")), 41)
+    check_few(modules_visited(lambda: karat.cube(rows, by=["g"], target="price")), 38)
 
 
 def test_the_oldest_versions_are_the_floors():

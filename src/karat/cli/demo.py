@@ -20,7 +20,7 @@ from karat.cli import printing
 from karat.cli.models import timed
 from karat.cli.options import Common, count
 from karat.core import wording
-from karat.engine.threads import one_blas_thread
+from karat.engine.linalg import one_blas_thread
 from karat.errors import MissingExtraError, NotExactError
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ def inspect(
 
 
 def _details(core: karat.Coreset) -> dict[str, str]:
-    from karat.core.facts import coreset_facts
+    from karat.core.export import coreset_facts
 
     lines = wording.details(coreset_facts(core), wording.TERMINAL)
     if core.maps is not None:

@@ -115,7 +115,7 @@ def _json_value(value: Any) -> Any:
 
 def json_summary(core: Coreset) -> dict[str, Any]:
     """The facts about a coreset, for ``--json``."""
-    from karat.core.facts import coreset_facts
+    from karat.core.export import coreset_facts
     from karat.core.regression import answers
 
     facts = coreset_facts(core)
@@ -125,15 +125,14 @@ def json_summary(core: Coreset) -> dict[str, Any]:
 
 def summary_lines(core: Coreset) -> dict[str, str]:
     """The summary of a coreset, as rows of a table."""
-    from karat.core.facts import coreset_facts
+    from karat.core.export import coreset_facts
 
     return wording.summary_rows(coreset_facts(core), TERMINAL)
 
 
 def ordered_columns(core: Coreset) -> dict[str, np.ndarray]:
     """The kept rows by column: row number, weight and target first, then the others."""
-    from karat.core.export import free_name
-    from karat.core.facts import kept_columns
+    from karat.core.export import free_name, kept_columns
 
     columns: dict[str, np.ndarray] = {}
     for column in sorted(kept_columns(core), key=lambda column: column.role not in FIRST):
@@ -144,7 +143,7 @@ def ordered_columns(core: Coreset) -> dict[str, np.ndarray]:
 
 def names_of_role(core: Coreset, role: str) -> list[str]:
     """Names of the columns of a role; columns without names are called x0, x1, ... and y."""
-    from karat.core.facts import kept_columns
+    from karat.core.export import kept_columns
 
     return [column.name for column in kept_columns(core) if column.role == role]
 

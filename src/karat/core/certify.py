@@ -23,11 +23,9 @@ import numpy as np
 
 from karat.core.wording import certificate_facts, certificate_text, notebook_box, readable
 from karat.engine import linalg
-from karat.engine.claim import PROOF_VERSION, Claim, united
+from karat.engine.claim import PROOF_VERSION, Claim, Reduction, united
 from karat.engine.frame import Frame
-from karat.engine.linalg import Array
-from karat.engine.reduce import Reduction
-from karat.engine.threads import one_blas_thread
+from karat.engine.linalg import Array, one_blas_thread
 from karat.engine.tolerances import EXACT, ROUNDING, TINY
 from karat.errors import NotExactError
 from karat.problems import LeastSquares, Problem, Ridge
@@ -408,9 +406,7 @@ def _explained(
         # other.
         root = np.sqrt(np.maximum(np.diag(frame.base), TINY) / frame.total)
         half = (
-            linalg.product_with_unit_rows(
-                linalg.upper_inverse(frame.factor).T / root, frame.basis.map
-            )
+            _product_with_unit_rows(linalg.upper_inverse(frame.factor).T / root, frame.basis.map)
             * units
         )
         return np.einsum("ij,ij->j", half, half), half[:, number] @ half
@@ -421,3 +417,13 @@ def _explained(
     except np.linalg.LinAlgError:
         return None
     return np.einsum("jk,kj->j", map_, explained), map_ @ explained[:, number]
+
+
+def _product_with_unit_rows(left: Array, right: Array) -> Array:
+    """``left @ right'``, where most columns of ``right`` are distinct unit vectors."""
+    places, mixed = linalg.unit_columns(right)
+    products = np.zeros((len(left), len(right)))
+    products[:, places[~mixed]] = left[:, ~mixed]
+    if mixed.any():
+        products += left[:, mixed] @ right[:, mixed].T
+    return products

@@ -13,10 +13,9 @@ import numpy as np
 
 from karat.core import export, synthetic
 from karat.core.certify import Certificate
-from karat.core.construct import assembled, read_rows, reduced
+from karat.core.construct import assembled, merge, read_rows, reduced
 from karat.core.encoded import encoded_coreset
 from karat.core.files import loaded_fields, save
-from karat.core.merge import merge
 from karat.core.provenance import Provenance
 from karat.core.regression import Regression
 from karat.core.synthetic import KEEP, REAL, SYNTHETIC, RowKind, Verbatim, check_rows_argument

@@ -27,8 +27,16 @@ from karat.engine.synthetic import VERBATIM
 from karat.errors import DamagedFileError, InputError, MissingExtraError, reading, require
 from karat.problems import Problem
 from karat.problems.absorb.correction import Correction
-from karat.storage.archive import NEWEST_FORMAT, ZIP, Spec, plain, read_bytes, unpack, write_archive
-from karat.storage.atomic import write_atomically
+from karat.storage.archive import (
+    NEWEST_FORMAT,
+    ZIP,
+    Spec,
+    plain,
+    read_bytes,
+    unpack,
+    write_archive,
+    write_atomically,
+)
 
 if TYPE_CHECKING:
     from karat.core.coreset import Coreset

@@ -19,11 +19,11 @@ from numbers import Integral
 from karat.core.synthetic import KEEP, SYNTHETIC, RowKind, check_rows_argument, made_memory
 from karat.core.wording import PAGE, amount, notebook_box
 from karat.data.arguments import chosen_problem
+from karat.engine.blocked import cores
 from karat.engine.kernel import Kernel
 from karat.engine.reduce import first_candidates
 from karat.engine.rows import block_rows
 from karat.engine.stream import FOLD
-from karat.engine.threads import cores
 from karat.errors import InputError, check_integer
 from karat.problems import Problem
 

@@ -27,11 +27,10 @@ from karat.core.provenance import Provenance, merged_provenance
 from karat.core.wording import readable, several
 from karat.data import containers
 from karat.data.batch import Table, stored_weights
-from karat.engine.claim import Claim
+from karat.engine.claim import Claim, Reduction
 from karat.engine.groups import synthesise_many
 from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.peel import PEELED
-from karat.engine.reduce import Reduction
+from karat.engine.points import PEELED
 from karat.engine.rows import Progress
 from karat.engine.synthetic import ORDINARY, VERBATIM, WILD, MadeRows, synthesise
 from karat.engine.tolerances import EXACT
@@ -369,7 +368,7 @@ def _merged_group(
 
     found: MadeRows | None = made(strata == ORDINARY) if (strata == ORDINARY).any() else None
     if (strata == WILD).any():
-        wild = made(strata == WILD).in_stratum(WILD)
+        wild = made(strata == WILD).as_wild()
         found = wild if found is None else found.beside(wild, alone, alone)
     if found is None:
         raise NotExactError("Every row is kept as it is; merge the data itself.")

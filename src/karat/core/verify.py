@@ -18,15 +18,15 @@ from karat.data import containers
 from karat.data.arguments import aligned, named_columns
 from karat.data.batch import Table, read_input
 from karat.data.labels import like_stored
-from karat.engine.claim import ErrorBudget, Proof
+from karat.engine.claim import ErrorBudget, Proof, Reduction
 from karat.engine.groups import measure_many
 from karat.engine.kernel import FittedMoments, Kernel, NonFiniteError, fit_moments
 from karat.engine.linalg import Flags, Indices
 from karat.engine.parts import Offsets
-from karat.engine.peel import PEELED, wild_rows
+from karat.engine.points import PEELED, wild_rows
 from karat.engine.powers import Powers
 from karat.engine.proof import measure
-from karat.engine.reduce import Reduction, better
+from karat.engine.reduce import better
 from karat.engine.rows import Rows, own_weights, pass_over, sample
 from karat.errors import InputError
 from karat.problems import Problem

@@ -17,18 +17,16 @@ import numpy as np
 from karat.core.certify import Certificate, certify_again
 from karat.core.synthetic import SYNTHETIC
 from karat.data.batch import Table
-from karat.engine.claim import ErrorBudget
+from karat.engine.claim import ErrorBudget, Reduction
 from karat.engine.kernel import FittedMoments, NonFiniteError, fit_moments
-from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.linalg import Array, Flags, Indices, one_blas_thread
 from karat.engine.moment_stream import MomentStream
-from karat.engine.peel import wild_rows
+from karat.engine.points import wild_rows
 from karat.engine.proof import measure
-from karat.engine.reduce import Reduction
-from karat.engine.rotations import prove_by_rotations
 from karat.engine.rows import Rows, own_weights, sample, sweep
 from karat.engine.second_moments import SecondMoments
 from karat.engine.synthetic import FEW, MANY, ORDINARY, VERBATIM, WILD
-from karat.engine.threads import one_blas_thread
+from karat.engine.wide_proof import prove_by_rotations
 
 if TYPE_CHECKING:
     from karat.core.coreset import Coreset

@@ -1,6 +1,6 @@
 """The words and number formats that people read: on a terminal, on the HTML page and in a notebook.
 
-The functions below turn the dictionary of :func:`karat.core.facts.coreset_facts` into rows of
+The functions below turn the dictionary of :func:`karat.core.export.coreset_facts` into rows of
 text.  A :class:`Style` formats the numbers: ``PAGE`` uses typographic signs, ``TERMINAL`` plain
 ASCII.  :func:`certificate_text` writes a certificate in sentences, :func:`notebook_box` any result
 as HTML.  Programs read the facts (JSON, files), never these texts.

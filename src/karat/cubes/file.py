@@ -31,8 +31,7 @@ from karat.data.arguments import ColumnRoles
 from karat.engine.linalg import Indices
 from karat.errors import InputError, StorageError, reading, require
 from karat.problems import Problem
-from karat.storage.archive import Spec
-from karat.storage.atomic import LOCKS, write_atomically
+from karat.storage.archive import LOCKS, Spec, write_atomically
 from karat.storage.parquet import check_table, pack_table, unpack_table
 
 WHAT = "a cube"

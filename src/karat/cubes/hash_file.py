@@ -20,8 +20,7 @@ from karat.cubes.cells import Cells
 from karat.cubes.hashes import CellHashes
 from karat.engine.linalg import Indices
 from karat.errors import InputError, StorageError, reading, require
-from karat.storage.archive import read_bytes
-from karat.storage.atomic import write_atomically
+from karat.storage.archive import read_bytes, write_atomically
 from karat.storage.parquet import pack_table, unpack_table
 
 WHAT = "the hashes of a cube"

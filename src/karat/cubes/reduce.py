@@ -24,15 +24,15 @@ import numpy as np
 from karat.core.certify import Certificate, certify, require_proven
 from karat.core.synthetic import REAL, as_made, certify_made
 from karat.cubes.cells import MADE, CellLayout, ranges, starts_of
+from karat.data.advice import explain_non_finite
 from karat.data.batch import RESCALE, find_offsets
 from karat.data.containers import rounds
-from karat.data.non_finite import explain_non_finite
-from karat.engine.claim import Claim
+from karat.engine.claim import Claim, Reduction
 from karat.engine.groups import reduce_many, synthesise_many
 from karat.engine.kernel import Kernel, NonFiniteError
 from karat.engine.linalg import Array, Indices
 from karat.engine.powers import Powers
-from karat.engine.reduce import Reduction, keep_all_rows
+from karat.engine.reduce import keep_all_rows
 from karat.engine.rows import Rows
 from karat.engine.synthetic import ORDINARY, MadeRows
 from karat.errors import InputError, NotExactError

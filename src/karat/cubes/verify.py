@@ -29,8 +29,8 @@ from karat.cubes.cells import MADE, Cells, label_list
 from karat.cubes.labels import Labels
 from karat.cubes.merge import joined_labels
 from karat.data.batch import read_input
+from karat.engine.claim import Reduction
 from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.reduce import Reduction
 from karat.engine.rows import Progress
 from karat.problems import LeastSquares, Moments
 

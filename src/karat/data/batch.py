@@ -4,7 +4,7 @@ A :class:`Batch` holds rows of a source as column blocks, with their numbers, we
 keys.  A :class:`Table` is a batch with names of columns and a problem: the checked input of
 :func:`karat.coreset`, or the rows that a coreset keeps of it.  This module checks what it can
 without a pass over the data.  NaN and infinity show up in the moments, after the pass
-(:mod:`karat.data.non_finite`).  Integers that double precision cannot tell apart get offsets
+(:mod:`karat.data.advice`).  Integers that double precision cannot tell apart get offsets
 (:func:`find_offsets`).
 """
 
@@ -19,18 +19,16 @@ import numpy as np
 from scipy import sparse
 
 from karat.data import containers
-from karat.data.advice import too_long_integers
+from karat.data.advice import explain_non_finite, too_long_integers
 from karat.data.arguments import check_taken
 from karat.data.device_arrays import check_one_device
 from karat.data.labels import Grouping, check_groups, group_rows
-from karat.data.non_finite import explain_non_finite
 from karat.data.stacking import stack_rows
 from karat.data.transformed import transformed
 from karat.engine.device import DevicePart
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array, Indices, is_long
-from karat.engine.offsets import WHOLE, all_exact, all_small, nearby_offset
-from karat.engine.parts import Chunked, Offsets, SideBySide
+from karat.engine.parts import Chunked, Offsets, SideBySide, all_exact, long_columns, nearby_offset
 from karat.engine.rows import Rows
 from karat.engine.tolerances import TINY
 from karat.errors import InputError, NotExactError
@@ -418,7 +416,7 @@ def find_offsets(
         if not is_long(part.dtype):
             continue
         for column in sorted(
-            {left + i for i in _long_columns(part)} | {c for c in offsets if left <= c < right}
+            {left + i for i in long_columns(part)} | {c for c in offsets if left <= c < right}
         ):
             values = (
                 part.data[part.indices == column - left]
@@ -437,13 +435,3 @@ def find_offsets(
             if offset:
                 offsets[column] = offset
     return offsets
-
-
-def _long_columns(part: Any) -> list[int]:
-    """The columns of a block that hold integers beyond 2^53."""
-    values = part.data if sparse.issparse(part) else part
-    if all_small(values):
-        return []
-    if sparse.issparse(part):
-        return np.unique(part.indices[(values < -WHOLE) | (values > WHOLE)]).tolist()  # type: ignore[no-any-return]
-    return np.flatnonzero((part.min(axis=0) < -WHOLE) | (part.max(axis=0) > WHOLE)).tolist()

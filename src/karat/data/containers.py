@@ -19,8 +19,7 @@ from karat.compat import array_api
 from karat.data.advice import about_time
 from karat.data.device_arrays import device_table
 from karat.engine.linalg import is_long
-from karat.engine.offsets import WHOLE, all_exact
-from karat.engine.parts import SideBySide
+from karat.engine.parts import WHOLE, SideBySide, all_exact
 from karat.errors import InputError, MissingExtraError
 
 FRAME_LIBRARIES = ("pandas", "polars", "pyarrow", "modin", "cudf")

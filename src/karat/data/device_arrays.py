@@ -10,7 +10,7 @@ from typing import Any
 
 from karat.compat import array_api
 from karat.engine.device import DevicePart
-from karat.engine.offsets import WHOLE
+from karat.engine.parts import WHOLE
 from karat.errors import InputError
 
 

@@ -1,29 +1,98 @@
-"""Products and factorisations of large matrices, in single or double precision, by blocks that our
-own threads share.
+"""Work that every core takes pieces of, in threads of our own; and products and factorisations of
+large matrices by such pieces, in single or double precision.
 
-Points are the columns of a matrix, one row per feature: ``columns`` is m x N and C-contiguous.
-Every block is one product by NumPy, during which other threads can go on (SciPy's BLAS holds the
-interpreter).  Triangular systems become products with inverses of diagonal blocks, which are small.
-Which blocks there are depends on the sizes alone (:mod:`karat.engine.threads`).
+NumPy and SciPy each bring a BLAS with threads, but these wait for each other by spinning, at every
+step of a factorisation.  On a machine with other work a step then takes a time slice: a Cholesky
+factorisation that took 43 ms on one thread took up to 1.4 s on two.  So BLAS runs on one thread
+wherever the engine works (:func:`karat.engine.linalg.one_blas_thread`), and a piece of work is a
+call to BLAS on one thread.  A thread that is held up delays its own piece only; the others take the
+rest.
+
+**What is guaranteed.**  Which pieces there are, and in which order their results are added, depends
+on the data alone.  The result is therefore the same, to the last bit, for any number of threads,
+any affinity and any timing (on one machine, with one version of BLAS, if its threads can be
+limited).
+
+**Matrices.**  Points are the columns of a matrix, one row per feature: ``columns`` is m x N and
+C-contiguous.  Every block is one product by NumPy, during which other threads can go on (SciPy's
+BLAS holds the interpreter).  Triangular systems become products with inverses of diagonal blocks,
+which are small.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
-from typing import Any
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import lru_cache
+from threading import Lock
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import lapack
 
-from karat.compat.scipy import blas_routine
-from karat.engine.threads import share
+from karat.compat.blas import blas_routine
 
 Real = npt.NDArray[Any]  # float32 or float64
 
 BLOCK = 192  # rows of a block row
 STRIP = 512  # columns that are updated at a time
+Piece = TypeVar("Piece")
+Result = TypeVar("Result")
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@lru_cache(maxsize=1)
+def _workers() -> ThreadPoolExecutor:
+    """Threads besides the calling one, created when first needed; they sleep while there is nothing
+    to do.
+    """
+    return ThreadPoolExecutor(max(1, cores() - 1), thread_name_prefix="karat")
+
+
+if hasattr(os, "register_at_fork"):
+    # a forked process has none of the threads of its parent
+    os.register_at_fork(after_in_child=_workers.cache_clear)
+
+
+def share(work: Callable[[Piece], Result], pieces: Iterable[Piece], threads: int) -> list[Result]:
+    """``[work(piece) for piece in pieces]``, by the calling thread and up to ``threads - 1``
+    others.
+
+    The calling thread never waits for a thread that has not started, so pieces may themselves share
+    work.
+    """
+    listed = list(pieces)
+    if threads <= 1 or len(listed) <= 1:
+        return [work(piece) for piece in listed]
+    results: dict[int, Result] = {}
+    left, lock = iter(range(len(listed))), Lock()
+
+    def take(numbers: Iterator[int]) -> None:
+        while True:
+            with lock:
+                number = next(numbers, None)
+            if number is None:
+                return
+            results[number] = work(listed[number])
+
+    helpers: list[Future[None]] = [
+        _workers().submit(take, left) for _ in range(min(threads, len(listed)) - 1)
+    ]
+    try:
+        take(left)
+    finally:
+        began = [helper for helper in helpers if not helper.cancel()]
+        errors = [error for helper in began if (error := helper.exception()) is not None]
+    if errors:
+        raise errors[0]
+    return [results[number] for number in range(len(listed))]
 
 
 def lapack_routine(name: str, matrix: Real) -> Callable[..., Any]:

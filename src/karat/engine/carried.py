@@ -21,12 +21,12 @@ from typing import cast
 
 import numpy as np
 
-from karat.engine.claim import NO_ERROR, Claim
+from karat.engine.claim import NO_ERROR, Claim, Reduction
 from karat.engine.kernel import FittedMoments, Kernel, NonFiniteError
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.polynomial import Polynomials
 from karat.engine.powers import Powers
-from karat.engine.reduce import Reduction, proven_as_well
+from karat.engine.reduce import proven_as_well
 from karat.engine.rows import Rows, Statistic, own_weights, pass_over, sweep
 from karat.engine.sums import WIDE, exact_sum, exact_sum_rounding, sum_rounding, two_sum
 from karat.engine.tolerances import EPS, EXACT, MEASURED, ROUNDING, TINY

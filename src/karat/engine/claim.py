@@ -1,4 +1,5 @@
-"""How far weighted rows may be from the rows that they represent, after any number of reductions.
+"""Weighted rows, and how far they may be from the rows that they represent, after any number of
+reductions.
 
 The two terms of a claim are those of :mod:`karat.engine.tolerances`.  Claims are combined in three
 ways:
@@ -20,15 +21,23 @@ units of the data.  The factors of chained reductions multiply.
 The rule by which a field of several parts becomes that of their union stands with the field.  A
 certificate is a claim with a description, and adds fields with rules of their own
 (:class:`karat.core.certify.Certificate`).
+
+A :class:`Proof` is what one comparison with all rows has shown, and a :class:`Reduction` the rows
+themselves, with their weights and their proof.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from math import inf, isnan
 from typing import Any, Self
 
+import numpy as np
+
+from karat.engine.kernel import FittedMoments
+from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.rows import Rows, own_weights
 from karat.engine.tolerances import EXACT, MEASURED, ROUNDING
 
 PROOF_VERSION = 3  # 2: 0.2.0, whose claim was made row by row
@@ -169,3 +178,86 @@ class ErrorBudget:
 
 
 REDUCTION = ErrorBudget()
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """The rows kept, their weights, how they were found, and how exact they are."""
+
+    positions: Indices  # the rows kept, increasing
+    weights: Array
+    fitted: FittedMoments  # the kernel in its final coordinates and the moments of all rows
+    rank: int  # of the kernel features
+    proof: Proof
+    method: str
+    passes: int  # over all rows
+    # kept verbatim, because they dominate a moment
+    peeled: Flags = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    inherited: Claim = NO_ERROR  # of the rows that were reduced, if they stand for others
+    # dominate a moment, if nothing is exact
+    dominating_rows: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    spread: float = 1.0  # the largest ratio of a column's size to what is typical in it
+    levels: int = 1  # how many levels of rows were reduced by themselves
+
+    def __post_init__(self) -> None:
+        if len(self.peeled) != len(self.positions):
+            object.__setattr__(self, "peeled", np.zeros(len(self.positions), dtype=bool))
+
+    @property
+    def claim(self) -> Claim:
+        """How far the rows kept may be from all rows."""
+        return self.inherited.after(replace(self.proof.claim, spread=self.spread))
+
+    @property
+    def bound(self) -> int:
+        """The largest possible number of rows, without those that dominate a moment."""
+        return self.levels * self.fitted.kernel.width
+
+    def keeps_all(self, rows: Rows) -> bool:
+        """Whether all rows are kept, with their own weights."""
+        return len(self.positions) == len(rows) and np.array_equal(
+            self.weights, own_weights(rows, self.positions)
+        )
+
+    def beside(self, other: Reduction, left: Indices, right: Indices) -> Reduction:
+        """This reduction of the rows at ``left`` and another of the rows at ``right``: as exact as
+        the worse.
+        """
+        joint = np.concatenate([left[self.positions], right[other.positions]])
+        order = np.argsort(joint)
+        worse = self if self.proof.merit <= other.proof.merit else other
+        both = (self.proof, other.proof)
+        proof = replace(
+            worse.proof,
+            **{
+                name: max(getattr(part, name) for part in both)
+                for name in ("remainder", "measured", "derived", "condition")
+            },
+        )
+        return replace(
+            worse,
+            positions=joint[order],
+            weights=np.concatenate([self.weights, other.weights])[order],
+            peeled=np.concatenate([self.peeled, other.peeled])[order],
+            proof=proof,
+            rank=self.rank + other.rank,
+            method=f"{self.method} by levels",
+            passes=self.passes + other.passes + 2,
+            spread=max(self.spread, other.spread),
+            levels=self.levels + other.levels,
+        )
+
+    def with_peeled(self, rows: Rows, left: Indices, alone: Indices) -> Reduction:
+        """This reduction of the rows at ``left``, with the rows ``alone`` kept as they are."""
+        joint = np.concatenate([alone, left[self.positions]])
+        weights = np.concatenate([own_weights(rows, alone), self.weights])
+        peeled = np.concatenate([np.ones(len(alone), dtype=bool), self.peeled])
+        order = np.argsort(joint)
+        method = self.method if self.method.endswith("peeling") else f"{self.method} after peeling"
+        return replace(
+            self,
+            positions=joint[order],
+            weights=weights[order],
+            peeled=peeled[order],
+            method=method,
+        )

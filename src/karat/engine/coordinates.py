@@ -24,7 +24,7 @@ only the squares are kernel features.  They come last, ``separate_targets`` of t
 residualised on the other variables, but not on small directions (GRADED): their coordinates have
 large factors, and with them the rounding of the data, which must not spread.
 
-Features are monomials of the coordinates (:mod:`karat.engine.monomials`).
+Features are monomials of the coordinates (:mod:`karat.engine.kernel`).
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ from functools import lru_cache
 import numpy as np
 
 from karat.engine import linalg
+from karat.engine.kernel import monomials
 from karat.engine.linalg import Array, Indices
-from karat.engine.monomials import monomials
 from karat.engine.tolerances import EPS, TINY
 
 MOST = 600  # pairs of monomials up to which the best matrix is sought

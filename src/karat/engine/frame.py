@@ -37,8 +37,8 @@ import numpy as np
 
 from karat.engine import linalg
 from karat.engine.coordinates import Basis, moved_columns
+from karat.engine.kernel import monomials
 from karat.engine.linalg import Array
-from karat.engine.monomials import monomials
 from karat.engine.rows import power_means
 from karat.engine.sums import (
     FINE,

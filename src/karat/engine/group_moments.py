@@ -20,16 +20,16 @@ of extreme size, directions that nearly vanish, numbers that are not finite.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from karat.engine.coordinates import Basis, Directions
 from karat.engine.frame import Frame
-from karat.engine.group_weights import each, second_moments
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.rows import Blocks, Rows, column_sizes, consecutive, typical
-from karat.engine.sums import gram_matrix, gram_with_ones
+from karat.engine.sums import gram_matrix, gram_with_ones, tree_sum
 from karat.engine.tolerances import EPS, EXTREME, KAPPA, WILD
 
 PASS = 8192  # rows of a larger group that are read at a time
@@ -40,6 +40,8 @@ AGAIN = 15.0
 PILOT_KAPPA = 25.0
 STEEP = 1e5  # condition number beyond which a group is reduced by itself
 FEW = 9  # rows that tell what is typical
+# rows that BLAS adds up by itself, or up to twice as many; such sums are added in a tree
+PIECE = 32
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,45 @@ class GroupMoments:
         return GroupMoments(
             *(np.concatenate([getattr(part, name) for part in parts]) for name in names)
         )
+
+
+def each(function: Callable[..., Array], *stacks: Array) -> Array:
+    """Apply a function of ``numpy.linalg`` to a stack; NaN for a group on which it fails, where
+    NumPy would raise for all.
+    """
+    try:
+        return np.asarray(function(*stacks))
+    except np.linalg.LinAlgError:
+        if len(stacks[0]) == 1:
+            return np.full_like(stacks[-1], np.nan)
+        half = len(stacks[0]) // 2
+        return np.concatenate(
+            [
+                each(function, *(s[:half] for s in stacks)),
+                each(function, *(s[half:] for s in stacks)),
+            ]
+        )
+
+
+def second_moments(variables: Array, weights: Array) -> Array:
+    """``V' diag(weights) V`` of every group (G, v, v)."""
+    groups, count, width = variables.shape
+    weighted = (
+        variables.copy()
+        if weights.min() == weights.max() == 1.0
+        else variables * weights[:, :, None]
+    )
+    if count < 2 * PIECE:
+        return np.asarray(variables.transpose(0, 2, 1) @ weighted)
+    pieces = count // PIECE
+    whole = pieces * PIECE
+    left, right = (
+        part[:, :whole].reshape(groups, pieces, PIECE, width) for part in (variables, weighted)
+    )
+    total = tree_sum((left.transpose(0, 1, 3, 2) @ right).swapaxes(0, 1))
+    if whole < count:
+        total += variables[:, whole:].transpose(0, 2, 1) @ weighted[:, whole:]
+    return np.asarray(total)
 
 
 def row_stack(rows: Rows, starts: Indices, counts: Indices, size: int) -> tuple[Array, Array]:

@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from karat.engine.claim import Proof
+from karat.engine.claim import Proof, Reduction
 from karat.engine.group_moments import (
     GroupMoments,
     block_of,
     drawn_rows,
+    each,
     group_positions,
     row_stack,
     subtract,
@@ -26,17 +27,14 @@ from karat.engine.group_moments import (
 )
 from karat.engine.group_proof import KeptStack, measure_groups
 from karat.engine.group_weights import (
-    each,
     match_group_moments,
     polish_groups,
     reduce_group_points,
     take_rows,
 )
-from karat.engine.kernel import FittedMoments
+from karat.engine.kernel import FittedMoments, monomials
 from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.monomials import monomials
 from karat.engine.powers import Powers
-from karat.engine.reduce import Reduction
 from karat.engine.rows import Rows
 from karat.engine.tolerances import EPS, EXACT, MISSED, PIVOT, RANK_WHITENED, TINY
 

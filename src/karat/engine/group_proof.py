@@ -19,7 +19,7 @@ import numpy as np
 
 from karat.engine.claim import Proof
 from karat.engine.coordinates import moved_columns
-from karat.engine.group_weights import PIECE, each, second_moments
+from karat.engine.group_moments import PIECE, each, second_moments
 from karat.engine.linalg import Array, Flags
 from karat.engine.sums import sum_rounding
 from karat.engine.tolerances import COORDINATES, EPS, TINY

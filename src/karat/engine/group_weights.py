@@ -15,13 +15,11 @@ are NaN or leave a large residual, and its proof fails.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from karat.engine import linalg
+from karat.engine.group_moments import each
 from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.sums import tree_sum
 from karat.engine.tolerances import EPS, MET
 from karat.engine.weights import ALMOST, DIVERGED, SHORT, STEPS
 
@@ -35,47 +33,6 @@ ROUNDED = 2 * EPS  # relative residual that no round makes smaller
 # share of the points up to which Gram matrices are brought up to date rather than summed anew
 FEW_CHANGES = 0.6
 FINISHED = 0.7  # a stack is packed anew when no more than this share of it is left
-# rows that BLAS adds up by itself, or up to twice as many; such sums are added in a tree
-PIECE = 32
-
-
-def each(function: Callable[..., Array], *stacks: Array) -> Array:
-    """Apply a function of ``numpy.linalg`` to a stack; NaN for a group on which it fails, where
-    NumPy would raise for all.
-    """
-    try:
-        return np.asarray(function(*stacks))
-    except np.linalg.LinAlgError:
-        if len(stacks[0]) == 1:
-            return np.full_like(stacks[-1], np.nan)
-        half = len(stacks[0]) // 2
-        return np.concatenate(
-            [
-                each(function, *(s[:half] for s in stacks)),
-                each(function, *(s[half:] for s in stacks)),
-            ]
-        )
-
-
-def second_moments(variables: Array, weights: Array) -> Array:
-    """``V' diag(weights) V`` of every group (G, v, v)."""
-    groups, count, width = variables.shape
-    weighted = (
-        variables.copy()
-        if weights.min() == weights.max() == 1.0
-        else variables * weights[:, :, None]
-    )
-    if count < 2 * PIECE:
-        return np.asarray(variables.transpose(0, 2, 1) @ weighted)
-    pieces = count // PIECE
-    whole = pieces * PIECE
-    left, right = (
-        part[:, :whole].reshape(groups, pieces, PIECE, width) for part in (variables, weighted)
-    )
-    total = tree_sum((left.transpose(0, 1, 3, 2) @ right).swapaxes(0, 1))
-    if whole < count:
-        total += variables[:, whole:].transpose(0, 2, 1) @ weighted[:, whole:]
-    return np.asarray(total)
 
 
 def take_rows(stack: Array, places: Indices) -> Array:

@@ -1,5 +1,5 @@
-"""Many groups of rows, each reduced and proven by itself: small ones in stacks, all others one by
-one.
+"""Many groups of rows, each reduced (or made, as synthetic rows) and proven by itself: small ones
+in stacks, all others one by one.
 
 :func:`karat.engine.reduce.build` takes some 3 ms for a group of a hundred rows, nearly all of it in
 the interpreter.  Here groups of nearly the same size share every call:
@@ -13,27 +13,40 @@ the interpreter.  Here groups of nearly the same size share every call:
 These are the first steps of the policy of :mod:`karat.engine.reduce`, for losses of degree 2.  A
 group for which they do not lead to a proof (tails, collinear columns, ...) is reduced by itself,
 from the first step on, as are large groups and groups of other kernels.
+
+Synthetic rows of a group are one layer of :mod:`karat.engine.synthetic`, in the coordinates of
+``fit_groups``.  Where this gives no proof (offsets, collinear columns, wild rows) it is treated by
+itself, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from typing import TypeGuard
 
 import numpy as np
 
-from karat.engine.group_moments import GroupMoments, drawn_rows, fit_by_pass, fit_groups, row_stack
+from karat.engine.blocked import share
+from karat.engine.claim import Reduction
+from karat.engine.group_moments import (
+    GroupMoments,
+    drawn_rows,
+    each,
+    fit_by_pass,
+    fit_groups,
+    row_stack,
+)
 from karat.engine.group_points import Stack, kept_whole
-from karat.engine.group_synthetic import made_in_stacks
+from karat.engine.group_proof import KeptStack, measure_groups
 from karat.engine.kernel import COMPLETE, Kernel
-from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.linalg import Array, Flags, Indices, one_blas_thread, threads
 from karat.engine.powers import Powers
-from karat.engine.reduce import Reduction, build
+from karat.engine.reduce import build
 from karat.engine.rows import Progress, Rows
 from karat.engine.second_moments import SecondMoments
-from karat.engine.synthetic import MadeRows, synthesise
-from karat.engine.threads import one_blas_thread, share, threads
+from karat.engine.synthetic import GOAL, SHARP, SYNTHETIC, MadeRows, simplex_rows, synthesise
 from karat.engine.weights import SECOND
 
 WIDE = 120  # features up to which stacks are faster
@@ -285,3 +298,46 @@ def _alike(fitted: GroupMoments) -> Iterator[tuple[Flags, Indices]]:
         patterns, pattern_of = np.unique(fitted.alive[good], axis=0, return_inverse=True)
         for i, alive in enumerate(patterns):
             yield alive, good[pattern_of.ravel() == i]
+
+
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
+def made_in_stacks(
+    kernel: SecondMoments, moments: GroupMoments, alive: Flags, frames: bool, sharp: bool
+) -> Iterator[tuple[int, MadeRows]]:  # fmt: skip
+    """Made rows of the groups for which they are proven, with their places.
+
+    ``alive`` flags the variables that are not zero.  With ``frames``, the moments hold the frame
+    from which standard errors of coefficients are computed.  ``sharp`` as in
+    :func:`karat.engine.synthetic.synthesise`.
+    """
+    groups, goal = len(moments.total), SHARP if sharp else GOAL
+    inner = np.ix_(np.arange(groups), alive, alive)
+    sums, map_ = moments.sums[inner], moments.map[inner]
+    mean_square = sums / moments.total[:, None, None]
+    mean, rank = mean_square[:, 0, 1:], int(alive.sum()) - 1
+    spread = mean_square[:, 1:, 1:] - mean[:, :, None] * mean[:, None, :]
+    root = each(np.linalg.cholesky, spread).transpose(0, 2, 1) if rank else spread
+    coordinates = np.ones((groups, rank + 1, rank + 1))
+    coordinates[:, :, 1:] = mean[:, None, :] + simplex_rows(np.eye(rank)) @ root
+    mapped = ~moments.plain
+    variables = coordinates.copy()
+    if mapped.any():
+        variables[mapped] = coordinates[mapped] @ each(np.linalg.inv, map_[mapped])
+    # The rows as they are stored, and read again.
+    values = np.repeat(moments.shift[:, None, :], rank + 1, axis=1)
+    values[:, :, alive[1:]] += variables[:, :, 1:]
+    variables[:, :, 1:] = (values - moments.shift[:, None, :])[:, :, alive[1:]]
+    variables[:, :, 0] = 1.0
+    weights = np.repeat(moments.total[:, None] / (rank + 1), rank + 1, axis=1)
+    kept = KeptStack(variables, weights, map_, moments.plain, sums, moments.total, True)
+    positions, peeled = np.arange(rank + 1), np.zeros(rank + 1, dtype=bool)
+    for place, proof in enumerate(measure_groups(kept, False)):
+        if proof.ok and proof.reducible_error <= goal:
+            fitted = kernel.no_moments(float(moments.total[place]))
+            if frames:
+                frame = moments.frame(place, alive, True)
+                fitted = replace(fitted, statistic=(frame.second,), frame=frame)
+            yield place, MadeRows(
+                positions, weights[place], fitted, rank, proof, SYNTHETIC,
+                1 + int(moments.twice[place]), peeled, values=values[place], most=rank + 1,
+            )  # fmt: skip

@@ -3,11 +3,15 @@
 Everything the engine asks of LAPACK and BLAS goes through this module and :mod:`karat.engine.sums`,
 so that another array library could replace it.  Inputs are finite float64 arrays: karat checks that
 once, when it reads the input.
-"""
+
+BLAS runs on one thread wherever the engine works (:func:`one_blas_thread`);
+:mod:`karat.engine.blocked` says why."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ContextDecorator
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -15,17 +19,15 @@ import numpy.typing as npt
 from scipy import linalg as sla
 from scipy.linalg import blas, lapack
 
+from karat.compat.blas import blas_threads
 from karat.engine import blocked
-from karat.engine.threads import threads
+from karat.engine.blocked import cores
 from karat.engine.tolerances import EPS, RANK, TINY
-from karat.errors import InputError
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
 Flags = npt.NDArray[np.bool_]
 Real = blocked.Real  # single or double precision
-
-MOST = 20_000  # features of a row; beyond this the m x m matrices do not fit in memory
 
 LARGE = 400  # features from which on matrices are worked on in blocks, by all threads
 KRYLOV = 32  # steps of Lanczos' method,
@@ -42,14 +44,44 @@ def is_long(kind: np.dtype[Any]) -> bool:
     return kind.kind in "iu" and kind.itemsize > 4
 
 
-def check_width(width: int) -> None:
-    """Refuse more features than m x m matrices can have, before memory is allocated for them."""
-    if width > MOST:
-        raise InputError(
-            f"A row has {width:,} features (columns or products of them), more than the {MOST:,}"
-            " for which a coreset of real rows is supported. For squared losses, rows='synthetic'"
-            " makes about one row per column. Otherwise reduce the number of columns or the degree."
-        )
+class _OneThread(ContextDecorator):
+    """A context in which BLAS uses one thread.  It ends, for the whole process, when the last
+    thread that entered it leaves.
+    """
+
+    def __init__(self) -> None:
+        self.entered, self.before, self.lock = 0, list[int](), Lock()
+
+    def __enter__(self) -> None:
+        with self.lock:
+            self.entered += 1
+            if self.entered == 1:
+                self.before = [ask() for ask, _ in blas_threads()]
+                for _, give in blas_threads():
+                    give(1)
+
+    def __exit__(self, *error: object) -> None:
+        with self.lock:
+            self.entered -= 1
+            if not self.entered:
+                for (_, restore), count in zip(blas_threads(), self.before, strict=True):
+                    restore(count)
+
+
+_ONE_THREAD = _OneThread()
+
+
+def one_blas_thread() -> _OneThread:
+    """Keep BLAS on one thread: a context, or a decorator of a function."""
+    return _ONE_THREAD
+
+
+def threads() -> int:
+    """How many threads large work is shared among: as many as BLAS would use, so that one setting
+    is enough for both.
+    """
+    counts = _ONE_THREAD.before if _ONE_THREAD.entered else [ask() for ask, _ in blas_threads()]
+    return min([cores(), *counts[-1:]])
 
 
 def column_norms(matrix: Array) -> Array:
@@ -84,16 +116,6 @@ def product_with_units(left: Array, right: Array) -> Array:
     products = left[:, places]
     if mixed.any():
         products[:, mixed] = left @ right[:, mixed]
-    return products
-
-
-def product_with_unit_rows(left: Array, right: Array) -> Array:
-    """``left @ right'``, where most columns of ``right`` are distinct unit vectors."""
-    places, mixed = unit_columns(right)
-    products = np.zeros((len(left), len(right)))
-    products[:, places[~mixed]] = left[:, ~mixed]
-    if mixed.any():
-        products += left[:, mixed] @ right[:, mixed].T
     return products
 
 
@@ -425,16 +447,3 @@ def whitened_norm(difference: Array, factor: Array) -> float:
     """``|| R^-T E R^-1 ||_2`` with an upper triangular R."""
     left = solve_upper(factor, difference, transposed=True)
     return spectral_norm(solve_upper(factor, left.T, transposed=True))
-
-
-def relative_vector(difference: Array, base: Array) -> Array | None:
-    """The vector at which a symmetric E is largest relative to a positive definite B; None if B is
-    not.
-    """
-    size = np.sqrt(np.maximum(np.diag(base), TINY))
-    factor = cholesky(np.asfortranarray(base / size / size[:, None]))
-    if factor is None:
-        return None
-    left = solve_upper(factor, difference / size / size[:, None], transposed=True)
-    values, vectors = eigh(solve_upper(factor, left.T, transposed=True))
-    return np.asarray(solve_upper(factor, vectors[:, int(np.abs(values).argmax())]) / size)

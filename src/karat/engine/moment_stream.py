@@ -11,9 +11,8 @@ is inherited. That happens a logarithmic number of times.
 **Few rows.**  Second moments of about as many rows as columns are too ill-conditioned to make rows
 of.  So up to MANY rows per column, rows are made at once of the new ones and those made before.
 
-**Wild rows** (:mod:`karat.engine.peel`) are held as they are; if there are many, they have sums of
-their own.
-"""
+**Wild rows** (:mod:`karat.engine.points`) are held as they are; if there are many, they have sums
+of their own."""
 
 from __future__ import annotations
 
@@ -25,13 +24,12 @@ import numpy as np
 from karat.engine.claim import NO_ERROR, Claim
 from karat.engine.coordinates import Basis
 from karat.engine.kernel import FittedMoments, NonFiniteError, pilot_size
-from karat.engine.linalg import Array
-from karat.engine.peel import PEELED, wild_rows
+from karat.engine.linalg import Array, one_blas_thread
+from karat.engine.points import PEELED, wild_rows
 from karat.engine.rows import Rows, own_weights, pass_over, sample
 from karat.engine.second_moments import SecondMoments
 from karat.engine.sums import two_sum
-from karat.engine.synthetic import MANY, WILD, MadeRows, doubles_hold, make_rows, synthesise
-from karat.engine.threads import one_blas_thread
+from karat.engine.synthetic import MANY, MadeRows, doubles_hold, make_rows, synthesise
 
 LARGER = (1, 8, 32)  # times the rows of a pilot, if coordinates fitted to it are poor
 
@@ -217,7 +215,7 @@ class MomentStream:
         made = self.few if self.sums is None else self.sums.made(origin)
         assert made is not None
         if self.wild is not None:
-            other = self.wild.made(origin).in_stratum(WILD)
+            other = self.wild.made(origin).as_wild()
             made = made.beside(other, np.arange(0), np.arange(0))
         if len(self.weights):
             alone = Rows([self.verbatim], self.weights)

@@ -8,9 +8,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from karat.engine.kernel import FittedMoments, Kernel
+from karat.engine.kernel import FittedMoments, Kernel, monomials
 from karat.engine.linalg import Array, Indices
-from karat.engine.monomials import monomials
 from karat.engine.powers import Polynomial, Powers
 from karat.engine.rows import Statistic, useful_shift
 from karat.engine.sums import SHORT, summed_product

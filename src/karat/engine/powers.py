@@ -42,13 +42,11 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from karat.engine import linalg
 from karat.engine.coordinates import Basis, condition_of, pilot_basis, refine
 from karat.engine.device import squares
 from karat.engine.frame import Frame
-from karat.engine.kernel import FittedMoments, Kernel
+from karat.engine.kernel import FittedMoments, Kernel, check_width, monomials, remaining_monomials
 from karat.engine.linalg import Array, Flags
-from karat.engine.monomials import monomials, remaining_monomials
 from karat.engine.rows import Progress, Rows, Statistic, useful_shift
 from karat.engine.sums import (
     MOST_ROWS,
@@ -97,7 +95,7 @@ class Polynomial(Kernel):
         multiplied with each other.
         """
         width = comb(count + self.degree - 1, self.degree) - comb(separate_targets, 2)
-        linalg.check_width(width)
+        check_width(width)
         if separate_targets:
             inner = count - separate_targets
             joint = monomials(inner, 2).indices

@@ -48,15 +48,13 @@ from karat.engine import linalg
 from karat.engine.claim import REDUCTION, ErrorBudget, Proof
 from karat.engine.forms import held, sharper_norm
 from karat.engine.frame import Frame
-from karat.engine.kernel import FittedMoments
-from karat.engine.linalg import Array, Flags
+from karat.engine.kernel import FittedMoments, monomials
+from karat.engine.linalg import Array, Flags, one_blas_thread
 from karat.engine.linear_proof import prove_linear
-from karat.engine.mean import MeanKernel
-from karat.engine.monomials import monomials
 from karat.engine.powers import Powers
 from karat.engine.rows import Rows, power_means
+from karat.engine.small_kernels import MeanKernel
 from karat.engine.sums import exact_sum
-from karat.engine.threads import one_blas_thread
 from karat.engine.tolerances import COORDINATES, EPS, EXACT, FLOOR_SHARES, ROUNDING, TINY
 from karat.engine.wide_proof import moments_beside
 
@@ -266,7 +264,7 @@ def _small_rho(
             unmet[:: max(1, len(unmet) // SPREAD)] if tried + len(untried) < MOST_BOUNDS else ()
         ):
             # The worst query, but for the loss error, tells a better bound of S.
-            query = linalg.relative_vector(difference, matrix + sums - 0.999 * error * base)
+            query = _relative_vector(difference, matrix + sums - 0.999 * error * base)
             better = None if query is None else _bound_at(frame, query, among)
             untried += [] if better is None else [better]
     else:
@@ -349,3 +347,16 @@ def _shares(among: Flags, need: Array) -> list[Array]:
     even = among / max(1, int(among.sum()))
     total = float(need.sum())
     return [even] + ([0.9 * need / total + 0.1 * even] if 0 < total < np.inf else [])
+
+
+def _relative_vector(difference: Array, base: Array) -> Array | None:
+    """The vector at which a symmetric E is largest relative to a positive definite B; None if B is
+    not.
+    """
+    size = np.sqrt(np.maximum(np.diag(base), TINY))
+    factor = linalg.cholesky(np.asfortranarray(base / size / size[:, None]))
+    if factor is None:
+        return None
+    left = linalg.solve_upper(factor, difference / size / size[:, None], transposed=True)
+    values, vectors = linalg.eigh(linalg.solve_upper(factor, left.T, transposed=True))
+    return np.asarray(linalg.solve_upper(factor, vectors[:, int(np.abs(values).argmax())]) / size)

@@ -21,30 +21,36 @@ proof.
 7. caratheodory, row by row, where there are few rows.
 8. All rows with their own weights, where there are very few.  That is exact by definition.
 
-Before all this, wild rows are kept apart (:mod:`karat.engine.peel`).  The other methods leave out
+Before all this, wild rows are kept apart (:mod:`karat.engine.points`).  The other methods leave out
 7; ``"tree"`` leaves out 1, and ``"caratheodory"`` goes row by row in place of 1 and 2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
-from karat.engine.claim import NO_ERROR, Claim, Proof
+from karat.engine.claim import Proof, Reduction
+from karat.engine.exhaustive import informed, reduce_by_tree, reduce_sequentially
 from karat.engine.kernel import FittedMoments, Kernel, fit_moments, pilot_size, searches
-from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.peel import PEELED, dominating, heaviest, light_rows, wild_rows
-from karat.engine.points import CandidatePoints, candidate_points, enough
+from karat.engine.linalg import Array, Indices, one_blas_thread
+from karat.engine.points import (
+    PEELED,
+    CandidatePoints,
+    candidate_points,
+    dominating,
+    enough,
+    heaviest,
+    light_rows,
+    wild_rows,
+)
 from karat.engine.polynomial import unmixed
 from karat.engine.powers import Powers
 from karat.engine.proof import measure
-from karat.engine.rare import informed
 from karat.engine.rows import Progress, Rows, own_weights, pass_over, sample
-from karat.engine.threads import one_blas_thread
 from karat.engine.tolerances import CONTENT, EXACT, SHARP
-from karat.engine.tree import reduce_by_tree, reduce_sequentially
 from karat.engine.weights import SECOND, check_any, polish, polish_features, refined_vertex, sampled
 
 LAST = ("tree", "caratheodory")  # methods that look at every row: no stronger one follows
@@ -52,89 +58,6 @@ FEW = 4  # rows per feature: so few may all be kept, if nothing else is exact
 # orders of the rows in which they are eliminated, beside their own, if nothing else is exact
 ORDERS = 8
 SLOW = 300  # rows per feature, and features, up to which rows are eliminated one by one
-
-
-@dataclass(frozen=True)
-class Reduction:
-    """The rows kept, their weights, how they were found, and how exact they are."""
-
-    positions: Indices  # the rows kept, increasing
-    weights: Array
-    fitted: FittedMoments  # the kernel in its final coordinates and the moments of all rows
-    rank: int  # of the kernel features
-    proof: Proof
-    method: str
-    passes: int  # over all rows
-    # kept verbatim, because they dominate a moment
-    peeled: Flags = field(default_factory=lambda: np.zeros(0, dtype=bool))
-    inherited: Claim = NO_ERROR  # of the rows that were reduced, if they stand for others
-    # dominate a moment, if nothing is exact
-    dominating_rows: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
-    spread: float = 1.0  # the largest ratio of a column's size to what is typical in it
-    levels: int = 1  # how many levels of rows were reduced by themselves
-
-    def __post_init__(self) -> None:
-        if len(self.peeled) != len(self.positions):
-            object.__setattr__(self, "peeled", np.zeros(len(self.positions), dtype=bool))
-
-    @property
-    def claim(self) -> Claim:
-        """How far the rows kept may be from all rows."""
-        return self.inherited.after(replace(self.proof.claim, spread=self.spread))
-
-    @property
-    def bound(self) -> int:
-        """The largest possible number of rows, without those that dominate a moment."""
-        return self.levels * self.fitted.kernel.width
-
-    def keeps_all(self, rows: Rows) -> bool:
-        """Whether all rows are kept, with their own weights."""
-        return len(self.positions) == len(rows) and np.array_equal(
-            self.weights, own_weights(rows, self.positions)
-        )
-
-    def beside(self, other: Reduction, left: Indices, right: Indices) -> Reduction:
-        """This reduction of the rows at ``left`` and another of the rows at ``right``: as exact as
-        the worse.
-        """
-        joint = np.concatenate([left[self.positions], right[other.positions]])
-        order = np.argsort(joint)
-        worse = self if self.proof.merit <= other.proof.merit else other
-        both = (self.proof, other.proof)
-        proof = replace(
-            worse.proof,
-            **{
-                name: max(getattr(part, name) for part in both)
-                for name in ("remainder", "measured", "derived", "condition")
-            },
-        )
-        return replace(
-            worse,
-            positions=joint[order],
-            weights=np.concatenate([self.weights, other.weights])[order],
-            peeled=np.concatenate([self.peeled, other.peeled])[order],
-            proof=proof,
-            rank=self.rank + other.rank,
-            method=f"{self.method} by levels",
-            passes=self.passes + other.passes + 2,
-            spread=max(self.spread, other.spread),
-            levels=self.levels + other.levels,
-        )
-
-    def with_peeled(self, rows: Rows, left: Indices, alone: Indices) -> Reduction:
-        """This reduction of the rows at ``left``, with the rows ``alone`` kept as they are."""
-        joint = np.concatenate([alone, left[self.positions]])
-        weights = np.concatenate([own_weights(rows, alone), self.weights])
-        peeled = np.concatenate([np.ones(len(alone), dtype=bool), self.peeled])
-        order = np.argsort(joint)
-        method = self.method if self.method.endswith("peeling") else f"{self.method} after peeling"
-        return replace(
-            self,
-            positions=joint[order],
-            weights=weights[order],
-            peeled=peeled[order],
-            method=method,
-        )
 
 
 @one_blas_thread()

@@ -5,11 +5,11 @@ shift]``: the leading ones give totals and first moments, and the shift (a pilot
 zero) keeps later products accurate at no cost, since the copy is made anyway.  Integers, float32
 and sparse rows become float64 only there.  A double holds every integer up to 2^53; larger
 ones (identifiers, timestamps in nanoseconds) are read as differences to an offset, which is
-subtracted before the conversion, so that nothing is rounded (:mod:`karat.engine.offsets` chooses
+subtracted before the conversion, so that nothing is rounded (:mod:`karat.engine.parts` chooses
 the offsets).
 
 **The pass.**  A kernel's statistic is summed by BLAS-3 on blocks, on every core.  All rows are cut
-into at most PARTS ranges, which threads take one after the other (:mod:`karat.engine.threads`) and
+into at most PARTS ranges, which threads take one after the other (:mod:`karat.engine.blocked`) and
 read block by block, copies included.  Only where the statistic is so large that a part could not
 have its own there is one range, and the products are shared instead.  Blocks and ranges, and the
 order in which their sums are added, depend on the shape of the data alone, and so does the last bit
@@ -29,11 +29,11 @@ import numpy as np
 from scipy import sparse
 
 from karat.engine import device, linalg
+from karat.engine.blocked import share
 from karat.engine.device import DevicePart
-from karat.engine.linalg import Array, Indices
+from karat.engine.linalg import Array, Indices, one_blas_thread, threads
 from karat.engine.parts import LazyPart, Offsets, Part, has_views, minus_offsets, run
 from karat.engine.sums import BLOCK, LARGE, STACKED, RunningSum
-from karat.engine.threads import one_blas_thread, share, threads
 
 if TYPE_CHECKING:
     from karat.engine.kernel import Kernel
@@ -414,3 +414,21 @@ def power_means(values: Array, weights: Array, total: float, power: int) -> Arra
     scaled = values / np.where(largest > 0, largest, 1.0)
     scaled **= power
     return np.asarray(largest * (weights @ scaled / total) ** (1.0 / power))
+
+
+def sparse_constants(rows: Rows) -> Array:
+    """The values of sparse columns that are constant and not zero; 0 for all other columns.
+
+    Such a column has no spread, so made rows must repeat it to the last bit.
+    """
+    values = np.zeros(rows.columns)
+    for part, left in zip(rows.parts, rows.edges[:-1], strict=True):
+        if not sparse.issparse(part):
+            continue
+        table = sparse.csr_array(part if rows.index is None else part[rows.index])
+        full = np.flatnonzero(np.bincount(table.indices, minlength=table.shape[1]) == len(rows))
+        if len(full):
+            columns = sparse.csc_array(table[:, full]).data.reshape(len(full), -1)
+            same = (columns == columns[:, :1]).all(axis=1)
+            values[left - 1 + full] = np.where(same, columns[:, 0], 0.0)
+    return values

@@ -45,8 +45,8 @@ from karat.engine.frame import Frame
 from karat.engine.kernel import COMPLETE, FittedMoments
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.powers import Powers
-from karat.engine.rows import Progress, Rows, Statistic, useful_shift
-from karat.engine.sparse_sums import sparse_constants, sparse_squares
+from karat.engine.rows import Progress, Rows, Statistic, sparse_constants, useful_shift
+from karat.engine.sparse_sums import sparse_squares
 from karat.engine.sums import (
     MOST_ROWS,
     SHORT,

@@ -33,24 +33,6 @@ LISTED = 2**16  # rows whose products are listed at a time
 Pieces = tuple[Array, Array | None, Array | None]
 
 
-def sparse_constants(rows: Rows) -> Array:
-    """The values of sparse columns that are constant and not zero; 0 for all other columns.
-
-    Such a column has no spread, so made rows must repeat it to the last bit.
-    """
-    values = np.zeros(rows.columns)
-    for part, left in zip(rows.parts, rows.edges[:-1], strict=True):
-        if not sparse.issparse(part):
-            continue
-        table = sparse.csr_array(part if rows.index is None else part[rows.index])
-        full = np.flatnonzero(np.bincount(table.indices, minlength=table.shape[1]) == len(rows))
-        if len(full):
-            columns = sparse.csc_array(table[:, full]).data.reshape(len(full), -1)
-            same = (columns == columns[:, :1]).all(axis=1)
-            values[left - 1 + full] = np.where(same, columns[:, 0], 0.0)
-    return values
-
-
 def sparse_squares(
     rows: Rows, shift: Array, map_: Array, replaced: Indices, plain_gram: Array | None
 ) -> Array:

@@ -41,7 +41,8 @@ from karat.engine.carried import (
     serves_powers,
     sums_about_means,
 )
-from karat.engine.claim import NO_ERROR, Proof
+from karat.engine.claim import NO_ERROR, Proof, Reduction
+from karat.engine.exhaustive import informed, reduce_by_tree
 from karat.engine.kernel import (
     FittedMoments,
     Kernel,
@@ -50,15 +51,12 @@ from karat.engine.kernel import (
     pilot_size,
     searches,
 )
-from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.peel import apart
-from karat.engine.points import candidate_points
+from karat.engine.linalg import Array, Flags, Indices, one_blas_thread
+from karat.engine.points import apart, candidate_points
 from karat.engine.powers import Powers
 from karat.engine.proof import measure
-from karat.engine.rare import informed
 from karat.engine.reduce import (
     FEW,
-    Reduction,
     about_means,
     better,
     keep_all_rows,
@@ -66,9 +64,7 @@ from karat.engine.reduce import (
     without_rank_decision,
 )
 from karat.engine.rows import Rows, own_weights, sample
-from karat.engine.threads import one_blas_thread
 from karat.engine.tolerances import AFFORD, CONTENT, EXACT, ROUNDING, SHARP, TINY
-from karat.engine.tree import reduce_by_tree
 from karat.engine.weights import sampled
 
 METHOD = "sketch"

@@ -26,8 +26,7 @@ from math import ceil, log2
 import numpy as np
 
 from karat.engine import blocked
-from karat.engine.linalg import Array, product
-from karat.engine.threads import threads
+from karat.engine.linalg import Array, product, threads
 from karat.engine.tolerances import EPS
 
 # columns up to which pieces of a tall block are short, and up to which they are a stack

@@ -24,7 +24,7 @@ is left, G - (moments of the rows as stored).  The error goes from h to about 32
 layers do not suffice (they need h < 1/64), one row at the mean takes the weight 1 - t^-2, and the
 others lie t times as far from it, where a unit in the last place is t times less.
 
-**Wild rows** (:mod:`karat.engine.peel`) are kept as they are, or made by themselves if they are
+**Wild rows** (:mod:`karat.engine.points`) are kept as they are, or made by themselves if they are
 many.
 """
 
@@ -38,19 +38,18 @@ from typing import Any
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.claim import Claim
+from karat.engine.blocked import share
+from karat.engine.claim import Claim, Reduction
 from karat.engine.combinations import BLIND
 from karat.engine.frame import NEGLIGIBLE
 from karat.engine.kernel import FittedMoments, fit_moments, pilot_size
-from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.peel import PEELED, looked_at, wild_rows
+from karat.engine.linalg import Array, Flags, Indices, one_blas_thread
+from karat.engine.points import PEELED, looked_at, wild_rows
 from karat.engine.proof import measure
-from karat.engine.reduce import Reduction
-from karat.engine.rotations import RANK, prove_by_rotations
 from karat.engine.rows import Progress, Rows, own_weights, sample, typical
 from karat.engine.second_moments import SecondMoments
-from karat.engine.threads import one_blas_thread, share
 from karat.engine.tolerances import TINY
+from karat.engine.wide_proof import RANK, prove_by_rotations
 
 SYNTHETIC = "synthetic"  # how rows were found
 ORDINARY, WILD, VERBATIM = 0, 1, 2  # strata
@@ -108,9 +107,9 @@ class MadeRows(Reduction):
             weights=self.weights[keep], peeled=self.peeled[keep], strata=self.strata[keep],
         )  # fmt: skip
 
-    def in_stratum(self, stratum: int) -> MadeRows:
-        """The same rows, marked as made of a part of the data."""
-        return replace(self, strata=np.full(len(self.values), stratum))
+    def as_wild(self) -> MadeRows:
+        """The same rows, marked as made of wild rows."""
+        return replace(self, strata=np.full(len(self.values), WILD))
 
     def beside(self, other: Reduction, left: Indices, right: Indices) -> MadeRows:
         """These rows and others, made of two parts of the data: as exact as the worse."""
@@ -417,5 +416,5 @@ def _wild_apart(rows: Rows, seed: int, wild: Indices, origin: Array | None) -> M
     )
     if few or not ordinary.proof.ok:
         return replace(ordinary.with_verbatim(rows, wild), passes=ordinary.passes + 2)
-    other = synthesise(rows.subset(wild), seed, levels=False, origin=origin).in_stratum(WILD)
+    other = synthesise(rows.subset(wild), seed, levels=False, origin=origin).as_wild()
     return ordinary.beside(other, rest, wild)

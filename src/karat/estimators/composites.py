@@ -17,12 +17,11 @@ from sklearn.utils import Bunch, check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import validate_data
 
-from karat.core.all_rows import ALL_ROWS
 from karat.core.coreset import Coreset
 from karat.data import containers
 from karat.errors import InputError
 from karat.estimators.fitting import key_of, refuse
-from karat.estimators.training_rows import TrainingRows, numeric
+from karat.estimators.training_rows import ALL_ROWS, TrainingRows, numeric
 
 Fit = Callable[..., tuple[Any, Coreset]]
 TARGET_ONLY = "{name} reads the target only, so few rows would gain nothing."

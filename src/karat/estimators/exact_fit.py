@@ -29,7 +29,6 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils.validation import has_fit_parameter
 
 from karat.compat.sklearn import copy_fitted
-from karat.core.all_rows import all_rows
 from karat.core.coreset import Coreset
 from karat.core.synthetic import REAL, SYNTHETIC
 from karat.data import containers
@@ -60,7 +59,7 @@ from karat.estimators.leave_one_out import (
     fit_by_leave_one_out,
     fit_classes_by_leave_one_out,
 )
-from karat.estimators.training_rows import EXPENSIVE, TrainingRows, WeightedRows
+from karat.estimators.training_rows import EXPENSIVE, TrainingRows, WeightedRows, all_rows
 from karat.estimators.transformers import (
     check_not_random,
     check_request,

@@ -16,7 +16,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from karat.core.all_rows import ALL_ROWS
 from karat.core.coreset import Coreset
 from karat.data import containers
 from karat.data.batch import check_weights
@@ -31,7 +30,7 @@ from karat.estimators.fitting import (
     overwrites,
     split_pipeline,
 )
-from karat.estimators.training_rows import TrainingRows
+from karat.estimators.training_rows import ALL_ROWS, TrainingRows
 from karat.estimators.transformers import fitted_by_moments, single_steps
 from karat.problems import LeastSquares, Problem
 from karat.stream.sketch import Sketch

@@ -27,10 +27,11 @@ from sklearn.base import clone
 from sklearn.dummy import DummyRegressor
 from sklearn.utils import check_array, get_tags
 
-from karat.core.all_rows import all_rows
+from karat.core.certify import Certificate
 from karat.core.coreset import Coreset, coreset
 from karat.core.synthetic import SYNTHETIC
 from karat.data import containers
+from karat.data.batch import check_weights
 from karat.engine.linalg import Array
 from karat.engine.rows import consecutive
 from karat.errors import InputError, NotExactError
@@ -48,6 +49,7 @@ PASSES, FACTORS = 2, 20
 EXPENSIVE = 8  # a decomposition of all rows takes so many times as long as X'X
 LEAST = 3  # rows of the data per made row: with fewer, making rows does not pay
 ALL = "The rows were not reduced."
+ALL_ROWS = "all rows"  # how the rows were found
 
 
 @dataclass(frozen=True)
@@ -401,3 +403,45 @@ def of_positive_weight(groups: np.ndarray, weights: Any) -> np.ndarray:
     if positive.all() or not positive.any():
         return groups
     return np.where(positive, groups, groups[positive.argmax()])
+
+
+def all_rows(X: Any, y: Any, problem: Problem, sample_weight: Any, note: str) -> Coreset:
+    """Every row of positive weight, with its own weight.
+
+    Nothing is computed, so the certificate gives the number of rows as the rank, which it bounds.
+    """
+    count = containers.row_count(X)
+    weights = check_weights(sample_weight, count)
+    indices = np.arange(count) if weights is None else np.flatnonzero(weights)
+    size = len(indices)
+    certificate = Certificate(
+        loss_error=0.0,
+        spent=0.0,
+        remainder=0.0,
+        rounding=0.0,  # the same rows with the same weights
+        moment_error=0.0,
+        total_error=0.0,
+        rank=size,
+        size=size,
+        bound=size,
+        condition=1.0,
+        excluded_directions=(),
+        method=ALL_ROWS,
+        passes=0,
+        seconds=0.0,
+        keeps=problem.keeps,
+        excludes=problem.excludes,
+        n_rows=count,
+        notes=(note,),
+    )
+    fewer = size < count
+    return Coreset(
+        indices=indices.astype(np.int64),
+        weights=np.ones(size) if weights is None else weights[indices],
+        X=containers.take_rows(X, indices) if fewer else X,
+        y=containers.take_rows(y, indices) if fewer else y,
+        groups=None,
+        n_rows=count,
+        problem=problem,
+        certificate=certificate,
+    )

@@ -22,8 +22,7 @@ from karat.io.layout import Layout
 from karat.io.scan import changed_file
 from karat.io.source import ResumePoint, Source
 from karat.problems import Kernel, Problem
-from karat.storage.archive import Stored, read_archive, write_archive
-from karat.storage.atomic import LOCKS
+from karat.storage.archive import LOCKS, Stored, read_archive, write_archive
 from karat.stream.state import validate_schema
 
 FIRST = 1024  # rows that are read for the digest

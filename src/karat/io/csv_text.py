@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute as pc
 
-from karat.engine.offsets import WHOLE
+from karat.engine.parts import WHOLE
 from karat.errors import InputError
 from karat.io.source import check_unique_columns
 

@@ -21,14 +21,14 @@ from karat.core.synthetic import readable_by_doubles
 from karat.core.verify import shared_groups
 from karat.core.verify_synthetic import as_bytes, measured_by_moments
 from karat.core.wording import several
+from karat.data.advice import explain_non_finite
 from karat.data.batch import Batch, Table, find_offsets, stack, stacked_rows
 from karat.data.labels import same_kind
-from karat.data.non_finite import explain_non_finite
 from karat.engine.carried import Running
+from karat.engine.claim import Reduction
 from karat.engine.kernel import Kernel, NonFiniteError
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.moment_stream import MomentStream
-from karat.engine.reduce import Reduction
 from karat.engine.rows import Rows, column_sums, own_weights
 from karat.engine.synthetic import VERBATIM
 from karat.errors import InputError

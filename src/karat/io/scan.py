@@ -27,8 +27,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import sparse
 
+from karat.data.advice import explain_non_finite
 from karat.data.batch import Batch
-from karat.data.non_finite import explain_non_finite
 from karat.engine.kernel import NonFiniteError
 from karat.engine.rows import Progress
 from karat.engine.stream import FOLD

@@ -27,8 +27,9 @@ from karat.core.verify import OTHER_ROWS, centred_kernel, kept_table, measure_ag
 from karat.core.verify_synthetic import verified
 from karat.data.arguments import progress_bar
 from karat.data.batch import Table
+from karat.engine.claim import Reduction
 from karat.engine.kernel import fit_moments
-from karat.engine.reduce import Reduction, better
+from karat.engine.reduce import better
 from karat.engine.rows import Progress, Rows
 from karat.errors import InputError, NotExactError
 from karat.io.build import MEMORY, fold_rows, require_rereadable

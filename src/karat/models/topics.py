@@ -17,8 +17,8 @@ from scipy.special import digamma, logsumexp, softmax
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from karat.data import containers
+from karat.engine.kernel import monomials
 from karat.engine.linalg import Array
-from karat.engine.monomials import monomials
 from karat.errors import InputError
 from karat.models import misfit, quadruples
 from karat.models.base import Learner, as_distributions

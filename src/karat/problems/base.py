@@ -15,10 +15,9 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from karat.engine.claim import Claim
+from karat.engine.claim import Claim, Reduction
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array
-from karat.engine.reduce import Reduction
 from karat.engine.rows import Progress, Rows
 from karat.errors import InputError
 from karat.problems.absorb.correction import Correction

@@ -15,8 +15,8 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from karat.engine import kernel as engine_kernel
-from karat.engine.function import FunctionKernel
 from karat.engine.linalg import Array
+from karat.engine.small_kernels import FunctionKernel
 from karat.errors import InputError
 from karat.problems.base import Problem
 

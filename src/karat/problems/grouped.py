@@ -17,7 +17,7 @@ import numpy as np
 
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array
-from karat.engine.repeated_inputs import GroupedKernel
+from karat.engine.small_kernels import GroupedKernel
 from karat.errors import InputError
 from karat.problems.base import LIKELIHOODS, NEVER_KEPT, Problem, query_matrix
 

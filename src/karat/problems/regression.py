@@ -35,15 +35,13 @@ from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 
-from karat.engine.claim import Claim
+from karat.engine.claim import Claim, Reduction
 from karat.engine.kernel import FittedMoments, Kernel
-from karat.engine.linalg import Array
-from karat.engine.offsets import exact_combination
+from karat.engine.linalg import Array, one_blas_thread
+from karat.engine.parts import exact_combination
 from karat.engine.powers import Powers
-from karat.engine.reduce import Reduction
 from karat.engine.rows import Progress, Rows
 from karat.engine.sums import sum_of_products
-from karat.engine.threads import one_blas_thread
 from karat.engine.tolerances import EPS, TINY
 from karat.errors import InputError
 from karat.problems.absorb.absorb import absorb, measure_absorbed

@@ -16,7 +16,7 @@ import numpy as np
 
 from karat.core.construct import read_rows
 from karat.core.coreset import Coreset
-from karat.core.facts import kept_columns
+from karat.core.export import kept_columns
 from karat.core.verify import target_among
 from karat.data import containers
 from karat.data.arguments import named_columns

@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from karat.core.coreset import Coreset
-from karat.core.facts import weight_facts
+from karat.core.export import weight_facts
 from karat.core.wording import PAGE
 from karat.engine.linalg import Array
 from karat.errors import InputError

@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 
 import karat
-from karat.core import facts as core_facts
-from karat.core import wording
+from karat.core import export, wording
 from karat.core.coreset import Coreset
 from karat.engine.linalg import Array
 from karat.engine.rows import Progress
@@ -30,7 +29,7 @@ from karat.report.charts import differences_chart, moments_chart, projection_cha
 from karat.report.data import kept_block, open_data, row_names
 from karat.report.moments import Data, keeps_columns, thinned
 from karat.report.one_coreset import Plane, weight_bins
-from karat.storage.atomic import write_atomically
+from karat.storage.archive import write_atomically
 
 MOMENTS = 2000  # moments shown on the page, among them the worst
 STATIC = 200  # rows of the table without scripts and in print
@@ -70,7 +69,7 @@ def facts(
         ``moments``, ``columns`` and ``reproduce``.
     """
     _require_coreset(core)
-    summary = core_facts.coreset_facts(core)
+    summary = export.coreset_facts(core)
     if data is None and any(value is not None for value in (sample_weight, groups, lengths)):
         raise InputError("Pass the data: sample_weight, groups and lengths belong to it.")
     opened = None if data is None else open_data(
@@ -87,7 +86,7 @@ def facts(
         "moments": None if opened is None else _moments(opened),
         "columns": None if opened is None else _column_comparison(core, opened),
         "reproduce": _reproduce(core, summary),
-        "targets": [c.name for c in core_facts.kept_columns(core) if c.role == "target"],
+        "targets": [c.name for c in export.kept_columns(core) if c.role == "target"],
         "coefficients": _coefficients(core),
     }
 
@@ -224,7 +223,7 @@ def table_of_kept_rows(core: Coreset, cells: int = CELLS) -> dict[str, Any]:
         ``rows`` and ``shown``: how many rows there are and are shown; ``chosen``: positions of
         those shown.
     """
-    columns = core_facts.kept_columns(core)
+    columns = export.kept_columns(core)
     most = max(1, cells // len(columns))
     chosen = np.sort(np.argsort(-core.weights, kind="stable")[:most])
     return {

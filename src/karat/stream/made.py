@@ -25,8 +25,8 @@ from karat.core.synthetic import (
     require_no_records,
 )
 from karat.data import containers
+from karat.data.advice import explain_non_finite
 from karat.data.batch import Batch, Table, stacked_rows, stored_weights
-from karat.data.non_finite import explain_non_finite
 from karat.engine.claim import Claim, Proof
 from karat.engine.kernel import Kernel, NonFiniteError
 from karat.engine.linalg import Array

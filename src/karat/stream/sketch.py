@@ -40,9 +40,8 @@ from karat.engine.parts import SideBySide
 from karat.errors import InputError, check_integer
 from karat.problems import Problem
 from karat.storage.archive import Stored, read_archive, write_archive
-from karat.stream.fingerprint import Fingerprint
 from karat.stream.made import MadeSummary
-from karat.stream.merge import merge_sketches, merged_sources
+from karat.stream.merge import Fingerprint, merge_sketches, merged_sources
 from karat.stream.state import restored, state_of, validate_schema
 from karat.stream.summary import Buffer, Summary, adds_nothing, coreset_of, is_summable
 

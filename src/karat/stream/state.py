@@ -19,14 +19,13 @@ from karat.core.files import problem_header, saved_problem
 from karat.core.synthetic import REAL, SYNTHETIC
 from karat.data.batch import Batch
 from karat.engine.carried import Running
-from karat.engine.claim import PROOF_VERSION, Claim, Proof
-from karat.engine.reduce import Reduction
+from karat.engine.claim import PROOF_VERSION, Claim, Proof, Reduction
 from karat.engine.rows import own_weights
 from karat.errors import DamagedFileError, InputError, NotExactError, reading, require
 from karat.problems import Problem
 from karat.storage.archive import NEWEST_FORMAT, Spec, Stored
-from karat.stream.fingerprint import Fingerprint
 from karat.stream.made import MadeSummary, restore_streams, stream_array_names, stream_state
+from karat.stream.merge import Fingerprint
 from karat.stream.summary import Summary, dense_with_weights
 
 if TYPE_CHECKING:

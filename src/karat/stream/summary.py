@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
@@ -23,20 +23,21 @@ from karat.core.construct import NOTHING_ABSORBED
 from karat.core.coreset import Coreset
 from karat.core.wording import several
 from karat.data import containers
+from karat.data.advice import explain_non_finite
 from karat.data.batch import Batch, Table, stack, stacked_rows, stored_weights
-from karat.data.non_finite import explain_non_finite
 from karat.engine.carried import Running
+from karat.engine.claim import Reduction
 from karat.engine.device import DevicePart
 from karat.engine.kernel import Kernel, NonFiniteError
-from karat.engine.linalg import Array, Flags
+from karat.engine.linalg import Array, Flags, one_blas_thread
 from karat.engine.parts import Offsets
-from karat.engine.reduce import Reduction
 from karat.engine.rows import Rows, own_weights
 from karat.engine.stream import fold, prove_held
-from karat.engine.threads import one_blas_thread
 from karat.errors import InputError, NotExactError
 from karat.problems import Problem
-from karat.stream.fingerprint import Fingerprint
+
+if TYPE_CHECKING:
+    from karat.stream.merge import Fingerprint
 
 MOST = 2**28  # bytes of a buffer's arrays, which are reused after every fold
 # Moments of a batch are computed, to see whether they are finite, if its sum of squares is larger.

@@ -18,7 +18,7 @@ import numpy as np
 
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array
-from karat.engine.offsets import exact_combination
+from karat.engine.parts import exact_combination
 from karat.engine.polynomial import Polynomials
 from karat.engine.powers import Powers
 from karat.errors import InputError, check_integer

@@ -45,11 +45,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from karat.engine.kernel import FittedMoments
+from karat.engine.claim import Reduction
+from karat.engine.kernel import FittedMoments, monomials
 from karat.engine.linalg import Array, Flags, Indices
-from karat.engine.monomials import monomials
 from karat.engine.powers import Powers
-from karat.engine.reduce import Reduction
 from karat.engine.rows import Progress, Rows, own_weights
 from karat.engine.tolerances import EPS
 from karat.engine.weights import polish

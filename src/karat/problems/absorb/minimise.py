@@ -20,7 +20,7 @@ from scipy import linalg as sla
 
 from karat.engine import linalg
 from karat.engine.linalg import Array
-from karat.engine.offsets import exact_combination
+from karat.engine.parts import exact_combination
 from karat.errors import NotExactError
 from karat.problems.absorb.correction import Correction
 

@@ -16,8 +16,8 @@ Then ``f >= 2^(1-h) Q^h``: the first sum is at least ``(q' G q)^h`` (Jensen), th
 whitening map of the exact coreset, completed by directions along which the rows vanish; a Cholesky
 factor of Q makes ``Q = |q|^2``, whatever alpha is and whatever vanishes.
 
-On monomials s(q) of degree h with ``|s|^2 = |q|^p`` (forms.py) they are quadratic forms, ``f = s' F
-s``, ``g - f = s' E s``, so
+On monomials s(q) of degree h with ``|s|^2 = |q|^p`` (correction.py) they are quadratic forms, ``f =
+s' F s``, ``g - f = s' E s``, so
 
     |g - f| / f  <=  || B^(-1/2) E B^(-1/2) ||_2,     B = (1 - t) F + t 2^(1-h) I,  any t in [0, 1].
 
@@ -44,15 +44,13 @@ from scipy import linalg as sla
 
 from karat.engine import linalg
 from karat.engine.coordinates import Basis
-from karat.engine.kernel import FittedMoments
+from karat.engine.kernel import FittedMoments, monomials
 from karat.engine.linalg import Array
-from karat.engine.monomials import monomials
 from karat.engine.powers import Powers
 from karat.engine.rows import Progress, Rows, column_sizes, pass_over
 from karat.engine.sums import gram_matrix
 from karat.engine.tolerances import EPS
-from karat.problems.absorb.correction import Correction
-from karat.problems.absorb.forms import balanced, form_of, gathered, lifted
+from karat.problems.absorb.correction import Correction, balanced, form_of, gathered, lifted
 
 # t above: Jensen's part of the denominator; the bound is at most 1 / (1 - t) too large where F
 # dominates

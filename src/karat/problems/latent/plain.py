@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from karat.engine.linalg import Array, Indices
+from karat.engine.blocked import share
+from karat.engine.linalg import Array, Indices, one_blas_thread, threads
 from karat.engine.parts import Computed
 from karat.engine.rows import CACHE, PARTS, Rows, Statistic, add_in_place, sweep, useful_shift
 from karat.engine.sums import gram_with_ones, summed_product
-from karat.engine.threads import one_blas_thread, share, threads
 from karat.problems.latent.sample import Sample, check_wide, plain_sample
 from karat.problems.latent.sums import Sums, counted
 

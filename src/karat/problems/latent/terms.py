@@ -24,9 +24,8 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from karat.engine.kernel import Kernel
+from karat.engine.kernel import Kernel, monomials
 from karat.engine.linalg import Array
-from karat.engine.monomials import monomials
 from karat.engine.rows import Statistic
 from karat.engine.sums import SHORT, summed_product
 

@@ -33,8 +33,8 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
+from karat.engine.kernel import monomials
 from karat.engine.linalg import Array, Indices
-from karat.engine.monomials import monomials
 from karat.engine.parts import Computed
 from karat.errors import InputError
 from karat.problems.latent.base import Keep, Latent, Maps

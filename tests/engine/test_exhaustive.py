@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import karat
-from karat.engine.rare import Independent
+from karat.engine.exhaustive import Independent
 
 
 def categories(n=60_000, seed=0):

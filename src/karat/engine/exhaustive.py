@@ -1,4 +1,4 @@
-"""Candidates by a pass: rows that show what a uniform sample misses.
+"""Where a sample is not enough: candidates by a pass, and reducers that look at every row.
 
 **By importance.**  Where a uniform sample fails, a few rows carry a feature alone: rare pairs of
 categories, the far end of a tail.  Such rows are far from the others in whitened coordinates, so
@@ -25,26 +25,40 @@ The candidates are these rows, and ENOUGH r others that are drawn by their lever
 direction of the sample is lost. They are points in r independent features and a few that the rare
 rows add, which is much less work than in all m.  Nothing but time depends on the choice: the proof
 judges all features of the rows that are found.
+
+**The tree** (the paper's Algorithm 5, corrected) finds weights however the data is distributed, as
+does the last reducer.  All rows are cut into 2m contiguous groups, the groups' moments are reduced
+by Caratheodory's theorem to at most m, and the rows of the groups that survive go to the next level
+with their group's factor. Half of the rows are left after a level, so all levels together read the
+data twice.  The paper allows any number of groups; with m or fewer nothing is ever removed and its
+recursion does not end.  Group moments are Gram matrices of contiguous rows, so nothing is copied
+and no n x m matrix is formed.
+
+**Row by row** (the paper's Algorithm 6 on a stream).  At most 2m + 1 rows are held at a time; it
+costs O(n m^2).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
 from karat.engine import linalg
-from karat.engine.kernel import FittedMoments
+from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array, Indices
 from karat.engine.points import CandidatePoints, by_score, candidate_points, feature_sizes
 from karat.engine.powers import Powers
-from karat.engine.rows import Rows, own_weights, sweep
+from karat.engine.rows import Blocks, Progress, Rows, own_weights, sweep
 from karat.engine.tolerances import HIDDEN, MISSED, SEEN, TINY
-from karat.engine.weights import feasible
+from karat.engine.weights import eliminate, feasible, group_bounds
 
 INFORMED = 4.0  # candidates per feature
 ENOUGH = 4.0  # candidates per independent feature, beside the rare rows
 MOST = 2.0  # rare rows per feature: more are not rare
+GROUPS_PER_FEATURE = 2.0
+GROUPED = 2**20  # bytes of the rows whose groups are summed at a time
 
 
 @dataclass(frozen=True)
@@ -221,3 +235,68 @@ def by_importance(
         if chosen is None
         else feasible(candidate_points(rows, fitted, *chosen).resolve(may_miss=True))
     )
+
+
+def reduce_by_tree(
+    rows: Rows, fitted: FittedMoments, progress: Progress | None = None
+) -> tuple[Indices, Array]:
+    """Positions and weights of at most 2m + 2 rows with the same moments."""
+    kernel = fitted.kernel
+    groups = int(GROUPS_PER_FEATURE * kernel.width) + 2
+    positions = np.arange(len(rows))
+    weights = own_weights(rows, positions)
+    while len(positions) > groups:
+        bounds = group_bounds(len(positions), groups)
+        here = rows if len(positions) == len(rows) else rows.subset(positions)
+        factors = eliminate(_group_moments(here, kernel, weights, bounds))
+        keep = np.repeat(factors > 0, np.diff(bounds))
+        weights = (weights * np.repeat(factors, np.diff(bounds)))[keep]
+        positions = positions[keep]
+        if progress is not None:
+            progress(len(rows) - len(positions), len(rows))
+    return positions, weights
+
+
+def reduce_sequentially(
+    rows: Rows, fitted: FittedMoments, progress: Progress | None = None
+) -> tuple[Indices, Array]:
+    """Positions and weights of at most m rows: hold at most m rows, take in m + 1 more, eliminate,
+    until all rows are used.
+    """
+    kernel = fitted.kernel
+    positions = np.zeros(0, dtype=np.intp)
+    weights = np.zeros(0)
+    row_weights = own_weights(rows, np.arange(len(rows)))
+    step = kernel.width + 1
+    for start in range(0, len(rows), step):
+        stop = min(start + step, len(rows))
+        positions = np.concatenate([positions, np.arange(start, stop)])
+        weights = np.concatenate([weights, row_weights[start:stop]])
+        if len(positions) > kernel.width:
+            features = kernel.features(rows.take(positions, kernel.shift))
+            weights = weights * eliminate(np.asfortranarray(features * weights[:, None]))
+            positions, weights = positions[weights > 0], weights[weights > 0]
+        if progress is not None:
+            progress(stop, len(rows))
+    return positions, weights
+
+
+def _group_moments(rows: Rows, kernel: Kernel, weights: Array, bounds: Indices) -> Array:
+    """The moments of contiguous groups of rows, many groups at a time: one read and product per
+    group would cost more than the few rows.
+    """
+    sums = np.empty((len(bounds) - 1, kernel.width), order="F")
+    sizes = np.diff(bounds)
+    most = max(int(sizes.max()), GROUPED // (8 * (rows.columns + 1)))
+    blocks = Blocks(rows, kernel.shift, min(most, len(rows)))
+    ends = np.flatnonzero(np.diff(sizes)) + 1  # of runs of groups of one size
+    for first, last in pairwise([0, *ends.tolist(), len(sizes)]):
+        size = int(sizes[first])
+        step = max(1, most // size)
+        for left in range(first, last, step):
+            right = min(left + step, last)
+            start, stop = int(bounds[left]), int(bounds[right])
+            sums[left:right] = kernel.group_moments(
+                blocks.read(start, stop), weights[start:stop], right - left
+            )
+    return sums
