@@ -16,7 +16,8 @@ A coreset of degree 2, from the rows to the proof, is told by these files, best 
     proof        how exact they are (linear_proof: for sums of features; forms: for powers above 2)
 
 Made rows: synthetic makes them of second_moments (with sparse_sums, and combinations of columns);
-wide_proof and rotations prove them; moment_stream keeps running sums.
+wide_proof and rotations prove them, and precise_proof those made of others; moment_stream keeps
+running sums.
 
 Besides: polynomial, mean, repeated_inputs and function are further kernels, with the table of
 monomials; tree holds the reducers that look at every row; peel finds wild rows and rows that
