@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from storage import fuzz
+from storage import damage, fuzz
 
 import karat
 from karat import problems as P
@@ -20,6 +20,28 @@ def test_no_damaged_or_hostile_file_is_believed():
     results = fuzz.campaign(150)
     assert not [name for name in results if "BELIEVED" in name or "RAW" in name]
     assert sum(number for name, number in results.items() if "hostile: refused" in name) > 250
+
+
+def unbelieved(results):
+    return not [name for name in results if "BELIEVED" in name or "RAW" in name]
+
+
+# pyarrow says so of a broken line that is no UTF-8 (its handler is not called, and reading fails)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_damaged_cubes_and_data_are_noticed():
+    """A part of ``python -m storage.damage 3000``."""
+    results = damage.campaign(48, seed=1)
+    assert unbelieved(results), results
+    assert results["cube: refused"] > 15
+
+
+@pytest.mark.nightly
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_three_thousand_damaged_files():
+    results = damage.campaign(2000, seed=2)
+    assert unbelieved(results), results
+    results = fuzz.campaign(1000, seed=3)
+    assert unbelieved(results), results
 
 
 @pytest.mark.slow
