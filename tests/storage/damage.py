@@ -72,10 +72,10 @@ def values(path):
     """The values of a data file, or why another library cannot read them."""
     try:
         if path.suffix == ".csv":
-            frame = pd.read_csv(path, usecols=COLUMNS, float_precision="round_trip")
+            frame = pd.read_csv(path, usecols=COLUMNS, dtype=str)
         else:
             frame = pq.read_table(path, columns=COLUMNS).to_pandas()
-        return frame.astype(float).to_numpy().tobytes()
+        return frame[COLUMNS].astype(float).to_numpy().tobytes()
     except Exception as error:
         return f"unreadable: {type(error).__name__}"
 

@@ -3,6 +3,7 @@ for.
 """
 
 import io
+import zipfile
 
 import numpy as np
 import pyarrow as pa
@@ -64,6 +65,19 @@ def test_the_error_is_of_both_kinds(tmp_path):
         with pytest.raises(kind, match=r"core\.npz is not a coreset file, or it is damaged"):
             karat.load(tmp_path / "core.npz")
     assert issubclass(DamagedFileError, karat.StorageError)
+
+
+def test_a_damaged_header_is_no_warning(tmp_path):
+    """Python warns of an escape in the text, before NumPy refuses it."""
+    karat.coreset(fuzz.X, fuzz.Y).save(tmp_path / "core.npz")
+    with zipfile.ZipFile(tmp_path / "core.npz") as whole:
+        members = {name: whole.read(name) for name in whole.namelist()}
+    members["weights.npy"] = members["weights.npy"].replace(b"'descr'", rb"'\escr'")
+    with zipfile.ZipFile(tmp_path / "bad.npz", "w") as bad:
+        for name, data in members.items():
+            bad.writestr(name, data)
+    found = fuzz.outcome(tmp_path / "bad.npz", lambda p: fuzz.picture(karat.load(p)), None)
+    assert found == "refused"
 
 
 def test_an_unused_entry_is_not_read(tmp_path):
