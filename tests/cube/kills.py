@@ -1,5 +1,5 @@
-"""Kill processes that change a cube, and look at the file: it is the old one or the new one, bit
-for bit.
+"""Kill processes that build or change a cube, and look at the file: it is the old one or the new
+one, bit for bit.
 
     cd tests && python -m cube.kills 100
 
@@ -25,14 +25,19 @@ from pathlib import Path
 
 import numpy as np
 
-KINDS = ("update", "replace", "drop")
+KINDS = ("build", "update", "replace", "drop")
 CHILD = """
-import sys, karat, karat.cubes.base as base
-base.stamped = lambda record: {"time": "fixed"} | record
+import sys, karat, karat.cubes.base as base, karat.cubes.create as create
+base.stamped = create.stamped = lambda record: {"time": "fixed"} | record
 path, rows, kind = sys.argv[1:]
 cube = karat.Cube.load(path)
 print("ready", flush=True)
-cube.drop(day="2026-01-03") if kind == "drop" else getattr(cube, kind)(rows)
+if kind == "build":
+    karat.cube(rows, target="y", by=["region", "day"], path=path)
+elif kind == "drop":
+    cube.drop(day="2026-01-03")
+else:
+    getattr(cube, kind)(rows)
 print("done", flush=True)
 """
 

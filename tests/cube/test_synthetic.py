@@ -69,13 +69,17 @@ def test_few_rows_stay_and_say_so():
     cube = karat.cube(frame, target="y", by="k")
     assert cube.cells.sizes.tolist() == [min(size, 4) for size in sizes]
     assert cube.to_frame().synthetic.tolist() == [size > 4 for size in sizes]
-    assert "(4 cells keep real rows)" in repr(cube)
+    assert "40 synthetic rows and 10 real rows (of 4 cells) for 105 rows" in repr(cube)
     core = cube.select()
     assert any("rows of the data" in note for note in core.certificate.notes)
     for one in (core, cube.select(reduce=True), cube.select(k=[1, 2, 14])):
         mine = frame if one.n_rows == len(frame) else frame[frame.k.isin([1, 2, 14])]
         assert one.verify(mine[["a", "b"]], mine.y).ok
     proven(cube, frame, len(frame))
+    assert (
+        karat.cube(frame[:1], target="y", by="k").describe() == "1 real row (of 1 cell) for 1 row"
+    )
+    assert cube.drop(k=slice(1, 4)).describe() == "40 synthetic rows for 95 rows"
 
 
 @pytest.mark.parametrize("data", [tails(300, 0), tails(40, 1, power=0.1), scales(200, 0)])

@@ -3,12 +3,13 @@ for.
 """
 
 import io
+import zipfile
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from storage import fuzz
+from storage import damage, fuzz
 
 import karat
 from karat import problems as P
@@ -20,6 +21,28 @@ def test_no_damaged_or_hostile_file_is_believed():
     results = fuzz.campaign(150)
     assert not [name for name in results if "BELIEVED" in name or "RAW" in name]
     assert sum(number for name, number in results.items() if "hostile: refused" in name) > 250
+
+
+def unbelieved(results):
+    return not [name for name in results if "BELIEVED" in name or "RAW" in name]
+
+
+# pyarrow says so of a broken line that is no UTF-8 (its handler is not called, and reading fails)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_damaged_cubes_and_data_are_noticed():
+    """A part of ``python -m storage.damage 3000``."""
+    results = damage.campaign(48, seed=1)
+    assert unbelieved(results), results
+    assert results["cube: refused"] > 15
+
+
+@pytest.mark.nightly
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_three_thousand_damaged_files():
+    results = damage.campaign(2000, seed=2)
+    assert unbelieved(results), results
+    results = fuzz.campaign(1000, seed=3)
+    assert unbelieved(results), results
 
 
 @pytest.mark.slow
@@ -42,6 +65,19 @@ def test_the_error_is_of_both_kinds(tmp_path):
         with pytest.raises(kind, match=r"core\.npz is not a coreset file, or it is damaged"):
             karat.load(tmp_path / "core.npz")
     assert issubclass(DamagedFileError, karat.StorageError)
+
+
+def test_a_damaged_header_is_no_warning(tmp_path):
+    """Python warns of an escape in the text, before NumPy refuses it."""
+    karat.coreset(fuzz.X, fuzz.Y).save(tmp_path / "core.npz")
+    with zipfile.ZipFile(tmp_path / "core.npz") as whole:
+        members = {name: whole.read(name) for name in whole.namelist()}
+    members["weights.npy"] = members["weights.npy"].replace(b"'descr'", rb"'\escr'")
+    with zipfile.ZipFile(tmp_path / "bad.npz", "w") as bad:
+        for name, data in members.items():
+            bad.writestr(name, data)
+    found = fuzz.outcome(tmp_path / "bad.npz", lambda p: fuzz.picture(karat.load(p)), None)
+    assert found == "refused"
 
 
 def test_an_unused_entry_is_not_read(tmp_path):

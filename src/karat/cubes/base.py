@@ -17,7 +17,7 @@ from karat.core.coreset import Coreset
 from karat.core.export import distinct
 from karat.core.wording import notebook_box, several
 from karat.cubes.build import stamped
-from karat.cubes.cells import CellLayout, Cells
+from karat.cubes.cells import MADE, CellLayout, Cells
 from karat.cubes.changes import (
     Change,
     History,
@@ -115,13 +115,16 @@ class Cube:
         return self.layout.rows
 
     def describe(self) -> str:
-        """How many rows are kept, of how many, and of which kind; how many cells keep real ones."""
-        kept, rows = int(self.cells.starts[-1]), int(self.cells.counts.sum())
+        """How many rows of each kind are kept, for how many; how many cells keep real ones."""
+        cells, rows = self.cells, int(self.cells.counts.sum())
         if not self.layout.makes_rows:
-            return f"{kept:,} of {rows:,} rows"
-        few = len(self) - int(self.cells.made.sum())
-        real = f" ({several(few, 'cell')} {'keep' if few > 1 else 'keeps'} real rows)"
-        return f"{kept:,} synthetic rows for {rows:,} rows{real if few else ''}"
+            return f"{len(cells.weights):,} of {rows:,} rows"
+        real = cells.numbers != MADE
+        few = len(np.unique(cells.cell_of_rows[real]))
+        made, kept = (int(which.sum()) for which in (~real, real))
+        kinds = [several(made, "synthetic row")] if made else []
+        kinds += [f"{several(kept, 'real row')} (of {several(few, 'cell')})"] if kept else []
+        return f"{' and '.join(kinds)} for {several(rows, 'row')}"
 
     def labels(self, name: str) -> np.ndarray:
         """The distinct labels of a column, in order."""

@@ -28,7 +28,14 @@ from karat.cluster.partitions import cluster_of, scan_partitions
 from karat.core.certify import Certificate
 from karat.core.synthetic import REAL
 from karat.cubes.cells import CellLayout, Cells, cell_name, in_order, label_list, starts_of
-from karat.cubes.hashes import CellHashes, HashRows, kept_digest, label_digest, part_names
+from karat.cubes.hashes import (
+    CellHashes,
+    HashRows,
+    kept_digest,
+    label_digest,
+    part_names,
+    require_one_kind,
+)
 from karat.cubes.labels import Labels
 from karat.cubes.merge import joined_cells, merge_cells
 from karat.cubes.reduce import TOO_LONG, Reducer, too_long, with_made
@@ -86,6 +93,9 @@ def gather_cells(
             f"Cell {name} has no row of positive weight; leave its rows out or correct their"
             " weights."
         )
+    hashing = collector.hashing
+    if hashing is not None:
+        require_one_kind(hashing.kinds, layout.roles.key)
     repeated = cells.hashes.repeated() if layout.roles.key is not None else None
     if repeated is not None:
         raise InputError(
@@ -94,13 +104,13 @@ def gather_cells(
             " without repeated values.",
             column=layout.roles.key,
         )
-    hashing = collector.hashing
     # Labels have a digest of their own, which a rollup can drop when it changes the labels.
     labels = label_list(cells)
     sums = None if hashing is None else [*hashing.total(), label_digest(labels, cells.counts)]
     record = {"source": source, "rows": rows, "dropped": dropped, "content": sums}
     if hashing is not None:
         record["file_content"] = hashing.of_files()
+        record |= {"keys": sorted(hashing.kinds)} if hashing.kinds else {}
     batch = kept_digest(cells.weights, cells.columns) if sums is None else " ".join(sums)
     parts = part_names(layout.by, labels, batch)
     origins = ((origin,),) * len(cells)
@@ -296,7 +306,7 @@ class CollectCells(Consumer):
 
     def pack(self) -> bytes:
         found = None if self.present is None else self.present.found
-        sums = None if self.hashing is None else self.hashing.files
+        sums = None if self.hashing is None else (self.hashing.files, self.hashing.kinds)
         return pickle.dumps((self.cells(), found, sums, self.layout.rows))
 
     def unpack(self, message: bytes) -> CollectCells:
@@ -308,7 +318,7 @@ class CollectCells(Consumer):
             other.present.found = present_rows
         if self.hashing is not None:
             other.hashing = HashRows(self.layout.roles.columns, self.layout.gaps)
-            other.hashing.add_sums(sums)
+            other.hashing.add_sums(*sums)
         return other
 
     def merge_all(self, others: Sequence[Any]) -> None:
@@ -325,7 +335,7 @@ class CollectCells(Consumer):
             if self.present is not None:
                 self.present.found |= other.present.found
             if self.hashing is not None:
-                self.hashing.add_sums(other.hashing.files)
+                self.hashing.add_sums(other.hashing.files, other.hashing.kinds)
 
 
 def _sorted(codes: Indices, most: int) -> Indices:

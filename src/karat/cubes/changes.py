@@ -10,7 +10,7 @@ names of what they were put together from.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from karat.cubes.build import gather_cells
 from karat.cubes.cells import CellLayout, Cells, cell_name, label_list
-from karat.cubes.hashes import mostly_there
+from karat.cubes.hashes import mostly_there, require_one_kind
 from karat.cubes.merge import add_cells, joined_cells, merge_cells, replace_cells
 from karat.cubes.reduce import Reducer
 from karat.cubes.select import matching
@@ -44,10 +44,12 @@ def with_rows(
     )
     here, _ = meeting(cells, new)
     if kind == "update":
-        refuse_again(cells, here, history, contents_of(record))
+        refuse_again(cells, here, history, contents_of([record], [0]))
+        refuse_kinds(layout, cells, history, [record])
         refuse_rows(cells, new, layout, REPLACE if layout.roles.key else f"{REPLACE} {EQUAL}")
     elif layout.roles.key is not None:
         others = cells.chosen(np.setdiff1d(np.arange(len(cells)), here))
+        refuse_kinds(layout, others, history, [record])
         refuse_rows(others, new, layout, "Replace the cells that had these keys before, too.")
     put = add_cells if kind == "update" else replace_cells
     return put(reducer, cells, new), {"change": kind} | record
@@ -75,11 +77,12 @@ def with_cells(
         raise InputError(
             "The cubes share cells, whose rows would count twice. Drop these from one of them."
         )
-    meant = live_changes(new, there)
-    refuse_again(cells, here, history, [c for i in meant for c in contents_of(new_history[i])])
+    refuse_again(cells, here, history, contents_of(new_history, live_changes(new, there)))
+    alive = live_changes(new, range(len(new)))
+    refuse_kinds(layout, cells, history, list(sources_of(new_history, alive)))
     refuse_rows(cells, new, layout, "Merge each source once.")
     record: Change = {"change": "merge", "rows": int(new.counts.sum())}
-    record |= {"history": list(new_history), "alive": live_changes(new, range(len(new)))}
+    record |= {"history": list(new_history), "alive": alive}
     new = replace(new, origins=((len(history),),) * len(new))
     return merge_cells(reducer, joined_cells([cells, new])), record
 
@@ -101,14 +104,22 @@ def live_changes(cells: Cells, places: Iterable[int]) -> list[int]:
     return sorted({origin for i in places for origin in cells.origins[i]})
 
 
-def contents_of(change: Change) -> list[Content]:
-    """The hashes of all rows that a change added, through any number of merges."""
-    contents: list[Content] = [change["content"]] if change.get("content") else []
-    contents += change.get("file_content", [])
-    history = change.get("history", ())
-    for i in change.get("alive", range(len(history))):
-        contents += contents_of(history[i])
-    return contents
+def sources_of(history: Sequence[Change], changes: Iterable[int]) -> Iterator[Change]:
+    """Some changes, and through any number of merges those by which their rows came."""
+    for change in (history[i] for i in changes):
+        yield change
+        earlier = change.get("history", ())
+        yield from sources_of(earlier, change.get("alive", range(len(earlier))))
+
+
+def contents_of(history: Sequence[Change], changes: Iterable[int]) -> list[Content]:
+    """The hashes of all rows that some changes added, and of each of their files."""
+    return [
+        content
+        for change in sources_of(history, changes)
+        if change.get("content")
+        for content in (change["content"], *change.get("file_content", ()))
+    ]
 
 
 def same_rows(first: Content, second: Content) -> bool:
@@ -122,11 +133,22 @@ def refuse_again(
 ) -> None:
     """Raise if the same rows have come into some cells, by the hashes of batches and files."""
     for i in live_changes(cells, places):
-        if any(same_rows(held, new) for held in contents_of(history[i]) for new in contents):
+        held_contents = contents_of(history, [i])
+        if any(same_rows(held, new) for held in held_contents for new in contents):
             raise InputError(
                 f"These rows are already in the cube, added at {history[i]['time']}, and would"
                 f" count twice. {REPLACE}"
             )
+
+
+def refuse_kinds(
+    layout: CellLayout, cells: Cells, history: Sequence[Change], changes: Sequence[Change]
+) -> None:
+    """Raise if the keys of new rows are of another kind than those of some cells."""
+    alive = sources_of(history, live_changes(cells, range(len(cells))))
+    held = {kind for change in alive for kind in change.get("keys", ())}
+    new = {kind for change in changes for kind in change.get("keys", ())}
+    require_one_kind(held | new, layout.roles.key)
 
 
 def refuse_rows(cells: Cells, new: Cells, layout: CellLayout, advice: str) -> None:
@@ -155,14 +177,11 @@ def batches_of(history: Sequence[Change], changes: Iterable[int]) -> list[list[s
     """The batches of some changes, through any number of merges: the hashes of all rows of each,
     then those of its files, without labels.
     """
-    batches = []
-    for change in (history[i] for i in changes):
-        if change.get("content"):
-            several = (change["content"], *change.get("file_content", ()))
-            batches.append([" ".join(sums[:SUMS]) for sums in several])
-        earlier = change.get("history", ())
-        batches += batches_of(earlier, change.get("alive", range(len(earlier))))
-    return batches
+    return [
+        [" ".join(sums[:SUMS]) for sums in (change["content"], *change.get("file_content", ()))]
+        for change in sources_of(history, changes)
+        if change.get("content")
+    ]
 
 
 def unlabelled(change: Change) -> Change:

@@ -19,16 +19,14 @@ from typing import Any
 import numpy as np
 
 from karat.data.batch import Batch
+from karat.data.labels import SECOND, first_word, key_kind, key_numbers, mixed
 from karat.engine.linalg import Flags, Indices
+from karat.errors import InputError
 from karat.io.row_hashes import RowHashes
 from karat.io.source import Chunk
 
 DISTINCT = 0.95  # rows that are distinct, of the new ones and of the cells that they belong to
 THERE = 0.9  # new rows that are there already
-STEP, FIRST, SECOND = (
-    np.uint64(word) for word in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-)
-NUMBER, LARGE, FRACTION, TIME = (np.uint64(kind) for kind in (1, 2, 3, 4))  # kinds of keys
 NOTHING = np.zeros(3, dtype=np.uint64)
 Labelled = dict[tuple[Any, ...], int]  # the number of every label
 
@@ -164,38 +162,24 @@ def _distinct(words: np.ndarray) -> int:
 
 
 def key_hashes(keys: np.ndarray) -> np.ndarray:
-    """128 bits of every key, as two words; 7 and 7.0 are the same key, "7" is another."""
+    """128 bits of every key, as two words; equal keys of any type have the same."""
     if keys.dtype.kind in "US":
         texts = (key.encode("utf-8", "surrogatepass") for key in keys.astype(str).tolist())
         digests = b"".join(blake2b(text, digest_size=16).digest() for text in texts)
         return np.frombuffer(digests, dtype=np.uint64).reshape(-1, 2)
-    numbers, kinds = _as_numbers(keys)
-    # Each word is a bijection of the number, so that numbers of one kind never meet.
-    return np.column_stack([_mixed(numbers + kinds * STEP), _mixed(numbers * SECOND + kinds)])
+    numbers, kinds = key_numbers(keys)
+    return np.column_stack([first_word(numbers, kinds), mixed(numbers * SECOND + kinds)])
 
 
-def _as_numbers(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Keys that are not text as 64 bits, and the kind of each."""
-    if keys.dtype.kind == "u":
-        whole = keys.astype(np.uint64)
-        return whole, np.where(whole >> np.uint64(63), LARGE, NUMBER)
-    if keys.dtype.kind == "f":
-        values = keys.astype(np.float64)
-        small = (np.floor(values) == values) & (np.abs(values) < 2.0**63)
-        whole = np.where(small, values, 0).astype(np.int64).view(np.uint64)
-        return np.where(small, whole, values.view(np.uint64)), np.where(small, NUMBER, FRACTION)
-    if keys.dtype.kind in "mM":
-        return keys.astype(f"{keys.dtype.kind}8[ns]").astype(np.int64).view(np.uint64), np.full(
-            len(keys), TIME
+def require_one_kind(kinds: set[str], column: str | None) -> None:
+    """Raise if keys are of several kinds."""
+    if len(kinds) > 1:
+        raise InputError(
+            f"Some keys in column {column!r} are {' and others are '.join(sorted(kinds))}, so rows"
+            " that come again would not be found. Convert the column (of a CSV file, with"
+            f" karat.io.csv_files(..., dtype={{{column!r}: 'int'}}), or 'str').",
+            column=column,
         )
-    return keys.astype(np.int64).view(np.uint64), np.full(len(keys), NUMBER)
-
-
-def _mixed(values: np.ndarray) -> np.ndarray:
-    """Every bit spread over all of the word (splitmix64)."""
-    values = (values ^ (values >> np.uint64(30))) * FIRST
-    values = (values ^ (values >> np.uint64(27))) * SECOND
-    return np.asarray(values ^ (values >> np.uint64(31)))
 
 
 class HashRows:
@@ -218,6 +202,7 @@ class HashRows:
         self.labels = np.zeros(0, dtype=np.uint64)  # a word for every label so far
         self.cells: list[np.ndarray] = []  # the numbers of the cells of the rows so far
         self.words: list[np.ndarray] = []  # their hashes
+        self.kinds: set[str] = set()  # of keys
 
     def add(self, chunk: Chunk, batch: Batch, codes: Indices, used: Any, labels: Labelled) -> None:
         """Add the rows of a chunk, of which ``used`` are in the batch.
@@ -228,10 +213,12 @@ class HashRows:
             self.labels = np.append(self.labels, _label_words(list(labels)[len(self.labels) :]))
         rows = self.rows.each(chunk.table)
         if len(rows):
-            labelled = _mixed(rows + self.labels[codes])
+            labelled = mixed(rows + self.labels[codes])
             sums = np.array([rows.sum(), (rows * rows).sum(), labelled.sum()], dtype=np.uint64)
             self.files[chunk.file] = self.files.get(chunk.file, NOTHING) + sums
         self.cells.append(codes[used].astype(np.uint32))
+        if batch.keys is not None and len(batch.keys):
+            self.kinds.add(key_kind(batch.keys))
         self.words.append(rows[used, None] if batch.keys is None else key_hashes(batch.keys))
 
     def by_cell(self) -> CellHashes:
@@ -239,10 +226,11 @@ class HashRows:
         codes, words = np.concatenate(self.cells), np.concatenate(self.words)
         return CellHashes.sorted_by_cell(codes, words, len(self.labels))
 
-    def add_sums(self, files: dict[int, np.ndarray]) -> None:
-        """Add the sums of another partition; all partitions are one file."""
+    def add_sums(self, files: dict[int, np.ndarray], kinds: set[str]) -> None:
+        """Add the sums of another partition, and its kinds of keys; all partitions are one file."""
         together = [NOTHING, *self.files.values(), *files.values()]
         self.files = {0: np.stack(together).sum(axis=0)}
+        self.kinds = self.kinds | kinds
 
     def total(self) -> list[str]:
         """Two sums of all rows."""

@@ -32,14 +32,19 @@ from karat.engine.groups import reduce_many, synthesise_many
 from karat.engine.kernel import Kernel, NonFiniteError
 from karat.engine.linalg import Array, Indices
 from karat.engine.powers import Powers
+from karat.engine.precise_proof import prove_precisely
 from karat.engine.reduce import keep_all_rows
-from karat.engine.rows import Rows
+from karat.engine.rows import Rows, own_weights
 from karat.engine.synthetic import ORDINARY, MadeRows
+from karat.engine.tolerances import AFFORD, EXACT
 from karat.errors import InputError, NotExactError
 from karat.problems import Problem
 
 HUGE = 1e220  # weights between 1 / HUGE and HUGE can be summed without scaling
 WHOLE = 10_000  # a cell of up to so many rows keeps all of them if no reduction is proven
+MUCH = (
+    1 / 16
+)  # of the loss error that counts as exact, from which on reductions are proven precisely
 APART = 100  # groups from which on columns are not put into one table: stacks copy them anyway
 STAY = "No reduction of these {} rows could be proven, so all of them are kept."
 TOO_LONG = (
@@ -189,7 +194,11 @@ class Reducer:
         )
         first, kept = starts_of(sizes[many])[:-1], {}
         totals = sizes[many] if weights is None else np.add.reduceat(weights, first)
-        for g, made, total in zip(many.tolist(), made_rows, totals.tolist(), strict=True):
+        whole = Rows(parts, weights)
+        for g, found, start, total in zip(
+            many.tolist(), made_rows, first.tolist(), totals.tolist(), strict=True
+        ):
+            made = _proven_precisely(found, claims[g], whole, start, start + int(sizes[g]))
             if len(made.values) < sizes[g] and made.proof.ok and (made.strata == ORDINARY).all():
                 certificate = self._certificate_of_made(made, claims[g], total, int(counts[g]))
                 if certificate.proven:
@@ -299,3 +308,20 @@ class Reducer:
         if certificate.rows != REAL:
             certificate = as_made(certificate, self.problem)
         return ReducedCell(everything.positions, everything.weights, certificate)
+
+
+def _proven_precisely(
+    made: MadeRows, claims: Sequence[Certificate], rows: Rows, start: int, stop: int
+) -> MadeRows:
+    """Rows made of some others with a precise proof, where the claim of those and that of the
+    reduction add up to much.
+    """
+    if not claims:
+        return made
+    claim = Claim.union(claims).after(made.proof.claim)
+    if claim.loss_error <= MUCH * EXACT and claim.spent <= AFFORD:
+        return made
+    few, everything = rows.run(start, stop), np.arange(stop - start)
+    values = few.take(everything, np.zeros(rows.columns))[:, 1:]
+    proof = prove_precisely(values, own_weights(few, everything), made.values, made.weights)
+    return made if proof is None or proof.merit <= made.proof.merit else replace(made, proof=proof)

@@ -17,7 +17,7 @@ A coreset of degree 2, from the rows to the proof, is told by these files, best 
     proof        how exact they are (linear_proof: for sums of features; forms: for powers above 2)
 
 Made rows: synthetic makes them of second_moments (with sparse_sums, and combinations of columns);
-wide_proof proves them; moment_stream keeps running sums.
+wide_proof proves them, and precise_proof those made of others; moment_stream keeps running sums.
 
 Besides: polynomial and small_kernels are further kernels; stream takes rows in batches, and carried
 holds their running sums; groups takes many groups at once, with group_moments, group_points,

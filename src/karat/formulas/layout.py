@@ -23,6 +23,7 @@ from karat.formulas.design import Design
 from karat.formulas.formula import Factor, Formula
 from karat.io.layout import Layout
 from karat.io.source import is_number, places, text_columns
+from karat.io.written_labels import require_no_commas
 
 Where = Callable[[int], str]
 LEAVE_OUT = ("Fill it, or leave such rows out with on_missing='drop'.", "on_missing")
@@ -402,6 +403,7 @@ def formula_columns(
         row=typed_row(schema), clusters=tuple(clusters),
     )  # fmt: skip
     ColumnRoles(tuple(dict.fromkeys([*layout.columns, *clusters]))).among(schema.names)
+    require_no_commas(schema, layout.numeric)
     if weight in layout.text:
         raise InputError(f"The weights in column {weight!r} are not numbers.", column=weight)
     for response in formula.responses:

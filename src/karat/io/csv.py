@@ -31,7 +31,7 @@ from karat.io.csv_text import (
     large_columns,
     line_ends,
     lines_before,
-    number_of,
+    odd_number,
     read_header,
 )
 from karat.io.source import (
@@ -47,9 +47,16 @@ from karat.io.source import (
     with_folders,
     worked_in_order,
 )
-from karat.io.written_labels import NAMES, Lost, Reading, converted, label_type, parsed_dtype
+from karat.io.written_labels import (
+    NAMES,
+    Lost,
+    Reading,
+    converted,
+    label_type,
+    parsed_dtype,
+    with_comma,
+)
 
-NOTHING = {None, *pacsv.ConvertOptions().null_values}
 STRANGE = {
     "double": "not a number",
     "bool": "neither true nor false",
@@ -136,16 +143,11 @@ class CsvFiles(Files):
                 field.name for field in table.schema if pa.types.is_boolean(field.type)
             }
             for i, field in enumerate(table.schema):
-                text = pa.types.is_string(field.type)
-                culprit = (
-                    self._culprit(table[field.name], field.name, piece, len(broken))
-                    if text
-                    else None
-                )
+                if not pa.types.is_string(field.type):
+                    continue
+                culprit = self._culprit(table[field.name], field.name, piece, len(broken))
                 if culprit is not None:
-                    table = table.set_column(
-                        i, field.with_metadata({NOT_A_NUMBER: culprit}), table[field.name]
-                    )
+                    table = table.set_column(i, field.with_metadata(culprit), table[field.name])
             schema = with_folders(table, self.folders[0], list(self.folders[0])).schema
             return self._with_dtype(schema)
         raise InputError(f"{self.names[0]} has no rows; leave it out.")
@@ -174,20 +176,17 @@ class CsvFiles(Files):
         self.schema()
         return max(1, round(self.lines_per_byte * sum(f.size for f in self.files))), False
 
-    def _culprit(self, column: pa.ChunkedArray, name: str, piece: Piece, broken: int) -> str | None:
-        """Why a column is text though most of its values are numbers; None if most are not."""
+    def _culprit(
+        self, column: pa.ChunkedArray, name: str, piece: Piece, broken: int
+    ) -> dict[bytes, str] | None:
+        """Metadata that says why a column is text though its values look like numbers, if so."""
         values = column.to_pylist()
-        strange = [
-            i for i, text in enumerate(values) if text not in NOTHING and number_of(text) is None
-        ]
-        if 2 * len(strange) >= len(values):
+        if (odd := odd_number(values)) is None:
             return None
-        where = (
-            f"{self.names[0]}, row {strange[0]:,}"
-            if broken
-            else self._line(0, piece, strange[0] + 1)
-        )
-        return _not_a_number(where, name, values[strange[0]])
+        row, commas = odd
+        where = f"{self.names[0]}, row {row:,}" if broken else self._line(0, piece, row + 1)
+        said = {NOT_A_NUMBER: _not_a_number(where, name, values[row])}
+        return said if not commas else said | with_comma(where, name, values[row])
 
     def _line(self, file: int, piece: Piece, row: int, value: str = "") -> str:
         """The line of a row of a piece, or of a value in that row; far into a file, the byte at

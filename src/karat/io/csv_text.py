@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 from pyarrow import compute as pc
+from pyarrow import csv as pacsv
 
 from karat.engine.parts import WHOLE
 from karat.errors import InputError
@@ -39,6 +40,8 @@ NUMBER = re.compile(
     r"[ \t]*[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|inf|infinity)[ \t]*",
     re.IGNORECASE | re.ASCII,
 )
+WITH_COMMA = re.compile(r"[ \t]*[+-]?[0-9.' ]*,[0-9]+([eE][+-]?[0-9]+)?[ \t]*", re.ASCII)  # 1.234,5
+NOTHING = {None, *pacsv.ConvertOptions().null_values}
 # Dates, times and truth values, which are hardly names of columns.
 DATA = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T].*)?|true|false", re.IGNORECASE | re.ASCII)
 INTEGER = re.compile(r"^[ \t]*[+-]?[0-9]{1,300}[ \t]*$")
@@ -383,6 +386,15 @@ def _toggles(quotes: list[int], opens: list[bool]) -> np.ndarray:
 def number_of(text: str | None) -> float | None:
     """A value as a number; None if pyarrow would not read it as one."""
     return float(text) if text is not None and NUMBER.fullmatch(text) else None
+
+
+def odd_number(values: Sequence[str | None]) -> tuple[int, bool] | None:
+    """Of text that looks like numbers, the first value that is none, and whether all such values
+    are numbers with a comma; None if it does not look like numbers.
+    """
+    odd = [i for i, text in enumerate(values) if text not in NOTHING and number_of(text) is None]
+    commas = all(WITH_COMMA.fullmatch(values[i] or "") for i in odd)
+    return (odd[0], commas) if odd and (commas or 2 * len(odd) < len(values)) else None
 
 
 def _boolean_of(text: str | None) -> bool | None:

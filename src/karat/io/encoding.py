@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from karat.data.arguments import ColumnRoles
 from karat.errors import InputError
-from karat.io.source import decoded, places, sort_of
+from karat.io.source import decoded, is_number, places, sort_of
 
 MISSING = "(missing)"
 
@@ -119,7 +119,7 @@ class Encoding:
 
 def categories(schema: pa.Schema, roles: ColumnRoles) -> tuple[str, ...]:
     """The features that are text: what one_hot="auto" encodes."""
-    text = {field.name for field in schema if sort_of(field.type) == "text"}
+    text = {f.name for f in schema if sort_of(f.type) == "text" and not is_number(f)}
     return tuple(name for name in roles.among(schema.names).features if name in text)
 
 

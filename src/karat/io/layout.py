@@ -35,7 +35,7 @@ from karat.io.source import (
     is_number,
     sort_of,
 )
-from karat.io.written_labels import Reading, without_bytes
+from karat.io.written_labels import Reading, require_no_commas, without_bytes
 from karat.problems import Problem
 from karat.problems.latent import HiddenMarkov, MultiView
 
@@ -206,6 +206,7 @@ class Layout:
 
     def check_numbers(self, schema: pa.Schema) -> None:
         """Raise if a column that must be numeric is not."""
+        require_no_commas(schema, self.numeric)
         for name in self.numeric:
             field = schema.field(name)
             culprit = (field.metadata or {}).get(NOT_A_NUMBER)

@@ -32,6 +32,9 @@ DTYPES: dict[Any, pa.DataType] = {
 }  # fmt: skip
 
 
+COMMA = b"karat: numbers with a comma"  # metadata of such a column: a sentence
+
+
 class Lost(NamedTuple):
     """A value that would not be the same after it was read as another type."""
 
@@ -142,3 +145,22 @@ def without_bytes(column: Any, name: str, where: Callable[[int], str]) -> Any:
             " its batch); write the file in UTF-8, or the column as text or numbers.",
             column=name,
         ) from error
+
+
+def with_comma(where: str, column: str, value: str) -> dict[bytes, str]:
+    """Metadata of a column of text whose values are numbers written with a comma."""
+    said = (
+        f"{where}: column {column!r} has the value {value!r}, a number with a comma, which karat"
+        " does not read as one. Write points in the file, or pass the frame that"
+        " pandas.read_csv(path, sep=..., decimal=',') reads. If it is text:"
+        f" karat.io.csv_files(path, dtype={{{column!r}: 'str'}})."
+    )
+    return {COMMA: said}
+
+
+def require_no_commas(schema: pa.Schema, columns: Sequence[str]) -> None:
+    """Raise if numbers are asked for that are written with a comma."""
+    for column in columns:
+        said = (schema.field(column).metadata or {}).get(COMMA)
+        if said is not None:
+            raise InputError(said.decode(), column=column)

@@ -28,6 +28,7 @@ import json
 import os
 import secrets
 import stat
+import warnings
 import zipfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -276,7 +277,8 @@ def array_of(data: bytes) -> np.ndarray:
 def _spec(stream: IO[bytes], size: int) -> Spec:
     """Read the header of an array that is stored in ``size`` bytes."""
     require(np.lib.format.read_magic(stream) == (1, 0), "an array of another version")
-    shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
+    with warnings.catch_warnings(action="ignore"):  # about the text of a damaged header
+        shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
     require(dtype.kind in KINDS and dtype.itemsize > 0, f"values of type {dtype} are not stored")
     require(
         len(shape) <= MOST_DIMENSIONS and all(type(side) is int and side >= 0 for side in shape),

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from karat.data.labels import STEP, first_word, key_numbers, mixed
 from karat.engine.carried import claimed_again, means_kernel
 from karat.engine.claim import NO_ERROR, Claim
 from karat.engine.stream import held_debt
@@ -189,18 +190,12 @@ def _hash(keys: np.ndarray) -> np.ndarray:
     if keys.dtype.kind in "US":
         unit: Any = np.uint32 if keys.dtype.kind == "U" else np.uint8
         letters = np.ascontiguousarray(keys).view(unit).reshape(len(keys), -1)
-        mixed = np.zeros(len(keys), dtype=np.uint64)
+        polynomial = np.zeros(len(keys), dtype=np.uint64)
         power = np.uint64(1)
         with np.errstate(over="ignore"):
             # padding is zero and adds nothing, so the width of the array does not matter
             for column in letters.T:
-                mixed += column.astype(np.uint64) * power
+                polynomial += column.astype(np.uint64) * power
                 power = power * PRIME
-    elif keys.dtype.kind == "f":
-        mixed = keys.astype(np.float64).view(np.uint64)
-    else:
-        mixed = keys.astype(np.int64).view(np.uint64)
-    mixed = mixed + np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(mixed ^ (mixed >> np.uint64(31)))
+        return mixed(polynomial + STEP)
+    return first_word(*key_numbers(keys))

@@ -217,6 +217,8 @@ class Sketch:
                 )
             if before is not None and before.groups is not None and batch.groups is not None:
                 same_kind(before.groups, batch.groups)
+            if before is not None and before.keys is not None and batch.keys is not None:
+                same_kind(before.keys, batch.keys, "keys")
             fingerprint = self.summary.fingerprint
             if batch.keys is not None and self.checks_keys:
                 seen = seen or Fingerprint.of(batch.keys)
