@@ -7,11 +7,14 @@ the law of a window's first state.
 
 from __future__ import annotations
 
+from functools import partial
+from importlib.util import find_spec
 from typing import Any, Literal, Self
 
 import numpy as np
 from scipy.stats import multivariate_normal
 
+from karat.core.coreset import Coreset
 from karat.data import containers
 from karat.engine.linalg import Array, Flags
 from karat.errors import InputError, MissingExtraError, NotExactError
@@ -19,7 +22,6 @@ from karat.models import chains, misfit, simulate
 from karat.models import refine as refining
 from karat.models.base import (
     ENOUGH,
-    Learner,
     as_distributions,
     common_variance,
     positive_variances,
@@ -27,6 +29,7 @@ from karat.models.base import (
     spherical_log_density,
 )
 from karat.models.misfit import Check
+from karat.models.refinable import Refinable
 from karat.models.views import NOT_INDEPENDENT, view_checks
 from karat.problems import latent
 from karat.problems.latent.base import Maps
@@ -35,6 +38,7 @@ from karat.problems.latent.sample import Sample, read, sequence_steps
 
 # share of the uniform law that is mixed in before likelihoods, so that nothing is impossible
 SMOOTH = 1e-6
+BEGIN = 0.1  # variance, of the spread of the means, with which EM begins where the moments give none
 
 
 def chain_of_densities(start: Array, steps: Array) -> Any:
@@ -60,7 +64,7 @@ def chain_of_densities(start: Array, steps: Array) -> Any:
     return chain
 
 
-class HiddenMarkov(Learner):
+class HiddenMarkov(Refinable):
     """Hidden Markov model, learned by moments of windows of three steps: many ragged sequences,
     weights, no local optima.
 
@@ -73,9 +77,12 @@ class HiddenMarkov(Learner):
     start : {"windows", "first"}
         ``startprob_`` from the first state of all windows (the stationary law, for one long chain),
         or from the first step of every sequence (the initial law; needs many sequences).
-    refine : {None, "spherical", "diag", "tied", "full"}
+    refine : {"auto", None, "spherical", "diag", "tied", "full"}
         Continue with hmmlearn's EM on all rows, and keep the model of higher held-out likelihood.
         The value is the type of the covariances of Gaussian emissions; for symbols use any.
+        "auto": if a check says that the model does not fit, or variances come out negative, with
+        spherical, diagonal or full covariances, whichever held-out rows prefer; not with weights,
+        without hmmlearn, or of more than 5,000,000 numbers.  None: moments alone.
     random_state : int
         For :meth:`sample` and ``refine``.
 
@@ -98,10 +105,8 @@ class HiddenMarkov(Learner):
     recovery_ : Recovery
     """
 
-    em_follows: bool = False  # poor moments will do, as a start
-    refinement_: refining.Refinement | None
     means_: Array
-    instead = 'other models, or continue with EM (refine="full")'
+    library = "hmmlearn"
     problem_type = latent.HiddenMarkov
 
     def __init__(
@@ -110,7 +115,7 @@ class HiddenMarkov(Learner):
         *,
         emissions: Literal["categorical", "gaussian"] = "categorical",
         start: Literal["windows", "first"] = "windows",
-        refine: Literal["spherical", "diag", "tied", "full"] | None = None,
+        refine: Literal["auto", "spherical", "diag", "tied", "full"] | None = "auto",
         random_state: int = 0,
     ) -> None:
         self.n_states = n_states
@@ -131,13 +136,16 @@ class HiddenMarkov(Learner):
         sample_weight : array, optional
             One weight per row: a window has that of its first row.
         """
-        if self.refine is not None and sample_weight is not None:
-            raise InputError(
-                "hmmlearn's EM takes no sample_weight; remove it, or use refine=None.",
-                argument="refine",
-            )
-        self._fit(X, sample_weight, lengths)
-        return self if self.refine is None else self.refine_with(X, lengths)
+        return self._fit_and_refine(X, sample_weight, lengths)
+
+    def _can_continue(self, sample_weight: Any) -> bool:
+        return find_spec("hmmlearn") is not None and super()._can_continue(sample_weight)
+
+    def _due(self, sample_weight: Any) -> bool:
+        return bool(self._negative) or super()._due(sample_weight)
+
+    def _law(self) -> str:
+        return "symbols" if self.emissions == "categorical" else super()._law()
 
     def refine_with(self, X: Any, lengths: Any = None) -> Self:
         """Continue with hmmlearn's EM on rows, such as after ``fit_coreset``; see ``refine``."""
@@ -148,24 +156,28 @@ class HiddenMarkov(Learner):
         )
         long = np.array([len(table)]) if lengths is None else np.asarray(lengths)
         sequence_steps(long, len(table))
-        kind = self.refine or "spherical"
+        kinds = refining.kinds_tried(self.refine, table.shape[1])  # symbols are one column
 
-        def start_of(rows: Array, cut: Array) -> Any:
+        def starts_of(rows: Array, cut: Array) -> list[Any]:
             part = HiddenMarkov(
-                self.n_components_, emissions=self.emissions, start=self.start,
+                self.n_components_, emissions=self.emissions, start=self.start, refine=kinds[0],
                 random_state=self.random_state,
-            )  # fmt: skip
-            part.em_follows = True
-            return part.fit(rows, lengths=cut).to_hmmlearn(
-                kind=kind, n_features=self.n_features_in_
-            )
+            )._fit(rows, None, cut)  # fmt: skip
+            return [part.to_hmmlearn(kind, self.n_features_in_) for kind in kinds]
 
-        start = self.to_hmmlearn(kind=kind)
+        starts = [self.to_hmmlearn(kind) for kind in kinds]
         if self.emissions == "gaussian":  # far from the origin hmmlearn's squares would cancel
             centre = self.means_.mean(axis=0)
-            start.means_, table = start.means_ - centre, table - centre
-        library_starts = [] if self.recovery_.fits else [lambda: self._empty_peer(kind)]
-        peer, self.refinement_ = refining.refine_chain(start, start_of, table, long, library_starts)
+            table = table - centre
+            for start in starts:
+                start.means_ = start.means_ - centre
+        fits = self.recovery_.fits
+        library_starts = [[] if fits else [partial(self._empty_peer, kind)] for kind in kinds]
+        peer, self.refinement_ = refining.refine_chain(
+            starts, starts_of, table, long, library_starts
+        )
+        if self._negative and not self.refinement_.kept:
+            raise InputError(f"{self._negative} EM found no other model, either.")
         if self.refinement_.kept:
             self._take(peer)
             if self.emissions == "gaussian":
@@ -207,6 +219,8 @@ class HiddenMarkov(Learner):
         refining.check_kind(self.refine)
         if self.start not in ("windows", "first"):
             raise InputError(f'start must be "windows" or "first", not {self.start!r}.')
+        rows_follow = not isinstance(X, Coreset) and self._can_continue(sample_weight)
+        self._em_follows = rows_follow if self.refine == refining.AUTO else self.refine is not None
         one = latent.HiddenMarkov(1, self.emissions)
         k = self._number(X, sample_weight, one, lengths)
         return latent.HiddenMarkov(k, self.emissions)
@@ -217,7 +231,7 @@ class HiddenMarkov(Learner):
                 'start="first" needs the first steps of the sequences, which a keep="all" coreset'
                 ' does not store; use start="windows".'
             )
-        self.covariance_type_, self.refinement_ = "spherical", None
+        self.covariance_type_, self.refinement_, self._negative = "spherical", None, ""
         mixture = self._mixture(moments["tensor"], maps, problem)
         small = mixture.small
         # M'P12 M, and the states in the first step
@@ -231,18 +245,18 @@ class HiddenMarkov(Learner):
         self.joint_ = solve_small(small.T, half.T, problem.parts).T
         n = float(maps["n"])
         self.transmat_ = as_distributions(
-            self.joint_, "the transition probabilities", self._notes, n
+            self.joint_, "the transition probabilities", self._impossible, n
         )
         law = self.joint_.sum(axis=1)
         if self.start == "first":
             law = solve_small(small.T, maps["first"], problem.parts)
         self.startprob_ = as_distributions(
-            law[None], "the probabilities of the first state", self._notes, n
+            law[None], "the probabilities of the first state", self._impossible, n
         )[0]
         if self.emissions == "categorical":
             laws = maps["mean2"][None] if problem.k == 1 and "mean2" in maps else mixture.points
             self.emissionprob_ = as_distributions(
-                laws, "the emission probabilities", self._notes, n
+                laws, "the emission probabilities", self._impossible, n
             )
             return
         squares = solve_small(
@@ -252,11 +266,27 @@ class HiddenMarkov(Learner):
             variances = squares
         else:
             variances = (squares - np.square(mixture.points).sum(axis=1)) / mixture.points.shape[1]
-        common = common_variance(mixture, variances, self.em_follows or self.refine is not None)
+        common = common_variance(mixture, variances)
         self.means_ = mixture.points + maps["mean2"]
+        if common is None:
+            self._refuse(variances)
+            self.covars_ = np.full(problem.k, BEGIN * float(np.square(mixture.points).mean()))
+            return
         self.covars_ = positive_variances(
-            variances, common, "the variances of the states", self._notes
+            variances, common, "the variances of the states", self._impossible
         )
+
+    def _refuse(self, variances: Array) -> None:
+        """Raise for negative variances, unless EM follows, which finds variances of its own."""
+        listed = ", ".join(f"{x:.3g}" for x in variances)
+        came_out = f"the variances of the states came out as {listed}, and no model has negative"
+        self._negative = (
+            f"T{came_out[1:]} ones: the data are not of Gaussian states that a single step shows,"
+            " or too few. Ask for fewer states."
+        )
+        if not self._em_follows:
+            raise InputError(f'{self._negative} Or continue with EM on rows: refine="diag".')
+        self._impossible.append(f"{came_out} ones")
 
     def _checks(self, maps: Maps, problem: latent.Latent, sample: Sample | None) -> list[Check]:
         if sample is not None:

@@ -106,7 +106,7 @@ class MultiView(Learner):
             )
         second = mixture.points + maps["mean2"]
         self.mass_ = mixture.mass
-        self.weights_ = as_distributions(mixture.weights[None], "the mixing weights", self._notes)[
+        self.weights_ = as_distributions(mixture.weights[None], "the mixing weights", self._impossible)[
             0
         ]
         self.means_ = (views[0], second, views[1])

@@ -63,7 +63,7 @@ class TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
             maps["m1"][None] if problem.k == 1 else (a + 2) / 2 * ell[:, None] * (V @ maps["B"].T)
         )
         self.topics_ = as_distributions(
-            rows, "the word distributions of the topics", self._notes, documents
+            rows, "the word distributions of the topics", self._impossible, documents
         )
         self.n_words_ = 3.0 * float(maps["total"])  # a document counts by its triples
         self._weigh(ell)
