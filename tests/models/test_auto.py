@@ -1,7 +1,5 @@
 """n_components="auto", score and sample of every learner."""
 
-import warnings
-
 import numpy as np
 import pytest
 from latent_data import make_mixture, make_topics

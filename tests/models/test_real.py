@@ -45,7 +45,11 @@ def test_credit_card(credit, keep, size):
     assert core.certificate.ok
     assert len(core) <= size
     full = models.GaussianMixture(4, refine=None).fit(credit)
-    agree(full, models.GaussianMixture(4, refine=None).fit_coreset(core), ("means_", "weights_", "covariances_"))
+    agree(
+        full,
+        models.GaussianMixture(4, refine=None).fit_coreset(core),
+        ("means_", "weights_", "covariances_"),
+    )
 
 
 @pytest.mark.parametrize("keep", ["tensor", "moments", "all"])
@@ -71,7 +75,11 @@ def test_covertype(covertype, keep, size):
     assert core.certificate.ok
     assert len(core) <= size
     full = models.GaussianMixture(4, refine=None).fit(covertype)
-    agree(full, models.GaussianMixture(4, refine=None).fit_coreset(core), ("means_", "weights_", "covariances_"))
+    agree(
+        full,
+        models.GaussianMixture(4, refine=None).fit_coreset(core),
+        ("means_", "weights_", "covariances_"),
+    )
 
 
 @pytest.mark.nightly

@@ -7,17 +7,18 @@ the law of a window's first state.
 
 from __future__ import annotations
 
+from copy import copy
 from functools import partial
 from importlib.util import find_spec
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from scipy.stats import multivariate_normal
+from sklearn.base import clone
 
 from karat.core.coreset import Coreset
-from karat.data import containers
 from karat.engine.linalg import Array, Flags
-from karat.errors import InputError, MissingExtraError, NotExactError
+from karat.errors import InputError, MissingExtraError, NotExactError, check_integer
 from karat.models import chains, misfit, simulate
 from karat.models import refine as refining
 from karat.models.base import (
@@ -38,7 +39,9 @@ from karat.problems.latent.sample import Sample, read, sequence_steps
 
 # share of the uniform law that is mixed in before likelihoods, so that nothing is impossible
 SMOOTH = 1e-6
-BEGIN = 0.1  # variance, of the spread of the means, with which EM begins where the moments give none
+BEGIN = (
+    0.1  # variance, of the spread of the means, with which EM begins where the moments give none
+)
 
 
 def chain_of_densities(start: Array, steps: Array) -> Any:
@@ -106,7 +109,8 @@ class HiddenMarkov(Refinable):
     """
 
     means_: Array
-    library = "hmmlearn"
+    covars_: Array
+    library: ClassVar[str] = "hmmlearn"
     problem_type = latent.HiddenMarkov
 
     def __init__(
@@ -142,7 +146,8 @@ class HiddenMarkov(Refinable):
         return find_spec("hmmlearn") is not None and super()._can_continue(sample_weight)
 
     def _due(self, sample_weight: Any) -> bool:
-        return bool(self._negative) or super()._due(sample_weight)
+        poor = self.refine == refining.AUTO and self._poor and self._can_continue(sample_weight)
+        return bool(self._negative) or poor or super()._due(sample_weight)
 
     def _law(self) -> str:
         return "symbols" if self.emissions == "categorical" else super()._law()
@@ -151,37 +156,39 @@ class HiddenMarkov(Refinable):
         """Continue with hmmlearn's EM on rows, such as after ``fit_coreset``; see ``refine``."""
         refining.check_kind(self.refine)
         self._log_emissions(X)  # checks X
-        table = np.asarray(containers.as_table(X, "X")).astype(
-            np.int64 if self.emissions == "categorical" else float
-        )
+        table = self._columns(X).astype(np.int64 if self.emissions == "categorical" else float)
         long = np.array([len(table)]) if lengths is None else np.asarray(lengths)
         sequence_steps(long, len(table))
         kinds = refining.kinds_tried(self.refine, table.shape[1])  # symbols are one column
 
         def starts_of(rows: Array, cut: Array) -> list[Any]:
-            part = HiddenMarkov(
-                self.n_components_, emissions=self.emissions, start=self.start, refine=kinds[0],
-                random_state=self.random_state,
-            )._fit(rows, None, cut)  # fmt: skip
+            part = clone(self).set_params(n_states=self.n_components_, refine=kinds[0])
+            part._fit(rows, None, cut)
             return [part.to_hmmlearn(kind, self.n_features_in_) for kind in kinds]
 
-        starts = [self.to_hmmlearn(kind) for kind in kinds]
-        if self.emissions == "gaussian":  # far from the origin hmmlearn's squares would cancel
-            centre = self.means_.mean(axis=0)
-            table = table - centre
-            for start in starts:
-                start.means_ = start.means_ - centre
+        gaussian, unit = self.emissions == "gaussian", 1.0
+        place: Any = self
+        if gaussian:  # hmmlearn's squares would cancel far from the origin; its priors have units
+            centre, unit = self.means_.mean(axis=0), refining.smallest_spread(table)
+            table = (table - centre) / unit
+            place = copy(self)
+            place.means_, place.covars_ = (self.means_ - centre) / unit, self.covars_ / unit**2
+        starts = [place.to_hmmlearn(kind) for kind in kinds]
         fits = self.recovery_.fits
-        library_starts = [[] if fits else [partial(self._empty_peer, kind)] for kind in kinds]
+        library_starts: list[list[Any]] = [
+            [] if fits else [partial(self._empty_peer, kind)] for kind in kinds
+        ]
         peer, self.refinement_ = refining.refine_chain(
             starts, starts_of, table, long, library_starts
         )
+        shift = table.shape[1] * float(np.log(unit)) if gaussian else 0.0
+        self.refinement_ = self.refinement_.shifted(-shift)
         if self._negative and not self.refinement_.kept:
             raise InputError(f"{self._negative} EM found no other model, either.")
         if self.refinement_.kept:
             self._take(peer)
-            if self.emissions == "gaussian":
-                self.means_ = self.means_ + centre
+            if gaussian:
+                self.means_, self.covars_ = self.means_ * unit + centre, self.covars_ * unit**2
         return self
 
     def _take(self, peer: Any) -> None:
@@ -204,6 +211,12 @@ class HiddenMarkov(Refinable):
             X = np.reshape(X, (-1, 1))
         if self.emissions == "gaussian":
             return super()._validated(X, reset)
+        if isinstance(X, np.ndarray) and X.dtype.kind in "SU":
+            raise InputError(
+                "X has text; number the symbols that occur: names, X = numpy.unique(X,"
+                " return_inverse=True).",
+                argument="X",
+            )
         return X  # n_features_in_ counts symbols, not columns
 
     def __sklearn_tags__(self) -> Any:
@@ -231,7 +244,8 @@ class HiddenMarkov(Refinable):
                 'start="first" needs the first steps of the sequences, which a keep="all" coreset'
                 ' does not store; use start="windows".'
             )
-        self.covariance_type_, self.refinement_, self._negative = "spherical", None, ""
+        self.covariance_type_, self.refinement_ = "spherical", None
+        self._negative, self._poor = "", False  # variances of all states, of some
         mixture = self._mixture(moments["tensor"], maps, problem)
         small = mixture.small
         # M'P12 M, and the states in the first step
@@ -275,6 +289,7 @@ class HiddenMarkov(Refinable):
         self.covars_ = positive_variances(
             variances, common, "the variances of the states", self._impossible
         )
+        self._poor = bool((self.covars_ > variances).any())
 
     def _refuse(self, variances: Array) -> None:
         """Raise for negative variances, unless EM follows, which finds variances of its own."""
@@ -393,6 +408,7 @@ class HiddenMarkov(Refinable):
     def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Draw one sequence, and its states."""
         self._check_fitted()
+        check_integer("n_samples", n_samples)
         rng = np.random.default_rng(self.random_state)
         chain, k = self.transmat_.cumsum(axis=1), len(self.startprob_)
         states = np.empty(n_samples, dtype=np.int64)

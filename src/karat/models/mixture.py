@@ -172,9 +172,9 @@ class GaussianMixture(DensityMixin, Refinable):
             )
         else:
             variances = np.full(problem.k, common)
-        self.weights_ = as_distributions(mixture.weights[None], "the mixing weights", self._impossible)[
-            0
-        ]
+        self.weights_ = as_distributions(
+            mixture.weights[None], "the mixing weights", self._impossible
+        )[0]
         self.covariances_ = variances
         self.covariance_type_, self.refinement_ = "spherical", None
         noise = 5.0 * common * np.sqrt(d / float(maps["n"]))
@@ -228,6 +228,11 @@ class GaussianMixture(DensityMixin, Refinable):
                 )
                 checks.append(
                     diagonal(simulate.p_value(self._tensor, V, draws, ell, min(n, misfit.PROBE)))
+                )
+            if k > 1 and not any(check.tested for check in checks):
+                self._notes.append(
+                    f"a coreset of {k} components in {len(maps['mean'])} columns leaves nothing to"
+                    " compare; fit(X) compares fourth moments"
                 )
             return checks
         index = misfit.probe(sample)
@@ -315,8 +320,8 @@ class GaussianMixture(DensityMixin, Refinable):
 
     def bic(self, X: Any) -> float:
         """Bayesian information criterion of rows; lower is better."""
-        table = self._table(X)
-        return float(-2 * self.score_samples(table).sum() + self._parameters * np.log(len(table)))
+        likelihoods = self.score_samples(X)
+        return float(-2 * likelihoods.sum() + self._parameters * np.log(len(likelihoods)))
 
     def aic(self, X: Any) -> float:
         """Akaike's information criterion of rows; lower is better."""
@@ -325,6 +330,7 @@ class GaussianMixture(DensityMixin, Refinable):
     def sample(self, n_samples: int = 1) -> tuple[Array, np.ndarray]:
         """Draw rows from the model, and the component of each."""
         self._check_fitted()
+        check_integer("n_samples", n_samples)
         if self.covariance_type_ != "spherical":
             return self._peer().sample(n_samples)  # type: ignore[no-any-return]
         rng = np.random.default_rng(self.random_state)

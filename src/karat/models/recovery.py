@@ -118,7 +118,9 @@ class Recovery:
 
     def shortages(self, parts: str, k: int) -> list[str]:
         """Signs that the moments do not determine k components, in words."""
-        signs = [*self.notes, *self.impossible] + ([] if self.converged else ["a component did not converge"])
+        signs = [*self.notes, *self.impossible] + (
+            [] if self.converged else ["a component did not converge"]
+        )
         e, last = self.spectrum, self.leading
         tested = any(check.name == "rank" and check.tested for check in self.checks)
         if not tested and 0 < last < len(e) and e[last] > FLAT * e[last - 1]:

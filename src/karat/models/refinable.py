@@ -1,9 +1,9 @@
 """Learners whose moments EM can continue: when it does, and what is said about it.
 
 Moments are enough where no check speaks against the model: then ``fit`` and ``fit_coreset`` give
-the same parameters, and weights count like copies.  Data that refute it have no such parameters, a
-model with other covariances serves them better (docs/latent.md, twelve tables), and EM finds one,
-if the rows are at hand.  So ``refine="auto"`` continues with EM there, and held-out rows decide.
+the same parameters, and weights count like copies.  Elsewhere a model with other covariances serves
+better (docs/latent.md, twelve tables), and EM finds one, if the rows are at hand.  So
+``refine="auto"`` continues with EM there, and held-out rows decide.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ class Refinable(Learner):
         if self.refine != AUTO:
             return self.refine is not None
         entries = self.recovery_.samples * self.n_features_in_
-        misfit = bool(self.recovery_.misfits)
-        return misfit and self._can_continue(sample_weight) and entries <= LARGE
+        return (
+            bool(self.recovery_.misfits) and self._can_continue(sample_weight) and entries <= LARGE
+        )
 
     def _fit_and_refine(self, X: Any, sample_weight: Any, lengths: Any = None) -> Self:
         """Moments, EM if it is due, and one warning if anything speaks against the model."""

@@ -22,7 +22,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ PART, HELD = 20_000, 0.2
 SMALL, STARTS = 2_000, 3  # rows up to which several of the library's own starts are tried as well
 # gain of log-likelihood per row at which EM of a mixture stops; near the end steps are cheap
 TOLERANCE = 1e-5
+REGULAR = 1e-6  # added to variances by scikit-learn, relative to the smallest of a column
 KINDS = ("spherical", "diag", "tied", "full")
 # "auto" compares spherical, diagonal and full covariances, the last of up to WIDE columns, and
 # leaves larger tables to the moments
@@ -70,6 +71,10 @@ class Refinement:
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
+    def shifted(self, by: float) -> Refinement:
+        """The same of rows in another unit."""
+        return replace(self, before=self.before + by, after=self.after + by)
+
 
 def smoothed(laws: Array, share: float = SMOOTH) -> Array:
     """Distributions (rows) without zeros."""
@@ -88,6 +93,14 @@ def check_kind(refine: Any) -> None:
             f" {refine!r}.",
             argument="refine",
         )
+
+
+def smallest_spread(X: Array) -> float:
+    """The smallest standard deviation of a column that is not constant: the unit in which constants
+    of the libraries are small.
+    """
+    spreads = X.std(axis=0)
+    return float(spreads[spreads > 0].min()) if spreads.any() else 1.0
 
 
 def kinds_tried(refine: str | None, columns: int) -> tuple[str, ...]:
@@ -127,7 +140,10 @@ def improve(
     """
     train, held = parts
     with no_convergence_warnings():
-        firsts = starts_of(train)
+        try:
+            firsts = starts_of(train)
+        except InputError:  # the part does not show so many components
+            firsts = starts
         before, after, best = score(firsts[0], held), -np.inf, None
         for place, first in enumerate(firsts):
             refined = _best(_named(first, library_starts[place]), train, run, score)
@@ -244,7 +260,7 @@ def refine_mixture(
     from sklearn.base import clone
 
     def run(model: Any, rows: Array) -> Any:
-        again = clone(model).set_params(tol=TOLERANCE)
+        again = clone(model).set_params(tol=TOLERANCE, reg_covar=regular)
         if hasattr(model, "means_"):
             again.set_params(
                 weights_init=model.weights_,
@@ -258,6 +274,7 @@ def refine_mixture(
             weights_init=None, means_init=None, precisions_init=None, random_state=seed
         )
 
+    regular = REGULAR * np.square(smallest_spread(X))
     order = np.random.default_rng(seed).permutation(len(X))[:PART]
     edge = int(len(order) * (1 - HELD))
     number = STARTS if len(X) <= (SMALL if fits else PART) else 0 if fits else 1
