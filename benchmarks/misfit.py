@@ -45,8 +45,8 @@ def main():
                 if quiet[-1] > QUIET * draws:
                     silent.append(f"{family}, {kind}, n = {n:,}: {quiet[-1]} of {draws} silent")
             shares = [alarms / asked.correct, few / asked.correct, sum(quiet) / draws / len(kinds)]
-            cells.append(" / ".join(f"{100 * x:.2g}" for x in shares))
-            cells[-1] += f" ({100 * max(quiet) / draws:.2g})"
+            cells.append(" / ".join(f"{round(100 * x, 1):g}" for x in shares))
+            cells[-1] += f" ({round(100 * max(quiet) / draws, 1):g})"
         print(f"| {family} | " + " | ".join(cells) + " |", flush=True)
     print("\n".join(["", *silent]))
 

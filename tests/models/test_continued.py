@@ -16,7 +16,7 @@ from karat.errors import InputError
 
 OLD_FAITHFUL = np.loadtxt(Path(__file__).with_name("old_faithful.csv"), delimiter=",", skiprows=4)
 RNG = np.random.default_rng(7)
-RETURNS = 0.01 * RNG.standard_t(3, size=(1500, 4)) * np.exp(0.3 * RNG.standard_normal((1500, 1)))
+RETURNS = 0.01 * RNG.standard_t(3, size=(500, 4)) * np.exp(0.3 * RNG.standard_normal((500, 1)))
 
 
 def quiet(learner, X, **options):

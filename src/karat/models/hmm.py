@@ -18,7 +18,7 @@ from sklearn.base import clone
 
 from karat.core.coreset import Coreset
 from karat.engine.linalg import Array, Flags
-from karat.errors import InputError, MissingExtraError, NotExactError, check_integer
+from karat.errors import InputError, NotExactError, check_integer
 from karat.models import chains, misfit, simulate
 from karat.models import refine as refining
 from karat.models.base import (
@@ -42,29 +42,6 @@ SMOOTH = 1e-6
 BEGIN = (
     0.1  # variance, of the spread of the means, with which EM begins where the moments give none
 )
-
-
-def chain_of_densities(start: Array, steps: Array) -> Any:
-    """A hidden Markov model of hmmlearn with given laws.
-
-    A row of its data holds the log-densities of its emission, by state.
-
-    Its likelihood and posteriors multiply densities, so the largest of a row should be 1: subtract
-    its logarithm from the row. The laws must be positive; then no product of such densities
-    vanishes.
-    """
-    try:
-        from hmmlearn.base import BaseHMM
-    except ImportError as error:
-        raise MissingExtraError("HiddenMarkov of sequences", "models") from error
-
-    class Chain(BaseHMM):
-        def _compute_log_likelihood(self, X: Array) -> Array:
-            return X
-
-    chain = Chain(len(start), implementation="scaling")
-    chain.startprob_, chain.transmat_ = start, steps
-    return chain
 
 
 class HiddenMarkov(Refinable):
@@ -174,15 +151,10 @@ class HiddenMarkov(Refinable):
             place = copy(self)
             place.means_, place.covars_ = (self.means_ - centre) / unit, self.covars_ / unit**2
         starts = [place.to_hmmlearn(kind) for kind in kinds]
-        fits = self.recovery_.fits
-        library_starts: list[list[Any]] = [
-            [] if fits else [partial(self._empty_peer, kind)] for kind in kinds
-        ]
-        peer, self.refinement_ = refining.refine_chain(
-            starts, starts_of, table, long, library_starts
-        )
-        shift = table.shape[1] * float(np.log(unit)) if gaussian else 0.0
-        self.refinement_ = self.refinement_.shifted(-shift)
+        own: list[list[Any]] = [[partial(self._empty_peer, kind)] for kind in kinds]
+        library_starts = [[] for _ in kinds] if self.recovery_.fits else own
+        peer, done = refining.refine_chain(starts, starts_of, table, long, library_starts)
+        self.refinement_ = done.shifted(-table.shape[1] * float(np.log(unit)))
         if self._negative and not self.refinement_.kept:
             raise InputError(f"{self._negative} EM found no other model, either.")
         if self.refinement_.kept:
@@ -273,13 +245,12 @@ class HiddenMarkov(Refinable):
                 laws, "the emission probabilities", self._impossible, n
             )
             return
-        squares = solve_small(
+        variances = solve_small(
             (mixture.weights[:, None] * small).T, moments["spread"], problem.parts
         )
-        if maps["top"].shape[1] < mixture.points.shape[1]:
-            variances = squares
-        else:
-            variances = (squares - np.square(mixture.points).sum(axis=1)) / mixture.points.shape[1]
+        columns = mixture.points.shape[1]
+        if maps["top"].shape[1] >= columns:
+            variances = (variances - np.square(mixture.points).sum(axis=1)) / columns
         common = common_variance(mixture, variances)
         self.means_ = mixture.points + maps["mean2"]
         if common is None:
@@ -346,7 +317,7 @@ class HiddenMarkov(Refinable):
         rows = len(emissions)
         steps = np.arange(rows) if lengths is None else sequence_steps(lengths, rows)
         start, step = (refining.smoothed(law, SMOOTH) for law in (self.startprob_, self.transmat_))
-        return chain_of_densities(start, step), emissions, np.asarray(steps == 0)
+        return refining.chain_of_densities(start, step), emissions, np.asarray(steps == 0)
 
     def decode(self, X: Any, lengths: Any = None) -> tuple[float, np.ndarray]:
         """The most likely states of each sequence (Viterbi), and the log-probability of all of
@@ -430,16 +401,8 @@ class HiddenMarkov(Refinable):
         return np.asarray(np.broadcast_to(self.covars_, (k, d, d)))
 
     def _empty_peer(self, kind: str) -> Any:
-        try:
-            from hmmlearn import hmm
-        except ImportError as error:
-            raise MissingExtraError("to_hmmlearn", "models") from error
-        k = len(self.startprob_)
-        if self.emissions == "categorical":
-            return hmm.CategoricalHMM(
-                k, n_features=self.n_features_in_, random_state=self.random_state, n_iter=100
-            )
-        return hmm.GaussianHMM(k, covariance_type=kind, random_state=self.random_state, n_iter=100)
+        symbols = self.n_features_in_ if self.emissions == "categorical" else None
+        return refining.unfitted_chain(len(self.startprob_), symbols, kind, self.random_state)
 
     def to_hmmlearn(self, kind: str | None = None, n_features: int | None = None) -> Any:
         """A fitted ``hmmlearn`` model with these parameters, smoothed so that EM can leave zeros.

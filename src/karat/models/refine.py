@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from karat.engine.linalg import Array
-from karat.errors import InputError
+from karat.errors import InputError, MissingExtraError
 
 SMOOTH = 0.01  # share of the uniform law that is mixed into probabilities
 POSSIBLE = 1e-6  # the same after EM
@@ -327,3 +327,37 @@ def refine_chain(
         return starts_of(rows, cut(rows))
 
     return improve(starts, of_rows, X, (train, held), library_starts, run, score)
+
+
+def unfitted_chain(k: int, symbols: int | None, kind: str, seed: int) -> Any:
+    """hmmlearn's model of k states; ``symbols``: their number, None for Gaussian emissions."""
+    try:
+        from hmmlearn import hmm
+    except ImportError as error:
+        raise MissingExtraError("to_hmmlearn", "models") from error
+    if symbols is not None:
+        return hmm.CategoricalHMM(k, n_features=symbols, random_state=seed, n_iter=100)
+    return hmm.GaussianHMM(k, covariance_type=kind, random_state=seed, n_iter=100)
+
+
+def chain_of_densities(start: Array, steps: Array) -> Any:
+    """A hidden Markov model of hmmlearn with given laws.
+
+    A row of its data holds the log-densities of its emission, by state.
+
+    Its likelihood and posteriors multiply densities, so the largest of a row should be 1: subtract
+    its logarithm from the row. The laws must be positive; then no product of such densities
+    vanishes.
+    """
+    try:
+        from hmmlearn.base import BaseHMM
+    except ImportError as error:
+        raise MissingExtraError("HiddenMarkov of sequences", "models") from error
+
+    class Chain(BaseHMM):
+        def _compute_log_likelihood(self, X: Array) -> Array:
+            return X
+
+    chain = Chain(len(start), implementation="scaling")
+    chain.startprob_, chain.transmat_ = start, steps
+    return chain
