@@ -146,7 +146,7 @@ def improve(
             firsts = starts
         before, after, best = score(firsts[0], held), -np.inf, None
         for place, first in enumerate(firsts):
-            refined = _best(_named(first, library_starts[place]), train, run, score)
+            refined = _best(_with_library(first, library_starts[place]), train, run, score)
             value = -np.inf if refined is None else score(refined[1], held)
             if refined is not None and value > after:
                 after, best = value, (refined, place)
@@ -154,12 +154,12 @@ def improve(
             return starts[0], Refinement(before, after, False, 0, "moments")
         refined, place = best
         more = library_starts[place]
-        again = _named(starts[place], more) if len(more) > 1 else []
+        again = _with_library(starts[place], more) if len(more) > 1 else []
         final = _best([refined, *again], rows, run, score) or refined
         return final[1], Refinement(before, after, True, int(final[1].n_iter_), final[0])
 
 
-def _named(moments: Any, library_starts: list[Callable[[], Any]]) -> list[tuple[str, Any]]:
+def _with_library(moments: Any, library_starts: list[Callable[[], Any]]) -> list[tuple[str, Any]]:
     return [("moments", moments), *(("library", make()) for make in library_starts)]
 
 
