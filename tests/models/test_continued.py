@@ -55,8 +55,9 @@ def test_a_coreset_of_two_components_in_two_columns_is_no_test():
     assert model.score(OLD_FAITHFUL) == pytest.approx(full.score(OLD_FAITHFUL), rel=1e-3)
 
 
-def test_em_does_not_depend_on_the_unit(unit=2.0**-40):
+def test_em_does_not_depend_on_the_unit():
     """The libraries add constants to variances: 1e-6 in one, priors of 0.01 in the other."""
+    unit = 2.0**-40
     near, far = (quiet(models.GaussianMixture(2), RETURNS * u) for u in (1.0, unit))
     assert near.refinement_.kept
     assert far.covariance_type_ == near.covariance_type_
