@@ -120,7 +120,7 @@ def speed():
         relearn.append(learn)
         ratios.append((build + learn) / product)
     own = min(b + r for b, r in zip(builds, relearn, strict=True))
-    full, fitted = timed(lambda: models.GaussianMixture(5).fit(X))
+    full, fitted = timed(lambda: models.GaussianMixture(5, refine=None).fit(X))
     busy = {"gram": [], "ours": []}  # processor time, side by side
     for _ in range(7):
         busy["gram"].append(timed(lambda: X.T @ X, clock=time.process_time)[0])
@@ -212,10 +212,10 @@ def topics():
 
 
 MODELS = {
-    "mixture": (mixture, lambda: models.GaussianMixture(5), "means_"),
+    "mixture": (mixture, lambda: models.GaussianMixture(5, refine=None), "means_"),
     "mixture, own variances": (
         lambda n, rng: mixture(n, rng, own=True),
-        lambda: models.GaussianMixture(5, variances="spherical"),
+        lambda: models.GaussianMixture(5, variances="spherical", refine=None),
         "means_",
     ),
     "single topic": (documents, lambda: models.SingleTopic(4), "topics_"),
@@ -224,10 +224,10 @@ MODELS = {
         lambda: models.LatentDirichlet(4, alpha0=1.5),
         "topics_",
     ),
-    "HMM, categorical": (chain, lambda: models.HiddenMarkov(3), "emissionprob_"),
+    "HMM, categorical": (chain, lambda: models.HiddenMarkov(3, refine=None), "emissionprob_"),
     "HMM, Gaussian": (
         lambda n, rng: chain(n, rng, True),
-        lambda: models.HiddenMarkov(3, emissions="gaussian"),
+        lambda: models.HiddenMarkov(3, emissions="gaussian", refine=None),
         "means_",
     ),
     "multi-view": (views, lambda: models.MultiView(3), "means_"),
@@ -301,7 +301,7 @@ def peers(n=20_000):
     rng = np.random.default_rng(5)
     for spread in (1.0, 3.0):
         X, truth = mixture(n, rng, spread=spread)
-        t1, model = timed(lambda: models.GaussianMixture(5).fit(X))  # noqa: B023
+        t1, model = timed(lambda: models.GaussianMixture(5, refine=None).fit(X))  # noqa: B023
         t2, peer = timed(lambda: EM(5, covariance_type="spherical", random_state=0).fit(X))  # noqa: B023
         line(
             f"mixture, spread {spread:g}",
@@ -331,7 +331,7 @@ def peers(n=20_000):
     for gaussian in (False, True):
         X, truth = chain(n, rng, gaussian)
         emissions = "gaussian" if gaussian else "categorical"
-        ours = models.HiddenMarkov(3, emissions=emissions)
+        ours = models.HiddenMarkov(3, emissions=emissions, refine=None)
         t1, model = timed(lambda: ours.fit(X))  # noqa: B023
         kind = (lambda: GaussianHMM(3, "spherical", random_state=0, n_iter=50)) if gaussian else (
             lambda: CategoricalHMM(3, random_state=0, n_iter=50))  # fmt: skip

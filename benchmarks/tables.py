@@ -108,7 +108,8 @@ def mixture_row(X, k):
         model = models.GaussianMixture(k, **options)
         return value(lambda: model.fit(train), lambda fitted: fitted.score(test))
 
-    cells = [learned(variances=variances) for variances in ("shared", "spherical")]
+    cells = [learned()]
+    cells += [learned(variances=which, refine=None) for which in ("shared", "spherical")]
     cells += [learned(refine=kind) for kind in KINDS]
     for kind in KINDS:
         peer = EM(k, covariance_type=kind, n_init=3, random_state=0).fit(train)
@@ -128,7 +129,7 @@ def chain_row(X, k):
     def score(model):
         return model.score(test) / len(test)
 
-    cells = [value(learner, score), ""]
+    cells = [value(learner, score), value(lambda: learner(refine=None), score), ""]
     cells += [value(lambda kind=kind: learner(refine=kind), score) for kind in KINDS]
     for kind in KINDS:
         peers = [GaussianHMM(k, kind, n_iter=100, random_state=s).fit(train) for s in range(3)]
@@ -166,9 +167,9 @@ def printed(name, cells):
 def main():
     warnings.simplefilter("ignore")
     logging.getLogger("hmmlearn").setLevel(logging.ERROR)
-    heads = ["moments", "moments, own variances", *(f"refine {kind}" for kind in KINDS)]
+    heads = ["default", "moments", "moments, own variances", *(f"refine {kind}" for kind in KINDS)]
     printed("table", [*heads, *(f"EM {kind}" for kind in KINDS)])
-    print("|---" * 9 + "|")
+    print("|---" * 10 + "|")
     for name, X, k in mixtures():
         printed(f"{name}, {len(X):,} x {X.shape[1]}, k = {k}", mixture_row(X, k))
     for name, X, k in chains():

@@ -43,14 +43,14 @@ MODELS = {
     "categorical emissions": Model(
         categorical,
         lambda: problems.HiddenMarkov(3),
-        lambda: models.HiddenMarkov(3),
+        lambda: models.HiddenMarkov(3, refine=None),
         ("emissionprob_", "transmat_", "startprob_"),
         lambda model: np.asarray(model.emissionprob_),
     ),
     "Gaussian emissions": Model(
         gaussian,
         lambda: problems.HiddenMarkov(3, "gaussian"),
-        lambda: models.HiddenMarkov(3, emissions="gaussian"),
+        lambda: models.HiddenMarkov(3, emissions="gaussian", refine=None),
         ("means_", "covars_", "transmat_", "startprob_"),
         lambda model: np.asarray(model.means_),
     ),

@@ -103,7 +103,10 @@ def compare(name: str, X: Array) -> tuple[list[Any], list[Any], list[str]]:
     conic = len(karat.coreset(X, problem=literal_problem(k, total_weight=False)))
     with real_data():
         own_core = karat.coreset(X, problem=problems.GaussianMixture(k))
-        own = models.GaussianMixture(k).fit(X), models.GaussianMixture(k).fit_coreset(own_core)
+        own = (
+            models.GaussianMixture(k, refine=None).fit(X),
+            models.GaussianMixture(k).fit_coreset(own_core),
+        )
     tensor = tensor_seconds(X, core)
     before, after = kmeans_loss(X, full.means_), kmeans_loss(X, small.means_)
     n, d = X.shape

@@ -154,7 +154,7 @@ TASKS: dict[str, Callable[[Settings], Task]] = {
     "mixture": lambda _: latent(
         mixtures.synthetic(),
         problems.GaussianMixture(3),
-        lambda: models.GaussianMixture(3),
+        lambda: models.GaussianMixture(3, refine=None),
         lambda model: np.asarray(model.means_),
         "mixture, k = 3, d = 30, synthetic",
     ),

@@ -76,7 +76,6 @@ class TestDask:
         ]
         np.testing.assert_array_equal(found, core.indices)
 
-    @pytest.mark.filterwarnings("ignore::karat.models.RecoveryWarning")  # one draw in a thousand
     def test_arrays(self, case):
         views = [
             da.from_array(view, chunks=(case.n if case.lengths else 2999, -1))

@@ -73,7 +73,6 @@ def test_parquet(case, keep, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:.*were left out")
-@pytest.mark.filterwarnings("ignore::karat.models.RecoveryWarning")  # of one draw in a thousand
 def test_weights_and_keys(case, tmp_path):
     folder = case.write(tmp_path / "data")
     core = karat.coreset_files(

@@ -1,7 +1,5 @@
 """n_components="auto", score and sample of every learner."""
 
-import warnings
-
 import numpy as np
 import pytest
 from latent_data import make_mixture, make_topics
@@ -96,10 +94,17 @@ def test_draws_are_of_the_model(name):
 def test_negative_variances_of_states_are_refused_or_refined():
     """Steps of plus and minus one, modulo five, are no Gaussian states."""
     X = np.random.default_rng(38).choice([-1.0, 1.0], size=(300, 2)).cumsum(axis=0) % 5
+    moments = models.HiddenMarkov(3, emissions="gaussian", refine=None)
     with pytest.raises(karat.InputError, match="no model has negative ones"):
-        models.HiddenMarkov(3, emissions="gaussian").fit(X)
+        moments.fit(X)
+    with pytest.raises(karat.InputError, match="no model has negative ones"):
+        models.HiddenMarkov(3, emissions="gaussian").fit(X, sample_weight=np.ones(len(X)))
+    core = karat.coreset(X, problem=problems.HiddenMarkov(3, "gaussian"))
+    with pytest.raises(karat.InputError, match="Or continue with EM on rows"):
+        models.HiddenMarkov(3, emissions="gaussian").fit_coreset(core)
     pytest.importorskip("hmmlearn")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", models.RecoveryWarning)
+    with pytest.warns(models.RecoveryWarning, match="The parameters are those of EM on all rows"):
+        models.HiddenMarkov(3, emissions="gaussian").fit(X)
+    with pytest.warns(models.RecoveryWarning, match="came out as .* no model has negative ones"):
         model = models.HiddenMarkov(3, emissions="gaussian", refine="diag").fit(X)
     assert np.diagonal(model.covars_, axis1=-2, axis2=-1).min() > 1e-5

@@ -1,5 +1,7 @@
 """The coreset gives the full data's answer: every model, every mode."""
 
+import warnings
+
 import numpy as np
 import pytest
 from latent_data import CENTRED, SIZES, make_mixture, make_views
@@ -97,12 +99,13 @@ def test_loss_is_the_contraction_of_the_tensor(case):
         core.loss(query[:-1])
 
 
-@pytest.mark.filterwarnings("ignore::karat.models.RecoveryWarning")  # of one draw in a thousand
 def test_weights_count_like_copies():
     X = make_mixture(3000, 6, 3).X
     counts = np.random.default_rng(0).integers(0, 3, size=len(X))
     weighted = models.GaussianMixture(3).fit(X, sample_weight=counts)
-    copied = models.GaussianMixture(3).fit(np.repeat(X, counts, axis=0))
+    with warnings.catch_warnings():  # copies look like evidence: 8 of 100 such draws do not "fit"
+        warnings.simplefilter("ignore", models.RecoveryWarning)
+        copied = models.GaussianMixture(3, refine=None).fit(np.repeat(X, counts, axis=0))
     core = karat.coreset(X, problem=problems.GaussianMixture(3), sample_weight=counts)
     names = ("means_", "weights_", "covariances_")
     assert_same_parameters(weighted, copied, names)

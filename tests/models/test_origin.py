@@ -113,7 +113,7 @@ def test_two_clusters_on_both_sides_of_the_origin():
 @pytest.mark.parametrize("keep", ["tensor", "moments", "all"])
 def test_one_component_is_the_mean(keep):
     X = make_mixture(500, 4, 3).X
-    full = models.GaussianMixture(1).fit(X)
+    full = models.GaussianMixture(1, refine=None).fit(X)
     core = karat.coreset(X, problem=problems.GaussianMixture(1, keep=keep))
     for model in (full, models.GaussianMixture(1).fit_coreset(core)):
         np.testing.assert_allclose(model.means_[0], X.mean(axis=0), atol=1e-12)
@@ -124,7 +124,7 @@ def test_one_component_is_the_mean(keep):
     for learner, given, mean in (
         (models.MultiView(1), views, lambda m: m.means_[1][0] - views[1].mean(axis=0)),
         (
-            models.HiddenMarkov(1, emissions="gaussian"),
+            models.HiddenMarkov(1, emissions="gaussian", refine=None),
             X,
             lambda m: m.means_[0] - X[1:-1].mean(axis=0),
         ),
@@ -205,7 +205,7 @@ def test_one_topic_and_one_state_have_the_law_of_all_words(keep):
         np.testing.assert_allclose(model.fit_coreset(core).topics_[0], law, atol=1e-10)
     assert model.alpha_ == pytest.approx([1.5])
     law = np.bincount(np.ravel(symbols)[1:-1]) / 2998
-    model = models.HiddenMarkov(1)
+    model = models.HiddenMarkov(1, refine=None)
     np.testing.assert_allclose(model.fit(symbols).emissionprob_[0], law, atol=1e-12)
     core = karat.coreset(symbols, problem=problems.HiddenMarkov(1, keep=keep))
     np.testing.assert_allclose(model.fit_coreset(core).emissionprob_[0], law, atol=1e-10)

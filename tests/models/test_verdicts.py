@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from latent_data import make_mixture
+from misfit_data import FAMILIES
 
 from karat import models
 from karat.models import chains, fourth, ica
@@ -28,7 +29,7 @@ def said(learner, X):
 def test_old_faithful_does_not_fit(variances, standardised):
     X = OLD_FAITHFUL
     X = (X - X.mean(axis=0)) / X.std(axis=0) if standardised else X
-    model = models.GaussianMixture(2, variances=variances)
+    model = models.GaussianMixture(2, variances=variances, refine=None)
     (message,) = said(model, X)
     assert message.startswith("The model does not fit: the fourth moments")
     untested = {check.name for check in model.recovery_.checks if not check.tested}
@@ -36,10 +37,12 @@ def test_old_faithful_does_not_fit(variances, standardised):
     assert "equal variances: not tested (k = 2 components in 2 columns leave 1" in message
     assert "p = 1.0e+00" not in message
     assert 'or continue with EM (refine="full")' in message
-    # what the message recommends serves better
-    better = models.GaussianMixture(2, variances=variances, refine="full")
-    said(better, X)
-    assert better.score(X) > model.score(X) + 0.2
+    # what the message recommends serves better, and is the default
+    for refine in ("full", "auto"):
+        better = models.GaussianMixture(2, variances=variances, refine=refine)
+        (message,) = said(better, X)
+        assert "The parameters are those of EM on all rows" in message
+        assert better.score(X) > model.score(X) + 0.15
 
 
 def test_too_little_data_is_another_sentence():
@@ -49,6 +52,15 @@ def test_too_little_data_is_another_sentence():
     X = np.eye(3)[rng.integers(3, size=(400, 1))][:, 0] @ rng.dirichlet(np.ones(12), size=3)
     (message,) = said(models.SingleTopic(5), np.stack([rng.multinomial(12, x) for x in X]))
     assert message.startswith("Too little data for 5 topics: ")
+
+
+def test_estimates_that_no_model_has_are_not_only_for_want_of_data():
+    """States that last two steps each: no transition probabilities give these windows."""
+    X = FAMILIES["chain, symbols"][0]("states last two steps", 6000, np.random.default_rng(0))
+    (message,) = said(models.HiddenMarkov(3), X)
+    assert message.startswith("The data are too few for 3 states, or not of this model: ")
+    assert "negative mass" in message
+    assert "nothing could be tested" not in message
 
 
 def test_fewer_than_a_hundred_samples_are_said():

@@ -32,9 +32,8 @@ from karat.problems.latent import Latent
 from karat.problems.latent.base import Maps
 from karat.problems.latent.sample import Sample
 
-# of the spread of the means: variances that are zero up to rounding; the smallest that is used; and
-# that with which EM begins where the moments give none
-ROUNDING, SMALLEST, BEGIN = 1e-9, 1e-12, 0.1
+# of the spread of the means: variances that are zero up to rounding, and the smallest that is used
+ROUNDING, SMALLEST = 1e-9, 1e-12
 FLOOR = 1e-3  # smallest variance, relative to the common one, that a component is given
 FAR = 1e-3  # smallest last entry of a whitened component: its square is the share of the component
 AUTO = "auto"  # as many components, topics, states or sources as the data show
@@ -89,7 +88,7 @@ class Learner(BaseEstimator):
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from data; y is ignored."""
-        return self._fit(X, sample_weight)
+        return self._fit(X, sample_weight)._warned()
 
     def _fit(self, X: Any, sample_weight: Any, lengths: Any = None) -> Self:
         if isinstance(X, Coreset):
@@ -130,7 +129,7 @@ class Learner(BaseEstimator):
         kept = wanted.kept_sample(core)
         maps = wanted.kept_maps(core, kept)
         self.n_dropped_ = 0
-        return self._learn(wanted.statistics(kept, maps), maps, wanted)
+        return self._learn(wanted.statistics(kept, maps), maps, wanted)._warned()
 
     def _take_names(self, core: Coreset) -> None:
         """Take the names of the columns from the rows of the coreset, if they have any."""
@@ -156,6 +155,7 @@ class Learner(BaseEstimator):
         """Parameters from moments; if the samples are at hand, compare them with the model."""
         self.n_features_in_, self.n_components_ = len(maps["M"]), problem.k
         self._notes: list[str] = []
+        self._impossible: list[str] = []
         self._recover(moments, maps, problem)
         if sample is not None and len(sample) < ENOUGH:
             why = f"fewer than {ENOUGH} samples"
@@ -168,9 +168,15 @@ class Learner(BaseEstimator):
             checks=tuple(checks),
             samples=float(maps["n"]),
             notes=tuple(self._notes),
+            impossible=tuple(self._impossible),
         )
-        del self._basis, self._tensor, self._notes
-        if verdict := self.recovery_.verdict(problem.parts, problem.k, self.instead):
+        del self._basis, self._tensor, self._notes, self._impossible
+        return self
+
+    def _warned(self, instead: str | None = None, done: str = "") -> Self:
+        """Warn if anything speaks against the model."""
+        parts, k = self.problem_type.parts, self.n_components_
+        if verdict := self.recovery_.verdict(parts, k, instead or self.instead, done):
             warn_recovery(f"{verdict} [{self.recovery_}]")
         return self
 
@@ -324,22 +330,11 @@ def as_distributions(rows: Array, subject: str, notes: list[str], samples: float
     )
 
 
-def common_variance(mixture: Mixture, variances: Array, em_follows: bool) -> float:
-    """The mean variance of the states of a chain; an error if it is negative beyond rounding,
-    unless EM follows, which finds variances of its own.
-    """
+def common_variance(mixture: Mixture, variances: Array) -> float | None:
+    """The mean variance of the states of a chain; None if it is negative beyond rounding."""
     spread = float(np.square(mixture.points).mean())
     common = float(mixture.weights @ variances / mixture.weights.sum())
-    if common >= -ROUNDING * spread:
-        return max(common, SMALLEST * spread)
-    if em_follows:
-        return BEGIN * spread
-    listed = ", ".join(f"{x:.3g}" for x in variances)
-    raise InputError(
-        f"The variances of the states came out as {listed}, and no model has negative ones: the"
-        " data are not of Gaussian states that a single step shows, or too few. Ask for fewer"
-        ' states, or continue with EM: refine="diag".'
-    )
+    return max(common, SMALLEST * spread) if common >= -ROUNDING * spread else None
 
 
 def positive_variances(variances: Array, common: float, subject: str, notes: list[str]) -> Array:

@@ -14,7 +14,7 @@ from scipy.special import digamma, gammaln
 
 from karat.core.construct import read_sample
 from karat.engine.linalg import Array
-from karat.errors import InputError, NotExactError
+from karat.errors import InputError, NotExactError, check_integer
 from karat.models.base import AUTO
 from karat.models.recovery import warn_recovery
 from karat.models.tensor import decompose
@@ -177,6 +177,8 @@ class LatentDirichlet(TopicLearner):
     def sample(self, n_samples: int = 1, length: int = 100) -> tuple[np.ndarray, Array]:
         """Draw the word counts of documents of one length, and the proportions of their topics."""
         self._check_fitted()
+        check_integer("n_samples", n_samples)
+        check_integer("length", length)
         rng = np.random.default_rng(self.random_state)
         proportions = rng.dirichlet(np.maximum(self.alpha_, 1e-300), size=n_samples)
         return rng.multinomial(length, proportions @ self.topics_), proportions

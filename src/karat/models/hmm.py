@@ -7,19 +7,22 @@ the law of a window's first state.
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from copy import copy
+from functools import partial
+from importlib.util import find_spec
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from scipy.stats import multivariate_normal
+from sklearn.base import clone
 
-from karat.data import containers
+from karat.core.coreset import Coreset
 from karat.engine.linalg import Array, Flags
-from karat.errors import InputError, MissingExtraError, NotExactError
+from karat.errors import InputError, NotExactError, check_integer
 from karat.models import chains, misfit, simulate
 from karat.models import refine as refining
 from karat.models.base import (
     ENOUGH,
-    Learner,
     as_distributions,
     common_variance,
     positive_variances,
@@ -27,6 +30,7 @@ from karat.models.base import (
     spherical_log_density,
 )
 from karat.models.misfit import Check
+from karat.models.refinable import Refinable
 from karat.models.views import NOT_INDEPENDENT, view_checks
 from karat.problems import latent
 from karat.problems.latent.base import Maps
@@ -35,32 +39,12 @@ from karat.problems.latent.sample import Sample, read, sequence_steps
 
 # share of the uniform law that is mixed in before likelihoods, so that nothing is impossible
 SMOOTH = 1e-6
+BEGIN = (
+    0.1  # variance, of the spread of the means, with which EM begins where the moments give none
+)
 
 
-def chain_of_densities(start: Array, steps: Array) -> Any:
-    """A hidden Markov model of hmmlearn with given laws.
-
-    A row of its data holds the log-densities of its emission, by state.
-
-    Its likelihood and posteriors multiply densities, so the largest of a row should be 1: subtract
-    its logarithm from the row. The laws must be positive; then no product of such densities
-    vanishes.
-    """
-    try:
-        from hmmlearn.base import BaseHMM
-    except ImportError as error:
-        raise MissingExtraError("HiddenMarkov of sequences", "models") from error
-
-    class Chain(BaseHMM):
-        def _compute_log_likelihood(self, X: Array) -> Array:
-            return X
-
-    chain = Chain(len(start), implementation="scaling")
-    chain.startprob_, chain.transmat_ = start, steps
-    return chain
-
-
-class HiddenMarkov(Learner):
+class HiddenMarkov(Refinable):
     """Hidden Markov model, learned by moments of windows of three steps: many ragged sequences,
     weights, no local optima.
 
@@ -73,9 +57,12 @@ class HiddenMarkov(Learner):
     start : {"windows", "first"}
         ``startprob_`` from the first state of all windows (the stationary law, for one long chain),
         or from the first step of every sequence (the initial law; needs many sequences).
-    refine : {None, "spherical", "diag", "tied", "full"}
+    refine : {"auto", None, "spherical", "diag", "tied", "full"}
         Continue with hmmlearn's EM on all rows, and keep the model of higher held-out likelihood.
         The value is the type of the covariances of Gaussian emissions; for symbols use any.
+        "auto": if a check says that the model does not fit, or variances come out negative, with
+        spherical, diagonal or full covariances, whichever held-out rows prefer; not with weights,
+        without hmmlearn, or of more than 5,000,000 numbers.  None: moments alone.
     random_state : int
         For :meth:`sample` and ``refine``.
 
@@ -98,10 +85,9 @@ class HiddenMarkov(Learner):
     recovery_ : Recovery
     """
 
-    em_follows: bool = False  # poor moments will do, as a start
-    refinement_: refining.Refinement | None
     means_: Array
-    instead = 'other models, or continue with EM (refine="full")'
+    covars_: Array
+    library: ClassVar[str] = "hmmlearn"
     problem_type = latent.HiddenMarkov
 
     def __init__(
@@ -110,7 +96,7 @@ class HiddenMarkov(Learner):
         *,
         emissions: Literal["categorical", "gaussian"] = "categorical",
         start: Literal["windows", "first"] = "windows",
-        refine: Literal["spherical", "diag", "tied", "full"] | None = None,
+        refine: Literal["auto", "spherical", "diag", "tied", "full"] | None = "auto",
         random_state: int = 0,
     ) -> None:
         self.n_states = n_states
@@ -131,45 +117,50 @@ class HiddenMarkov(Learner):
         sample_weight : array, optional
             One weight per row: a window has that of its first row.
         """
-        if self.refine is not None and sample_weight is not None:
-            raise InputError(
-                "hmmlearn's EM takes no sample_weight; remove it, or use refine=None.",
-                argument="refine",
-            )
-        self._fit(X, sample_weight, lengths)
-        return self if self.refine is None else self.refine_with(X, lengths)
+        return self._fit_and_refine(X, sample_weight, lengths)
+
+    def _can_continue(self, sample_weight: Any) -> bool:
+        return find_spec("hmmlearn") is not None and super()._can_continue(sample_weight)
+
+    def _due(self, sample_weight: Any) -> bool:
+        poor = self.refine == refining.AUTO and self._poor and self._can_continue(sample_weight)
+        return bool(self._negative) or poor or super()._due(sample_weight)
+
+    def _law(self) -> str:
+        return "symbols" if self.emissions == "categorical" else super()._law()
 
     def refine_with(self, X: Any, lengths: Any = None) -> Self:
         """Continue with hmmlearn's EM on rows, such as after ``fit_coreset``; see ``refine``."""
         refining.check_kind(self.refine)
         self._log_emissions(X)  # checks X
-        table = np.asarray(containers.as_table(X, "X")).astype(
-            np.int64 if self.emissions == "categorical" else float
-        )
+        table = self._columns(X).astype(np.int64 if self.emissions == "categorical" else float)
         long = np.array([len(table)]) if lengths is None else np.asarray(lengths)
         sequence_steps(long, len(table))
-        kind = self.refine or "spherical"
+        kinds = refining.kinds_tried(self.refine, table.shape[1])  # symbols are one column
 
-        def start_of(rows: Array, cut: Array) -> Any:
-            part = HiddenMarkov(
-                self.n_components_, emissions=self.emissions, start=self.start,
-                random_state=self.random_state,
-            )  # fmt: skip
-            part.em_follows = True
-            return part.fit(rows, lengths=cut).to_hmmlearn(
-                kind=kind, n_features=self.n_features_in_
-            )
+        def starts_of(rows: Array, cut: Array) -> list[Any]:
+            part = clone(self).set_params(n_states=self.n_components_, refine=kinds[0])
+            part._fit(rows, None, cut)
+            return [part.to_hmmlearn(kind, self.n_features_in_) for kind in kinds]
 
-        start = self.to_hmmlearn(kind=kind)
-        if self.emissions == "gaussian":  # far from the origin hmmlearn's squares would cancel
-            centre = self.means_.mean(axis=0)
-            start.means_, table = start.means_ - centre, table - centre
-        library_starts = [] if self.recovery_.fits else [lambda: self._empty_peer(kind)]
-        peer, self.refinement_ = refining.refine_chain(start, start_of, table, long, library_starts)
+        gaussian, unit = self.emissions == "gaussian", 1.0
+        place: Any = self
+        if gaussian:  # hmmlearn's squares would cancel far from the origin; its priors have units
+            centre, unit = self.means_.mean(axis=0), refining.smallest_spread(table)
+            table = (table - centre) / unit
+            place = copy(self)
+            place.means_, place.covars_ = (self.means_ - centre) / unit, self.covars_ / unit**2
+        starts = [place.to_hmmlearn(kind) for kind in kinds]
+        own: list[list[Any]] = [[partial(self._empty_peer, kind)] for kind in kinds]
+        library_starts = [[] for _ in kinds] if self.recovery_.fits else own
+        peer, done = refining.refine_chain(starts, starts_of, table, long, library_starts)
+        self.refinement_ = done.shifted(-table.shape[1] * float(np.log(unit)))
+        if self._negative and not self.refinement_.kept:
+            raise InputError(f"{self._negative} EM found no other model, either.")
         if self.refinement_.kept:
             self._take(peer)
-            if self.emissions == "gaussian":
-                self.means_ = self.means_ + centre
+            if gaussian:
+                self.means_, self.covars_ = self.means_ * unit + centre, self.covars_ * unit**2
         return self
 
     def _take(self, peer: Any) -> None:
@@ -192,6 +183,12 @@ class HiddenMarkov(Learner):
             X = np.reshape(X, (-1, 1))
         if self.emissions == "gaussian":
             return super()._validated(X, reset)
+        if isinstance(X, np.ndarray) and X.dtype.kind in "SU":
+            raise InputError(
+                "X has text; number the symbols that occur: names, X = numpy.unique(X,"
+                " return_inverse=True).",
+                argument="X",
+            )
         return X  # n_features_in_ counts symbols, not columns
 
     def __sklearn_tags__(self) -> Any:
@@ -207,6 +204,8 @@ class HiddenMarkov(Learner):
         refining.check_kind(self.refine)
         if self.start not in ("windows", "first"):
             raise InputError(f'start must be "windows" or "first", not {self.start!r}.')
+        rows_follow = not isinstance(X, Coreset) and self._can_continue(sample_weight)
+        self._em_follows = rows_follow if self.refine == refining.AUTO else self.refine is not None
         one = latent.HiddenMarkov(1, self.emissions)
         k = self._number(X, sample_weight, one, lengths)
         return latent.HiddenMarkov(k, self.emissions)
@@ -218,6 +217,7 @@ class HiddenMarkov(Learner):
                 ' does not store; use start="windows".'
             )
         self.covariance_type_, self.refinement_ = "spherical", None
+        self._negative, self._poor = "", False  # variances of all states, of some
         mixture = self._mixture(moments["tensor"], maps, problem)
         small = mixture.small
         # M'P12 M, and the states in the first step
@@ -231,32 +231,48 @@ class HiddenMarkov(Learner):
         self.joint_ = solve_small(small.T, half.T, problem.parts).T
         n = float(maps["n"])
         self.transmat_ = as_distributions(
-            self.joint_, "the transition probabilities", self._notes, n
+            self.joint_, "the transition probabilities", self._impossible, n
         )
         law = self.joint_.sum(axis=1)
         if self.start == "first":
             law = solve_small(small.T, maps["first"], problem.parts)
         self.startprob_ = as_distributions(
-            law[None], "the probabilities of the first state", self._notes, n
+            law[None], "the probabilities of the first state", self._impossible, n
         )[0]
         if self.emissions == "categorical":
             laws = maps["mean2"][None] if problem.k == 1 and "mean2" in maps else mixture.points
             self.emissionprob_ = as_distributions(
-                laws, "the emission probabilities", self._notes, n
+                laws, "the emission probabilities", self._impossible, n
             )
             return
-        squares = solve_small(
+        variances = solve_small(
             (mixture.weights[:, None] * small).T, moments["spread"], problem.parts
         )
-        if maps["top"].shape[1] < mixture.points.shape[1]:
-            variances = squares
-        else:
-            variances = (squares - np.square(mixture.points).sum(axis=1)) / mixture.points.shape[1]
-        common = common_variance(mixture, variances, self.em_follows or self.refine is not None)
+        columns = mixture.points.shape[1]
+        if maps["top"].shape[1] >= columns:
+            variances = (variances - np.square(mixture.points).sum(axis=1)) / columns
+        common = common_variance(mixture, variances)
         self.means_ = mixture.points + maps["mean2"]
+        if common is None:
+            self._refuse(variances)
+            self.covars_ = np.full(problem.k, BEGIN * float(np.square(mixture.points).mean()))
+            return
         self.covars_ = positive_variances(
-            variances, common, "the variances of the states", self._notes
+            variances, common, "the variances of the states", self._impossible
         )
+        self._poor = bool((self.covars_ > variances).any())
+
+    def _refuse(self, variances: Array) -> None:
+        """Raise for negative variances, unless EM follows, which finds variances of its own."""
+        listed = ", ".join(f"{x:.3g}" for x in variances)
+        came_out = f"the variances of the states came out as {listed}, and no model has negative"
+        self._negative = (
+            f"T{came_out[1:]} ones: the data are not of Gaussian states that a single step shows,"
+            " or too few. Ask for fewer states."
+        )
+        if not self._em_follows:
+            raise InputError(f'{self._negative} Or continue with EM on rows: refine="diag".')
+        self._impossible.append(f"{came_out} ones")
 
     def _checks(self, maps: Maps, problem: latent.Latent, sample: Sample | None) -> list[Check]:
         if sample is not None:
@@ -301,7 +317,7 @@ class HiddenMarkov(Learner):
         rows = len(emissions)
         steps = np.arange(rows) if lengths is None else sequence_steps(lengths, rows)
         start, step = (refining.smoothed(law, SMOOTH) for law in (self.startprob_, self.transmat_))
-        return chain_of_densities(start, step), emissions, np.asarray(steps == 0)
+        return refining.chain_of_densities(start, step), emissions, np.asarray(steps == 0)
 
     def decode(self, X: Any, lengths: Any = None) -> tuple[float, np.ndarray]:
         """The most likely states of each sequence (Viterbi), and the log-probability of all of
@@ -363,6 +379,7 @@ class HiddenMarkov(Learner):
     def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Draw one sequence, and its states."""
         self._check_fitted()
+        check_integer("n_samples", n_samples)
         rng = np.random.default_rng(self.random_state)
         chain, k = self.transmat_.cumsum(axis=1), len(self.startprob_)
         states = np.empty(n_samples, dtype=np.int64)
@@ -384,16 +401,8 @@ class HiddenMarkov(Learner):
         return np.asarray(np.broadcast_to(self.covars_, (k, d, d)))
 
     def _empty_peer(self, kind: str) -> Any:
-        try:
-            from hmmlearn import hmm
-        except ImportError as error:
-            raise MissingExtraError("to_hmmlearn", "models") from error
-        k = len(self.startprob_)
-        if self.emissions == "categorical":
-            return hmm.CategoricalHMM(
-                k, n_features=self.n_features_in_, random_state=self.random_state, n_iter=100
-            )
-        return hmm.GaussianHMM(k, covariance_type=kind, random_state=self.random_state, n_iter=100)
+        symbols = self.n_features_in_ if self.emissions == "categorical" else None
+        return refining.unfitted_chain(len(self.startprob_), symbols, kind, self.random_state)
 
     def to_hmmlearn(self, kind: str | None = None, n_features: int | None = None) -> Any:
         """A fitted ``hmmlearn`` model with these parameters, smoothed so that EM can leave zeros.

@@ -17,7 +17,6 @@ from karat.models import fourth, misfit, simulate
 from karat.models import refine as refining
 from karat.models.base import (
     ENOUGH,
-    Learner,
     as_distributions,
     positive_variances,
     solve_small,
@@ -25,6 +24,7 @@ from karat.models.base import (
 )
 from karat.models.misfit import Check
 from karat.models.recovery import Recovery
+from karat.models.refinable import Refinable
 from karat.models.tensor import STARTS, deflate
 from karat.problems import latent
 from karat.problems.latent.base import Maps
@@ -34,7 +34,7 @@ from karat.problems.latent.sample import Sample, read
 NOT_SPHERICAL = "the third moments are not those of spherical components"
 
 
-class GaussianMixture(DensityMixin, Learner):
+class GaussianMixture(DensityMixin, Refinable):
     """Mixture of spherical Gaussians, learned by moments: no start to choose, no local optima,
     sample weights.
 
@@ -44,9 +44,11 @@ class GaussianMixture(DensityMixin, Learner):
         Number of components; "auto" reads it off the largest gap in the spectrum of the covariance.
     variances : {"shared", "spherical"}
         One variance for all components, or one for each.
-    refine : {None, "spherical", "diag", "tied", "full"}
+    refine : {"auto", None, "spherical", "diag", "tied", "full"}
         Go on by scikit-learn's EM with covariances of this kind, on all rows; the better one by
-        held-out likelihood is kept.
+        held-out likelihood is kept.  "auto": if a check says that the model does not fit, with
+        spherical, diagonal or full covariances, whichever held-out rows prefer; not with weights,
+        ``centred=False`` or more than 5,000,000 numbers.  None: moments alone.
     centred : bool
         Moments about the mean.  With False the model is learned to the letter of the paper's
         reference (Anandkumar et al. 2014): moments about the origin, the smallest eigenvalue of the
@@ -72,10 +74,7 @@ class GaussianMixture(DensityMixin, Learner):
     recovery_ : Recovery
     """
 
-    refinement_: refining.Refinement | None
     means_: Array
-    covariance_type_: str
-    instead = 'other models, or continue with EM (refine="full")'
     problem_type = latent.GaussianMixture
 
     def __init__(
@@ -83,7 +82,7 @@ class GaussianMixture(DensityMixin, Learner):
         n_components: int | Literal["auto"] = 2,
         *,
         variances: Literal["shared", "spherical"] = "shared",
-        refine: Literal["spherical", "diag", "tied", "full"] | None = None,
+        refine: Literal["auto", "spherical", "diag", "tied", "full"] | None = "auto",
         centred: bool = True,
         n_init: int | None = None,
         random_state: int = 0,
@@ -97,13 +96,10 @@ class GaussianMixture(DensityMixin, Learner):
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from data; y is ignored."""
-        if self.refine is not None and sample_weight is not None:
-            raise InputError(
-                "scikit-learn's EM takes no sample_weight; remove it, or use refine=None.",
-                argument="refine",
-            )
-        self._fit(X, sample_weight)
-        return self if self.refine is None else self.refine_with(X)
+        return self._fit_and_refine(X, sample_weight)
+
+    def _can_continue(self, sample_weight: Any) -> bool:
+        return self.centred and super()._can_continue(sample_weight)
 
     def refine_with(self, X: Any) -> Self:
         """Continue with scikit-learn's EM on rows, say after ``fit_coreset``; see ``refine``."""
@@ -113,16 +109,15 @@ class GaussianMixture(DensityMixin, Learner):
             raise InputError("This mixture has been refined already; fit it again.")
         centre = self.means_.mean(axis=0)  # far from the origin scikit-learn's squares would cancel
         table = self._table(X) - centre
-        kind = self.refine or "spherical"
+        kinds = refining.kinds_tried(self.refine, table.shape[1])
 
-        def start_of(rows: Array) -> Any:
-            part = clone(self).set_params(n_components=self.n_components_, refine=None)
-            return part.fit(rows)._start(kind, 0.0)
+        def starts_of(rows: Array) -> list[Any]:
+            part = clone(self).set_params(n_components=self.n_components_)._fit(rows, None)
+            return [part._start(kind, 0.0) for kind in kinds]
 
+        starts = [self._start(kind, centre) for kind in kinds]
         fits, seed = self.recovery_.fits, self.random_state
-        peer, self.refinement_ = refining.refine_mixture(
-            self._start(kind, centre), start_of, table, seed, fits
-        )
+        peer, self.refinement_ = refining.refine_mixture(starts, starts_of, table, seed, fits)
         if self.refinement_.kept:
             self.weights_, self.means_, self.covariances_ = (
                 peer.weights_,
@@ -173,13 +168,13 @@ class GaussianMixture(DensityMixin, Learner):
                 (mixture.weights[:, None] * mixture.small).T, moments["spread"], problem.parts
             )
             variances = positive_variances(
-                estimates, common, "the variances of the components", self._notes
+                estimates, common, "the variances of the components", self._impossible
             )
         else:
             variances = np.full(problem.k, common)
-        self.weights_ = as_distributions(mixture.weights[None], "the mixing weights", self._notes)[
-            0
-        ]
+        self.weights_ = as_distributions(
+            mixture.weights[None], "the mixing weights", self._impossible
+        )[0]
         self.covariances_ = variances
         self.covariance_type_, self.refinement_ = "spherical", None
         noise = 5.0 * common * np.sqrt(d / float(maps["n"]))
@@ -191,7 +186,7 @@ class GaussianMixture(DensityMixin, Learner):
                 f" about {noise:.3g}"
             )
         if not 0.5 < self.mass_ < 2.0:
-            self._notes.append(
+            self._impossible.append(
                 f"the mixing weights add up to {self.mass_:.3g} before they were normalised"
             )
 
@@ -233,6 +228,11 @@ class GaussianMixture(DensityMixin, Learner):
                 )
                 checks.append(
                     diagonal(simulate.p_value(self._tensor, V, draws, ell, min(n, misfit.PROBE)))
+                )
+            if k > 1 and not any(check.tested for check in checks):
+                self._notes.append(
+                    f"a coreset of {k} components in {len(maps['mean'])} columns leaves nothing to"
+                    " compare; fit(X) compares fourth moments"
                 )
             return checks
         index = misfit.probe(sample)
@@ -320,8 +320,8 @@ class GaussianMixture(DensityMixin, Learner):
 
     def bic(self, X: Any) -> float:
         """Bayesian information criterion of rows; lower is better."""
-        table = self._table(X)
-        return float(-2 * self.score_samples(table).sum() + self._parameters * np.log(len(table)))
+        likelihoods = self.score_samples(X)
+        return float(-2 * likelihoods.sum() + self._parameters * np.log(len(likelihoods)))
 
     def aic(self, X: Any) -> float:
         """Akaike's information criterion of rows; lower is better."""
@@ -330,6 +330,7 @@ class GaussianMixture(DensityMixin, Learner):
     def sample(self, n_samples: int = 1) -> tuple[Array, np.ndarray]:
         """Draw rows from the model, and the component of each."""
         self._check_fitted()
+        check_integer("n_samples", n_samples)
         if self.covariance_type_ != "spherical":
             return self._peer().sample(n_samples)  # type: ignore[no-any-return]
         rng = np.random.default_rng(self.random_state)

@@ -11,7 +11,7 @@ from karat.core.coreset import Coreset
 from karat.data import containers
 from karat.data.transformed import dense
 from karat.engine.linalg import Array
-from karat.errors import InputError, NotExactError
+from karat.errors import InputError, NotExactError, check_integer
 from karat.models import misfit
 from karat.models.base import (
     Learner,
@@ -106,9 +106,9 @@ class MultiView(Learner):
             )
         second = mixture.points + maps["mean2"]
         self.mass_ = mixture.mass
-        self.weights_ = as_distributions(mixture.weights[None], "the mixing weights", self._notes)[
-            0
-        ]
+        self.weights_ = as_distributions(
+            mixture.weights[None], "the mixing weights", self._impossible
+        )[0]
         self.means_ = (views[0], second, views[1])
         self.n_features_in_ = tuple(m.shape[1] for m in self.means_)
 
@@ -174,6 +174,7 @@ class MultiView(Learner):
     def sample(self, n_samples: int = 1) -> tuple[tuple[Array, ...], np.ndarray]:
         """Draw rows of the three views, with Gaussian noise, and the component of each."""
         self._check_fitted()
+        check_integer("n_samples", n_samples)
         self._known_variances()
         rng = np.random.default_rng(self.random_state)
         labels = rng.choice(self.n_components_, size=n_samples, p=self.weights_)

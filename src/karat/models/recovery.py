@@ -68,7 +68,9 @@ class Recovery:
         Comparisons of the data with the model (``karat.models.misfit``); fewer from a coreset,
         whose rows are no sample.
     notes : tuple of str
-        What had to be clipped, raised or scaled to make a model of the estimates.
+        Signs that the data are too few.
+    impossible : tuple of str
+        Estimates that no model has, beyond sampling noise, and what was done about them.
     """
 
     spectrum: tuple[float, ...]
@@ -86,6 +88,7 @@ class Recovery:
     samples: float = float("inf")
     checks: tuple[Check, ...] = ()
     notes: tuple[str, ...] = ()
+    impossible: tuple[str, ...] = ()
 
     @property
     def condition(self) -> float:
@@ -115,7 +118,9 @@ class Recovery:
 
     def shortages(self, parts: str, k: int) -> list[str]:
         """Signs that the moments do not determine k components, in words."""
-        signs = [*self.notes] + ([] if self.converged else ["a component did not converge"])
+        signs = [*self.notes, *self.impossible] + (
+            [] if self.converged else ["a component did not converge"]
+        )
         e, last = self.spectrum, self.leading
         tested = any(check.name == "rank" and check.tested for check in self.checks)
         if not tested and 0 < last < len(e) and e[last] > FLAT * e[last - 1]:
@@ -145,27 +150,32 @@ class Recovery:
             )
         return signs + [str(check) for check in self.checks if not check.ok and check.shortage]
 
-    def verdict(self, parts: str, k: int, instead: str = "other models") -> str | None:
+    def verdict(
+        self, parts: str, k: int, instead: str = "other models", done: str = ""
+    ) -> str | None:
         """One sentence, or None if nothing speaks against the model: that it does not fit, if a
         check says so; else that the data are too few; and which of both is not known if nothing
-        could be compared.  ``instead``: what may serve better.
+        could be compared, or estimates are none of a model.  ``instead``: what may serve better;
+        ``done``: what was done about it.
         """
         misfits, shortages = self.misfits, self.shortages(parts, k)
         if misfits:
             return (
-                f"The model does not fit: {'; '.join(misfits + shortages)}. Compare other numbers"
-                f" of {parts} and {instead}."
+                f"The model does not fit: {'; '.join(misfits + shortages)}."
+                f" {done or f'Compare other numbers of {parts} and {instead}.'}"
             )
         if not shortages:
             return None
-        if self.tested or any(check.shortage and not check.ok for check in self.checks):
+        tested = self.tested or any(check.shortage and not check.ok for check in self.checks)
+        if tested and not self.impossible:
             return (
                 f"Too little data for {k} {parts}: {'; '.join(shortages)}. Ask for fewer {parts},"
-                " or give more data."
+                f" or give more data.{' ' * bool(done)}{done}"
             )
         return (
-            f"The data are too few for {k} {parts}, or not of this model (nothing could be"
-            f" tested): {'; '.join(shortages)}. Compare other numbers of {parts} and other models."
+            f"The data are too few for {k} {parts}, or not of this model"
+            f"{'' if tested else ' (nothing could be tested)'}: {'; '.join(shortages)}."
+            f" {done or f'Compare other numbers of {parts} and {instead}.'}"
         )
 
     def _measures(self) -> dict[str, str]:

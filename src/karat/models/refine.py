@@ -22,13 +22,13 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from karat.engine.linalg import Array
-from karat.errors import InputError
+from karat.errors import InputError, MissingExtraError
 
 SMOOTH = 0.01  # share of the uniform law that is mixed into probabilities
 POSSIBLE = 1e-6  # the same after EM
@@ -38,7 +38,11 @@ PART, HELD = 20_000, 0.2
 SMALL, STARTS = 2_000, 3  # rows up to which several of the library's own starts are tried as well
 # gain of log-likelihood per row at which EM of a mixture stops; near the end steps are cheap
 TOLERANCE = 1e-5
+REGULAR = 1e-6  # added to variances by scikit-learn, relative to the smallest of a column
 KINDS = ("spherical", "diag", "tied", "full")
+# "auto" compares spherical, diagonal and full covariances, the last of up to WIDE columns, and
+# leaves larger tables to the moments
+AUTO, WIDE, LARGE = "auto", 200, 5_000_000
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,10 @@ class Refinement:
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
+    def shifted(self, by: float) -> Refinement:
+        """The same of rows in another unit."""
+        return replace(self, before=self.before + by, after=self.after + by)
+
 
 def smoothed(laws: Array, share: float = SMOOTH) -> Array:
     """Distributions (rows) without zeros."""
@@ -79,34 +87,50 @@ def floored(variances: Array) -> Array:
 
 
 def check_kind(refine: Any) -> None:
-    if refine is not None and (not isinstance(refine, str) or refine not in KINDS):
+    if refine is not None and (not isinstance(refine, str) or refine not in (AUTO, *KINDS)):
         raise InputError(
-            f"refine must be None or one of {', '.join(map(repr, KINDS))}, not {refine!r}.",
+            f"refine must be None or one of {', '.join(map(repr, (AUTO, *KINDS)))}, not"
+            f" {refine!r}.",
             argument="refine",
         )
 
 
+def smallest_spread(X: Array) -> float:
+    """The smallest standard deviation of a column that is not constant: the unit in which constants
+    of the libraries are small.
+    """
+    spreads = X.std(axis=0)
+    return float(spreads[spreads > 0].min()) if spreads.any() else 1.0
+
+
+def kinds_tried(refine: str | None, columns: int) -> tuple[str, ...]:
+    """The kinds of covariances that are compared on held-out rows; of one column there is one."""
+    if refine != AUTO:
+        return (refine or "spherical",)
+    return ("spherical", "diag", "full")[: 1 if columns == 1 else 3 if columns <= WIDE else 2]
+
+
 def improve(
-    start: Any, start_of: Callable[[Array], Any], rows: Array, parts: tuple[Array, Array],
-    library_starts: list[Callable[[], Any]], run: Callable[[Any, Array], Any],
-    score: Callable[[Any, Array], float], noise: Callable[[Any, Any, Array], float] = lambda one,
-    two, rows: 0.0,
+    starts: list[Any], starts_of: Callable[[Array], list[Any]], rows: Array,
+    parts: tuple[Array, Array], library_starts: list[list[Callable[[], Any]]],
+    run: Callable[[Any, Array], Any], score: Callable[[Any, Array], float],
+    noise: Callable[[Any, Any, Array], float] = lambda one, two, rows: 0.0,
 ) -> tuple[Any, Refinement]:  # fmt: skip
     """The model of the moments or that after EM, whichever is better.
 
     Parameters
     ----------
-    start : model
-        With the parameters that the moments of all rows give.
-    start_of : callable
+    starts : list of models
+        With the parameters that the moments of all rows give, for each kind of covariances.
+    starts_of : callable
         The same for some rows, since models that are compared on held-out rows must not have seen
         them.
     rows : array
         All rows.
     parts : two arrays
         The rows on which both are fitted for the comparison, and the held-out rows.
-    library_starts : list of callables
-        Make models that begin at the starting points of the library.
+    library_starts : list of lists of callables
+        For each kind of covariances; they make models that begin at the library's own starts.
     run : callable
         From a model with parameters and rows to the model after EM.
     score : callable
@@ -116,24 +140,27 @@ def improve(
     """
     train, held = parts
     with no_convergence_warnings():
-        first = start_of(train)
-        before = score(first, held)
-        refined = _best(
-            [("moments", first), *(("library", make()) for make in library_starts)],
-            train,
-            run,
-            score,
-        )
-        after = -np.inf if refined is None else score(refined[1], held)
-        if refined is None or not after >= before - noise(first, refined[1], held):
-            return start, Refinement(before, after, False, 0, "moments")
-        again = (
-            [("moments", start), *(("library", make()) for make in library_starts)]
-            if len(library_starts) > 1
-            else []
-        )
+        try:
+            firsts = starts_of(train)
+        except InputError:  # the part does not show so many components
+            firsts = starts
+        before, after, best = score(firsts[0], held), -np.inf, None
+        for place, first in enumerate(firsts):
+            refined = _best(_with_library(first, library_starts[place]), train, run, score)
+            value = -np.inf if refined is None else score(refined[1], held)
+            if refined is not None and value > after:
+                after, best = value, (refined, place)
+        if best is None or not after >= before - noise(firsts[0], best[0][1], held):
+            return starts[0], Refinement(before, after, False, 0, "moments")
+        refined, place = best
+        more = library_starts[place]
+        again = _with_library(starts[place], more) if len(more) > 1 else []
         final = _best([refined, *again], rows, run, score) or refined
         return final[1], Refinement(before, after, True, int(final[1].n_iter_), final[0])
+
+
+def _with_library(moments: Any, library_starts: list[Callable[[], Any]]) -> list[tuple[str, Any]]:
+    return [("moments", moments), *(("library", make()) for make in library_starts)]
 
 
 def _best(
@@ -227,13 +254,13 @@ def fitted_mixture(weights: Array, means: Array, precisions: Array, kind: str, s
 
 
 def refine_mixture(
-    start: Any, start_of: Callable[[Array], Any], X: Array, seed: int, fits: bool
+    starts: list[Any], starts_of: Callable[[Array], list[Any]], X: Array, seed: int, fits: bool
 ) -> tuple[Any, Refinement]:
-    """EM of scikit-learn on all rows, from a mixture with parameters."""
+    """EM of scikit-learn on all rows, from mixtures with parameters."""
     from sklearn.base import clone
 
     def run(model: Any, rows: Array) -> Any:
-        again = clone(model).set_params(tol=TOLERANCE)
+        again = clone(model).set_params(tol=TOLERANCE, reg_covar=regular)
         if hasattr(model, "means_"):
             again.set_params(
                 weights_init=model.weights_,
@@ -242,35 +269,36 @@ def refine_mixture(
             )
         return again.fit(rows)
 
-    def library_start(seed: int) -> Callable[[], Any]:
-        return lambda: clone(start).set_params(
+    def library_start(model: Any, seed: int) -> Callable[[], Any]:
+        return lambda: clone(model).set_params(
             weights_init=None, means_init=None, precisions_init=None, random_state=seed
         )
 
+    regular = REGULAR * np.square(smallest_spread(X))
     order = np.random.default_rng(seed).permutation(len(X))[:PART]
     edge = int(len(order) * (1 - HELD))
-    starts = [
-        library_start(seed + i) for i in range(STARTS if len(X) <= SMALL else 0 if fits else 1)
-    ]
+    number = STARTS if len(X) <= (SMALL if fits else PART) else 0 if fits else 1
+    library_starts = [[library_start(model, seed + i) for i in range(number)] for model in starts]
     parts = X[order[:edge]], X[order[edge:]]
 
     def noise(first: Any, second: Any, rows: Array) -> float:
         apart = first.score_samples(rows) - second.score_samples(rows)
         return float(np.std(apart) / np.sqrt(len(rows)))
 
-    return improve(
-        start, start_of, X, parts, starts, run, lambda model, rows: float(model.score(rows)), noise
-    )
+    def score(model: Any, rows: Array) -> float:
+        return float(model.score(rows))
+
+    return improve(starts, starts_of, X, parts, library_starts, run, score, noise)
 
 
 def refine_chain(
-    start: Any,
-    start_of: Callable[[Array, Array], Any],
+    starts: list[Any],
+    starts_of: Callable[[Array, Array], list[Any]],
     X: Array,
     lengths: Array,
-    library_starts: list[Callable[[], Any]],
+    library_starts: list[list[Callable[[], Any]]],
 ) -> tuple[Any, Refinement]:
-    """EM of hmmlearn on all sequences, from a model with parameters."""
+    """EM of hmmlearn on all sequences, from models with parameters."""
     edges = np.cumsum(lengths)
     part = min(len(X), PART)
     edge = int(part * (1 - HELD))
@@ -295,6 +323,41 @@ def refine_chain(
     def score(model: Any, rows: Array) -> float:
         return float(model.score(rows, cut(rows))) / len(rows)
 
-    return improve(
-        start, lambda rows: start_of(rows, cut(rows)), X, (train, held), library_starts, run, score
-    )
+    def of_rows(rows: Array) -> list[Any]:
+        return starts_of(rows, cut(rows))
+
+    return improve(starts, of_rows, X, (train, held), library_starts, run, score)
+
+
+def unfitted_chain(k: int, symbols: int | None, kind: str, seed: int) -> Any:
+    """hmmlearn's model of k states; ``symbols``: their number, None for Gaussian emissions."""
+    try:
+        from hmmlearn import hmm
+    except ImportError as error:
+        raise MissingExtraError("to_hmmlearn", "models") from error
+    if symbols is not None:
+        return hmm.CategoricalHMM(k, n_features=symbols, random_state=seed, n_iter=100)
+    return hmm.GaussianHMM(k, covariance_type=kind, random_state=seed, n_iter=100)
+
+
+def chain_of_densities(start: Array, steps: Array) -> Any:
+    """A hidden Markov model of hmmlearn with given laws.
+
+    A row of its data holds the log-densities of its emission, by state.
+
+    Its likelihood and posteriors multiply densities, so the largest of a row should be 1: subtract
+    its logarithm from the row. The laws must be positive; then no product of such densities
+    vanishes.
+    """
+    try:
+        from hmmlearn.base import BaseHMM
+    except ImportError as error:
+        raise MissingExtraError("HiddenMarkov of sequences", "models") from error
+
+    class Chain(BaseHMM):
+        def _compute_log_likelihood(self, X: Array) -> Array:
+            return X
+
+    chain = Chain(len(start), implementation="scaling")
+    chain.startprob_, chain.transmat_ = start, steps
+    return chain

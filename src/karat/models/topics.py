@@ -19,7 +19,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from karat.data import containers
 from karat.engine.kernel import monomials
 from karat.engine.linalg import Array
-from karat.errors import InputError
+from karat.errors import InputError, check_integer
 from karat.models import misfit, quadruples
 from karat.models.base import Learner, as_distributions
 from karat.models.misfit import Check
@@ -63,7 +63,7 @@ class TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
             maps["m1"][None] if problem.k == 1 else (a + 2) / 2 * ell[:, None] * (V @ maps["B"].T)
         )
         self.topics_ = as_distributions(
-            rows, "the word distributions of the topics", self._notes, documents
+            rows, "the word distributions of the topics", self._impossible, documents
         )
         self.n_words_ = 3.0 * float(maps["total"])  # a document counts by its triples
         self._weigh(ell)
@@ -290,6 +290,8 @@ class SingleTopic(TopicLearner):
     def sample(self, n_samples: int = 1, length: int = 100) -> tuple[np.ndarray, np.ndarray]:
         """Draw the word counts of documents of one length, and the topic of each."""
         self._check_fitted()
+        check_integer("n_samples", n_samples)
+        check_integer("length", length)
         rng = np.random.default_rng(self.random_state)
         labels = rng.choice(self.n_components_, size=n_samples, p=self.weights_)
         return rng.multinomial(length, self.topics_[labels]), labels

@@ -152,6 +152,7 @@ def check_one_column(columns: int) -> None:
     if columns != 1:
         raise InputError(
             f"Categorical emissions are symbols 0, 1, .. in one column; X has {columns} columns."
+            ' Columns of numbers need emissions="gaussian".'
         )
 
 
