@@ -117,7 +117,7 @@ class ClusterRows:
     def __init__(self, data: Any, home: Any) -> None:
         self.data, self.home = data, home
         self.declared: dict[str, list[Any]] = {}
-        self.all_doubles = False
+        self.all_doubles, self.same = False, SamePasses()
 
     def schema(self) -> pa.Schema:
         return self.home.frame_schema(self.data)
@@ -127,11 +127,18 @@ class ClusterRows:
 
     def scan(self, layout: FormulaLayout, consumer: Any) -> Any:
         """The merged consumers of the partitions."""
-        return scan_partitions(self.data, layout, partial(replace, consumer))[0]
+        make, hashed = partial(replace, consumer), self.same.hashed(layout)
+        merged, facts = scan_partitions(self.data, layout, make, compared=hashed)
+        self.same.compare(facts.seen)
+        return merged
 
     def coreset(self, layout: DesignLayout) -> Coreset:
         work = last_pass(LeastSquares(), layout, 0, RowChoice(SYNTHETIC))
-        return finish(work, self.home.messages(self.data, work), self.home.NAME)
+        work = replace(work, compared=tuple(self.same.hashed(layout)))
+        return finish(
+            work, self.home.messages(self.data, work), self.home.NAME,
+            check=lambda facts: self.same.compare(facts.seen),
+        )  # fmt: skip
 
 
 def open_rows(data: Any, progress: Progress | None) -> SourceRows | ClusterRows:
