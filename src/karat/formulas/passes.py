@@ -10,9 +10,11 @@ Spark (:class:`ClusterRows`).
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,7 @@ from karat.formulas.layout import DesignLayout, FormulaLayout
 from karat.io.columnar import ColumnarFiles
 from karat.io.find import open_source
 from karat.io.passes import SamePasses
+from karat.io.resume import ResumablePasses
 from karat.io.scan import Consumer, Position, Reduce, require_rows
 from karat.io.source import Source
 from karat.problems import LeastSquares
@@ -47,13 +50,33 @@ class SourceRows:
         Levels of the columns of a categorical type, in order.
     all_doubles : bool
         Whether the source reads integers as doubles.
+    rows_at_once : int
+        Rows between pauses.
     """
 
     def __init__(
-        self, source: Source, declared: dict[str, list[Any]], progress: Progress | None
-    ) -> None:
+        self, source: Source, declared: dict[str, list[Any]], progress: Progress | None,
+        rows_at_once: int = FOLD,
+    ) -> None:  # fmt: skip
+        self.rows_at_once = rows_at_once
         self.source, self.declared, self.progress = source, declared, progress
-        self.passes, self.all_doubles, self.same = 0, source.all_doubles, SamePasses()
+        self.passes, self.all_doubles = 0, source.all_doubles
+        self.same: SamePasses = SamePasses()
+
+    def resumable(
+        self, checkpoint: str | Path | None, call: dict[str, Any]
+    ) -> AbstractContextManager[None]:
+        """From here on, passes can be resumed from a checkpoint of the same call, if there is one;
+        it belongs to this run in the context.
+        """
+        if checkpoint is None:
+            return nullcontext()
+        self.same = ResumablePasses(checkpoint, call, self.source)
+        return self.same.locked()
+
+    def remembered(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What ``make`` returns; a run that is resumed does not call it again."""
+        return self.same.remembered(name, make)
 
     def schema(self) -> pa.Schema:
         """The columns."""
@@ -76,7 +99,7 @@ class SourceRows:
                 " files, or pass a frame."
             )
         self.passes += 1
-        position = self.same.scan(self.source, layout, [consumer], FOLD, self.progress)
+        position = self.same.scan(self.source, layout, [consumer], self.rows_at_once, self.progress)
         require_rows(self.source, layout, position)
         return position
 
@@ -97,8 +120,6 @@ class SourceRows:
         position = self._scan(layout, Reduce(sketch, layout))
         return sketch.coreset(), position
 
-    rows_at_once = FOLD
-
     def opened(self, table: pa.Table) -> Source:
         """A source of a table in memory."""
         return open_table(table)
@@ -118,6 +139,22 @@ class ClusterRows:
         self.data, self.home = data, home
         self.declared: dict[str, list[Any]] = {}
         self.all_doubles, self.same = False, SamePasses()
+
+    def resumable(
+        self, checkpoint: str | Path | None, call: dict[str, Any]
+    ) -> AbstractContextManager[None]:
+        """Refuses a checkpoint."""
+        if checkpoint is not None:
+            raise InputError(
+                "Only a run over files can be resumed, not one over partitions, which"
+                f" {self.home.NAME} computes again by itself; omit checkpoint=.",
+                argument="checkpoint",
+            )
+        return nullcontext()
+
+    def remembered(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What ``make`` returns."""
+        return make()
 
     def schema(self) -> pa.Schema:
         return self.home.frame_schema(self.data)

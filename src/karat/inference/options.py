@@ -139,10 +139,14 @@ def check_effects(no_data: bool, frequencies: Any, quantiles: bool, submodels: b
         )
 
 
-def refuse_memory(memory: Any) -> None:
-    """Raise if an amount of memory is given where nothing needs it."""
-    if memory is not None:
-        raise InputError(
-            "memory= is for the pairs of levels of fixed effects, as in 'y ~ x | firm + year'.",
-            argument="memory",
-        )
+FOR_EFFECTS = {  # what arguments are for that only tables with fixed effects take
+    "memory": "the pairs of levels of fixed effects, as in 'y ~ x | firm + year'",
+    "checkpoint": "tables with fixed effects, as in 'y ~ x | firm + year'",
+}
+
+
+def refuse_without_effects(**given: Any) -> None:
+    """Raise for an argument that only tables with fixed effects take."""
+    for name, value in given.items():
+        if value is not None:
+            raise InputError(f"{name}= is for {FOR_EFFECTS[name]}.", argument=name)

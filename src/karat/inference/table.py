@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ from karat.inference.options import (
     cluster_columns,
     covariance_kinds,
     drops_collinear,
-    refuse_memory,
+    refuse_without_effects,
     weight_column,
 )
 from karat.inference.residuals import residual_quantiles
@@ -82,6 +83,7 @@ def ols(
     residual_quantiles: bool = False,
     submodels: bool = False,
     memory: int | None = None,
+    checkpoint: str | Path | None = None,
     progress: Progress | bool | None = None,
 ) -> Any:
     """The regression table of all rows, as statsmodels would give it, in bounded memory.
@@ -130,6 +132,9 @@ def ols(
     memory : int, optional
         With fixed effects: the bytes that the pairs of levels of two effects may take (default
         4 GiB).
+    checkpoint : path, optional
+        With fixed effects and files: an ``.npz`` file from which a run that was killed resumes, to
+        the same bits; files beside it (``name.pass-1.npz``) hold finished passes.
     progress : True or callable, optional
         True shows a bar.  A callable is called with (bytes done, bytes in all) in every pass.
 
@@ -161,9 +166,9 @@ def ols(
             return panel_table(
                 formula, data, kinds=kinds, clusters=clusters, weights=weights,
                 ssc=small_sample(ssc, PYFIXEST), use_t=use_t, on_missing=on_missing, drop=drop,
-                memory=memory, progress=advance,
+                memory=memory, progress=advance, checkpoint=checkpoint,
             )  # fmt: skip
-    refuse_memory(memory)
+    refuse_without_effects(memory=memory, checkpoint=checkpoint)
     if isinstance(formula, Coreset):
         if weights is not None or frequencies is not None:
             raise InputError(

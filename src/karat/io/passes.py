@@ -7,7 +7,8 @@ order of the rows, are compared with those of an earlier pass over the same colu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from karat.engine.rows import Progress
 from karat.errors import InputError
@@ -46,6 +47,10 @@ class SamePasses:
 
     def __init__(self) -> None:
         self.seen: dict[Columns, Seen] = {}
+
+    def remembered(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What ``make`` returns."""
+        return make()
 
     def hashed(self, layout: Layout) -> list[Columns]:
         """The columns to hash in a pass: all of them, and those of an earlier pass, if others."""

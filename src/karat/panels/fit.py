@@ -14,6 +14,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from karat.engine.least_squares import LeastSquaresSolution
 from karat.engine.linalg import Array, Flags
 from karat.engine.rows import Progress
 from karat.errors import InputError, NotExactError
-from karat.formulas.design import INTERCEPT, Design, make_design
+from karat.formulas.design import INTERCEPT, Design, make_design, restored_design
 from karat.formulas.formula import parse
 from karat.formulas.layout import formula_columns
 from karat.formulas.learn import Learn
@@ -58,17 +59,22 @@ EXTREME = 2.0**200  # size of a column beyond which squares of coefficients may 
 def panel_table(
     text: str, data: Any, *, kinds: Sequence[str], clusters: Sequence[str], weights: str | None,
     ssc: SmallSample, use_t: bool | None, on_missing: str, drop: bool, memory: int | None,
-    progress: Progress | None,
+    progress: Progress | None, checkpoint: str | Path | None = None,
 ) -> PanelResults:  # fmt: skip
     """The table of a formula with fixed effects; see :func:`karat.inference.ols`."""
     regressors, effects = parse_effects(text)
     _check_kinds(kinds, clusters, effects)
     if weights is not None and not isinstance(weights, str):
         raise InputError("weights must be the name of a column of the data.", argument="weights")
-    panel = Panel.opened(
-        text, regressors, effects, clusters, weights, data, on_missing, memory, progress
-    )
-    model = panel.model(kinds, drop, ssc.k_fixef_exact)
+    others = dict.fromkeys([weights, *(c for e in effects for c in e.columns), *clusters])
+    rows = open_rows(needed_columns(data, regressors, list(others)), progress)
+    call = {
+        "formula": text, "cov_type": list(kinds), "cluster": list(clusters), "weights": weights,
+        "on_missing": on_missing, "on_collinear": drop, "exact": ssc.k_fixef_exact,
+    }  # fmt: skip
+    with rows.resumable(checkpoint, call):
+        panel = Panel.opened(text, regressors, effects, clusters, weights, rows, on_missing, memory)
+        model = panel.model(kinds, drop, ssc.k_fixef_exact)
     return PanelResults(model, kinds[0], ssc, use_t)
 
 
@@ -164,24 +170,26 @@ class Panel:
     @staticmethod
     def opened(
         text: str, regressors: str, effects: tuple[Effect, ...], clusters: Sequence[str],
-        weights: str | None, data: Any, on_missing: str, memory: int | None,
-        progress: Progress | None,
+        weights: str | None, rows: Any, on_missing: str, memory: int | None,
     ) -> Panel:  # fmt: skip
         """Find the columns, and learn the levels of categories among the regressors."""
         labels = tuple(dict.fromkeys([*(c for e in effects for c in e.columns), *clusters]))
         others = [name for name in (weights, *labels) if name is not None]
-        rows = open_rows(needed_columns(data, regressors, others), progress)
         schema = rows.schema()
         formula = parse(regressors, [name for name in schema.names if name not in others])
         columns = formula_columns(formula, schema, weights, on_missing, labels)
         text_labels = [name for name in labels if name in columns.text]
         rows.as_codes(list(dict.fromkeys([*columns.coded(), *text_labels])))
         learn = Learn(columns, rows.declared, rows.all_doubles)
-        if learn.categories or learn.transforms:
-            learn = rows.scan(learn.reading(), learn)
-        else:
-            learn.layout = replace(columns, roles=replace(columns.roles, weight=None))
-        design = make_design(formula, learn.learned())
+
+        def design_facts() -> dict[str, Any]:
+            if learn.categories or learn.transforms:
+                rows.scan(learn.reading(), learn)
+            else:
+                learn.layout = replace(columns, roles=replace(columns.roles, weight=None))
+            return make_design(formula, learn.learned()).facts()
+
+        design = restored_design(rows.remembered("design", design_facts))
         if design.names in ([], [INTERCEPT]):
             raise InputError(
                 f"The formula {text!r} has no regressor beside the fixed effects; add one."
@@ -298,7 +306,11 @@ class Panel:
                     f"The response {self.names[-1]!r} is in the span of the fixed effects, so there"
                     " is nothing to explain."
                 )
-            dependent[-1] = False  # an exact fit
+            if dependent[-1]:
+                raise InputError(
+                    f"The response {self.names[-1]!r} is a combination of the regressors and the"
+                    " fixed effects, up to rounding, so nothing is left to estimate errors from."
+                )
         if dependent.any() and not drop:
             self._refuse(int(np.flatnonzero(dependent)[0]), products, sizes, dependent)
         if dependent[:-1].all():

@@ -15,6 +15,8 @@ from scipy import sparse
 from karat.engine.linalg import Array, Indices
 from karat.errors import InputError
 from karat.panels.levels import packed
+from karat.panels.state import require_shape
+from karat.storage.archive import Stored
 
 WAITING = 2**22  # pairs that are collected before they are sorted, or as many as there are already
 LOW = 0xFFFFFFFF
@@ -49,6 +51,29 @@ class PairCounts:
         self.held += len(keys)
         if self.held > max(WAITING, len(self.keys)):
             self.settle()
+
+    def state(self) -> Stored:
+        """For a checkpoint; pairs that wait are summed later, when they would have been."""
+        waiting = [np.zeros(0, np.int64), *(keys for keys, _ in self.waiting)]
+        arrays = {"keys": self.keys, "counts": self.counts, "waiting": np.concatenate(waiting)}
+        if self.weighted:
+            weights = [part for _, part in self.waiting if part is not None]
+            arrays["waiting weights"] = np.concatenate([np.zeros(0), *weights])
+            arrays["weights"] = np.zeros(0) if self.weights is None else self.weights
+        return {}, arrays
+
+    def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        """Continue from a checkpoint."""
+        self.keys, self.counts = (
+            arrays["keys"],
+            require_shape(arrays["counts"], len(arrays["keys"])),
+        )
+        waiting, self.held = arrays["waiting"], len(arrays["waiting"])
+        weights = None
+        if self.weighted:
+            weights = require_shape(arrays["waiting weights"], self.held)
+            self.weights = require_shape(arrays["weights"], len(self.keys))
+        self.waiting = [(waiting, weights)] if self.held else []
 
     def settle(self) -> None:
         """Sort and count the pairs that wait."""

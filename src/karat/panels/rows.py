@@ -14,10 +14,12 @@ import numpy as np
 
 from karat.data.batch import Batch
 from karat.engine.linalg import Array, Indices
-from karat.io.scan import Consumer
+from karat.io.resume import ResumableConsumer
 from karat.io.source import Chunk
 from karat.panels.effects import Effect
 from karat.panels.levels import JointLevels
+from karat.panels.state import joined_state, part_state, require_shape
+from karat.storage.archive import Stored
 
 BLOCK_ROWS = 2**19
 BLOCK_NUMBERS = 2**23  # of a block of many columns
@@ -71,7 +73,7 @@ class PanelPlan:
 
 
 @dataclass
-class PanelPass(Consumer):
+class PanelPass(ResumableConsumer):
     """Collects rows in blocks; :meth:`add_rows` gets the columns less ``shift``."""
 
     background = True
@@ -135,6 +137,32 @@ class PanelPass(Consumer):
 
     def add_rows(self, z: Array, weights: Array | None, codes: list[Indices]) -> None:
         """Add a block of rows, whose columns are the rows of ``z``; it may be overwritten."""
+        raise NotImplementedError
+
+    def state(self) -> Stored:
+        """The rows that wait, and the sums."""
+        codes = [np.concatenate([np.zeros(0, np.int64), *parts]) for parts in self.codes]
+        arrays = {"room": self.room[:, : self.held], "codes": np.stack(codes)}
+        if self.weights is not None:
+            arrays["weights"] = self.weights[: self.held]
+        return joined_state([("rows", ({}, arrays)), *self.parts_of_state()])
+
+    def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        waiting = part_state("rows", header, arrays)[1]
+        self.held = waiting["room"].shape[1]
+        self.room[:, : self.held] = require_shape(waiting["room"], self.plan.width, None)
+        codes = require_shape(waiting["codes"], len(self.codes), self.held)
+        self.codes = [[each] for each in codes] if self.held else self.codes
+        if self.weights is not None:
+            self.weights[: self.held] = waiting["weights"]
+        self.restore_parts(header, arrays)
+
+    def parts_of_state(self) -> list[tuple[str, Stored]]:
+        """The sums, for a checkpoint."""
+        raise NotImplementedError
+
+    def restore_parts(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        """Continue with the sums of a checkpoint."""
         raise NotImplementedError
 
     def __getstate__(self) -> dict[str, Any]:

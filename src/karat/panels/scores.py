@@ -25,7 +25,9 @@ from karat.errors import NotExactError
 from karat.panels.levels import JointLevels, Levels, packed
 from karat.panels.rows import PanelPass
 from karat.panels.singletons import Singletons
+from karat.panels.state import joined_state, part_state, require_shape
 from karat.panels.sums import LevelSums
+from karat.storage.archive import Stored
 
 NONE = -1  # no cluster yet
 SEVERAL = -2
@@ -107,6 +109,24 @@ class ClusterScores:
             self.sums.cover(int(theirs.max()) + 1)
             self.sums.values[:, theirs] += other.sums.values[:, : len(theirs)]
             self.sums.counts[theirs] += other.sums.counts[: len(theirs)]
+
+    def state(self) -> Stored:
+        """For a checkpoint."""
+        return joined_state(
+            [
+                ("own", ({"alone": self.alone}, {"direct": self.direct})),
+                ("sums", self.sums.state()),
+                *((f"levels {place}", each.state()) for place, each in enumerate(self.levels)),
+            ]
+        )
+
+    def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        """Continue from a checkpoint."""
+        numbers, own = part_state("own", header, arrays)
+        self.alone, self.direct = numbers["alone"], require_shape(own["direct"], *self.direct.shape)
+        self.sums.restore(*part_state("sums", header, arrays))
+        for place, each in enumerate(self.levels):
+            each.restore(*part_state(f"levels {place}", header, arrays))
 
     @property
     def count(self) -> int:
@@ -205,6 +225,26 @@ class PanelScores(PanelPass):
                 " HC1, or cluster the errors."
             )
         return rest
+
+    def parts_of_state(self) -> list[tuple[str, Stored]]:
+        homes = {f"{effect} {way}": homes for (effect, way), homes in self.homes.items()}
+        clusters = self.clusters.items()
+        return [
+            ("totals", ({"n": self.rows}, {"gram": self.gram} | self.middles)),
+            ("homes", ({}, homes)),
+            *(("ways " + " ".join(map(str, ways)), sums.state()) for ways, sums in clusters),
+        ]
+
+    def restore_parts(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        numbers, totals = part_state("totals", header, arrays)
+        self.rows, self.gram = numbers["n"], require_shape(totals["gram"], *self.gram.shape)
+        for kind, middle in self.middles.items():
+            self.middles[kind] = require_shape(totals[kind], *middle.shape)
+        stored = part_state("homes", header, arrays)[1]
+        for (effect, way), homes in self.homes.items():
+            self.homes[effect, way] = require_shape(stored[f"{effect} {way}"], *homes.shape)
+        for ways, sums in self.clusters.items():
+            sums.restore(*part_state("ways " + " ".join(map(str, ways)), header, arrays))
 
     def merge(self, other: PanelScores) -> None:
         """Add the sums of other rows."""

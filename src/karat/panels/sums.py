@@ -8,7 +8,7 @@ pairs        of levels of two effects (:mod:`.pairs`)
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from karat.engine.linalg import Array, Indices
 from karat.panels.levels import JointLevels
 from karat.panels.pairs import PairCounts
 from karat.panels.rows import PanelPass
+from karat.panels.state import part_state, require_shape
+from karat.storage.archive import Stored
 
 if TYPE_CHECKING:
     from karat.panels.singletons import Singletons
@@ -51,6 +53,16 @@ class LevelSums:
         )
         for total, row in zip(self.values, z, strict=True):
             total[first:last] += np.bincount(near, row, last - first)
+
+    def state(self) -> Stored:
+        """For a checkpoint."""
+        return {}, {"values": self.values, "weights": self.weights, "counts": self.counts}
+
+    def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        """Continue from a checkpoint."""
+        self.values = require_shape(arrays["values"], len(self.values), None)
+        self.weights = require_shape(arrays["weights"], self.values.shape[1])
+        self.counts = require_shape(arrays["counts"], self.values.shape[1])
 
     def fit(self, count: int) -> None:
         """Cut the arrays to the levels that there are."""
@@ -126,6 +138,31 @@ class PanelSums(PanelPass):
     def centred_products(self) -> Array:
         """The products of the columns less their means."""
         return self.products - np.outer(self.total, self.total) / self.weight
+
+    def parts_of_state(self) -> list[tuple[str, Stored]]:
+        numbers = {"n": self.rows, "weight": self.weight, "log_weights": self.log_weights}
+        arrays = {"shift": self.shift, "total": self.total, "products": self.products}
+        levels = [] if self.known else self.levels
+        return [
+            ("totals", (numbers, arrays)),
+            *((f"levels {place}", each.state()) for place, each in enumerate(levels)),
+            *((f"sums {place}", sums.state()) for place, sums in enumerate(self.by_level)),
+            *((f"pairs {a} {b}", pairs.state()) for (a, b), pairs in self.pairs.items()),
+        ]
+
+    def restore_parts(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        numbers, totals = part_state("totals", header, arrays)
+        self.rows, self.weight = numbers["n"], numbers["weight"]
+        self.log_weights, width = numbers["log_weights"], self.plan.width
+        self.shift = require_shape(totals["shift"], width)
+        self.total = require_shape(totals["total"], width)
+        self.products = require_shape(totals["products"], width, width)
+        for place, each in enumerate([] if self.known else self.levels):
+            each.restore(*part_state(f"levels {place}", header, arrays))
+        for place, sums in enumerate(self.by_level):
+            sums.restore(*part_state(f"sums {place}", header, arrays))
+        for (a, b), pairs in self.pairs.items():
+            pairs.restore(*part_state(f"pairs {a} {b}", header, arrays))
 
     def merge(self, other: PanelSums) -> None:
         """Add the sums of other rows."""
