@@ -180,11 +180,11 @@ class Panel:
         columns = formula_columns(formula, schema, weights, on_missing, labels)
         text_labels = [name for name in labels if name in columns.text]
         rows.as_codes(list(dict.fromkeys([*columns.coded(), *text_labels])))
-        learn = Learn(columns, rows.declared, rows.all_doubles)
 
         def design_facts() -> dict[str, Any]:
+            learn = Learn(columns, rows.declared, rows.all_doubles)
             if learn.categories or learn.transforms:
-                rows.scan(learn.reading(), learn)
+                learn = rows.scan(learn.reading(), learn)
             else:
                 learn.layout = replace(columns, roles=replace(columns.roles, weight=None))
             return make_design(formula, learn.learned()).facts()
