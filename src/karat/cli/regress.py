@@ -12,6 +12,7 @@ import typer
 import karat
 from karat.cli import printing
 from karat.cli.options import Common, check_output
+from karat.core.regression import BY_CLUSTER
 from karat.errors import InputError, StorageError
 
 OnMissing = StrEnum("OnMissing", ["ERROR", "DROP"])
@@ -33,8 +34,8 @@ def regress(
             "--cov",
             metavar="KIND",
             help=(
-                "nonrobust, HC0, HC1, HC2, HC3, cluster:COLUMN[,COLUMN] or CR3:COLUMN. Repeat it to"
-                " store several; the first is shown."
+                "nonrobust, HC0, HC1, HC2, HC3, cluster:COLUMN[,COLUMN], CR2:COLUMN or"
+                " CR3:COLUMN. Repeat it to store several; the first is shown."
             ),
         ),
     ] = None,
@@ -165,9 +166,9 @@ def _covariances(typed: list[str]) -> tuple[list[str], list[str] | None]:
     kinds, columns = [], []
     for text in typed:
         kind, colon, column = text.partition(":")
-        if colon and kind not in ("cluster", "CR3"):
+        if colon and kind not in BY_CLUSTER:
             raise InputError(
-                f"--cov {text}: only cluster and CR3 take a column, as in cluster:user_id."
+                f"--cov {text}: only cluster, CR2 and CR3 take a column, as in cluster:user_id."
             )
         if column:
             columns.append(column)

@@ -24,15 +24,24 @@ import numpy as np
 from patsy import DesignInfo  # statsmodels requires it
 from scipy import linalg
 
-from karat.core.regression import CLUSTERED, JACKKNIFE, PLAIN
+from karat.core.regression import ADJUSTED, BY_CLUSTER, CLUSTERED, JACKKNIFE, PLAIN
 from karat.engine.least_squares import COLLINEAR, LeastSquaresSolution
 from karat.engine.linalg import Array
 from karat.engine.products import Choice, Products
-from karat.errors import NotExactError
+from karat.errors import InputError, NotExactError
 from karat.inference.ssc import STATSMODELS, SmallSample
-from karat.inference.submodels import LEAST, jackknife
+from karat.inference.submodels import LEAST, adjusted
 
 WHITENING = "whitening"  # the coordinates of the sums, stored beside them
+KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", *BY_CLUSTER)  # of cov_type
+
+
+def check_cov_type(cov_type: str) -> None:
+    """Raise for an unknown covariance type."""
+    if cov_type not in KINDS:
+        raise InputError(
+            f"cov_type must be one of {', '.join(KINDS)}, not {cov_type!r}.", argument="cov_type"
+        )
 
 
 @dataclass(frozen=True)
@@ -184,8 +193,8 @@ class FullData:
         """M of a kind in the whitened coordinates of the solution."""
         if stored in self.sums:
             return turned(self.sums, solution)[stored]
-        products = self.products.get(CLUSTERED if stored == JACKKNIFE else stored)
-        if products is None or (stored == JACKKNIFE and not products.clusters.shape[1]):
+        products = self.products.get(CLUSTERED if stored in ADJUSTED else stored)
+        if products is None or (stored in ADJUSTED and not products.clusters.shape[1]):
             raise NotExactError(self._not_stored(kind))
         choice = self.choice(products, solution)
         middle, error = products.middle(choice)
@@ -196,7 +205,7 @@ class FullData:
                 " all scores of a cluster cancel. Call karat.inference.ols with the data and the"
                 " formula of these columns."
             )
-        return jackknife(products, choice) if stored == JACKKNIFE else middle
+        return adjusted(products, choice, stored) if stored in ADJUSTED else middle
 
     def of_columns(self, places: Sequence[int]) -> FullData:
         """For a table of some of the columns of this one."""
@@ -248,7 +257,7 @@ class FullData:
         stored = {*self.sums, *self.products} - {WHITENING, PLAIN}
         clusters = self.products.get(CLUSTERED)
         stored |= {"HC1"} if "HC0" in stored else set()
-        stored |= {JACKKNIFE} if clusters is not None and clusters.clusters.shape[1] else set()
+        stored |= {*ADJUSTED} if clusters is not None and clusters.clusters.shape[1] else set()
         return ["nonrobust", *sorted(stored)]
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from karat.core.regression import BY_CLUSTER, JACKKNIFE
+from karat.core.regression import ADJUSTED, BY_CLUSTER
 from karat.errors import InputError, NotExactError, check_choice
-from karat.inference.results import KINDS, check_cov_type
+from karat.inference.covariance import KINDS, check_cov_type
 
 MOST_COLUMNS = 2**12  # a batch of rows then has 2 GiB
 MOST_WAYS = 4  # of clustering: all 15 combinations are summed
@@ -46,11 +46,12 @@ def covariance_kinds(
         raise InputError("cov_type must name at least one covariance.", argument="cov_type")
     if clusters and not {*BY_CLUSTER} & set(kinds):
         raise InputError(
-            "cluster= is for cov_type='cluster' or 'CR3'; pass both.", argument="cov_type"
+            "cluster= is for cov_type='cluster', 'CR2' or 'CR3'; pass both.", argument="cov_type"
         )
-    if JACKKNIFE in kinds and len(clusters) > 1:
+    alone = next((kind for kind in kinds if kind in ADJUSTED), None)
+    if alone and len(clusters) > 1:
         raise NotExactError(
-            "CR3 leaves out one cluster at a time, so it is for one column of clusters; use"
+            f"{alone} leaves out one cluster at a time, so it is for one column of clusters; use"
             " cov_type='cluster' for several."
         )
     if submodels and not {"HC0", "HC1", *BY_CLUSTER} & set(kinds):

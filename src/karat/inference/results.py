@@ -25,24 +25,15 @@ from karat.errors import InputError, NotExactError
 from karat.formulas.design import INTERCEPT
 from karat.inference import show
 from karat.inference.bootstrap import WildBootstrap, wild_bootstrap
-from karat.inference.covariance import Covariance, FullData, constraints_of
+from karat.inference.covariance import Covariance, FullData, check_cov_type, constraints_of
 from karat.inference.hypotheses import KeptRows, compare_levels, constraints, hypothesis, places_of
 from karat.inference.new_rows import check_rows, checked_array, design_columns, in_blocks
 from karat.inference.ssc import STATSMODELS
 
-KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", "cluster", "CR3")  # of cov_type
 NO_RESIDUALS = "They need every residual of the full data, which a coreset does not keep."
 NO_FITTED = "A coreset does not keep the rows of the full data."
 CORRECTED = "; a variance was negative, so negative eigenvalues are set to zero"  # as in fixest
 SMALLEST = 1e-280  # variance of a coefficient; smaller ones lose digits to underflow
-
-
-def check_cov_type(cov_type: str) -> None:
-    """Raise for an unknown covariance type."""
-    if cov_type not in KINDS:
-        raise InputError(
-            f"cov_type must be one of {', '.join(KINDS)}, not {cov_type!r}.", argument="cov_type"
-        )
 
 
 def check_options(options: dict[str, Any], full: FullData) -> None:
@@ -248,7 +239,13 @@ class FullDataResults(RegressionResults):
             Signs; or six values, for fewer than about 12 clusters.
         random_state : int, optional
         """
-        return wild_bootstrap(self, hypothesis, draws, weights, random_state)
+        full, ssc = self.model.full, self.model.ssc
+        products = full.sums_by_cluster()
+        count, choice = products.clusters.shape[1], full.choice(products, self.solution)
+        factor = ssc.clusters(count, (count,)) * ssc.parameters(self.nobs, len(self.params))
+        return wild_bootstrap(
+            self, products, choice, factor, hypothesis, draws, weights, random_state
+        )
 
     def _encoded(self, exog: Any) -> tuple[Iterable[Array], Any]:
         """The design of new rows, in blocks, and their index."""

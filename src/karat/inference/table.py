@@ -99,9 +99,9 @@ def ols(
         CSV or Arrow files, a DuckDB relation, a Dask or Spark data frame.  Or, with a formula, a
         cube, a slice of it or a coreset, by the names of columns; or the table of a larger formula.
     cov_type : str, or a list of them
-        nonrobust, HC0, HC1, HC2, HC3, cluster or CR3.  With several, the table shows the first, and
-        the sums of all are stored.  CR3, the jackknife of clusters, is for few clusters; it also
-        stores the sums of each cluster, for ``wild_bootstrap()``.
+        nonrobust, HC0, HC1, HC2, HC3, cluster, CR2 or CR3.  With several, the table shows the
+        first, and the sums of all are stored.  CR3, the jackknife of clusters, and CR2 are for few
+        clusters; they also store the sums of each cluster, for ``wild_bootstrap()``.
     cluster : str or list of str, optional
         The column that labels the clusters; several for errors that are clustered in several ways
         (Cameron, Gelbach and Miller), as in statsmodels.

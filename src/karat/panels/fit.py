@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
-from karat.core.regression import JACKKNIFE
+from karat.core.regression import ADJUSTED, BY_CLUSTER, CLUSTERED
 from karat.engine.least_squares import LeastSquaresSolution
 from karat.engine.linalg import Array, Flags
+from karat.engine.products import Products
 from karat.engine.rows import Progress
 from karat.errors import InputError, NotExactError
 from karat.formulas.design import INTERCEPT, Design, make_design, restored_design
@@ -32,6 +33,7 @@ from karat.formulas.learn import Learn
 from karat.formulas.passes import needed_columns, open_rows
 from karat.inference.options import check_design, check_labels
 from karat.inference.ssc import SmallSample
+from karat.inference.submodels import adjusted
 from karat.io.passes import OTHER_ROWS
 from karat.panels.effects import Effect, parse_effects
 from karat.panels.errors import MOST_DENSE, ClusterMiddles, Parameters, check_cluster_counts
@@ -45,7 +47,7 @@ from karat.panels.solve import AbsorbedEffects, NormalEquations, absorb_effects,
 from karat.panels.sums import PanelSums
 from karat.panels.whiten import Coordinates
 
-KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", "cluster")
+KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", *BY_CLUSTER)
 MEMORY = 2**32  # bytes of pairs of levels, unless memory= says otherwise
 CONSTANT = 64 * np.finfo(float).eps  # of its size: a column that varies less is constant
 MOVED = 1e-10  # standard errors: what estimates may move by in the last pass
@@ -80,12 +82,6 @@ def panel_table(
 
 def _check_kinds(kinds: Sequence[str], clusters: Sequence[str], effects: Sequence[Effect]) -> None:
     check_labels(kinds, clusters)
-    if JACKKNIFE in kinds:
-        raise NotExactError(
-            "CR3 with fixed effects behind '|' would fit the effects again without each cluster,"
-            " which sums by cluster do not tell; use cov_type='cluster', or C(...) for an effect of"
-            " few levels."
-        )
     other = [kind for kind in kinds if kind not in KINDS]
     if other:
         raise NotExactError(
@@ -215,7 +211,7 @@ class Panel:
         parameters = first.parameters(int(chosen.sum()) - 1, exact)
         last, coordinates = self._scored(first, kinds, chosen, coordinates, parameters)
         parameters = replace(parameters, nested=tuple(last.nested()))
-        return self._finished(first, last, coordinates, chosen, parameters)
+        return self._finished(first, last, coordinates, chosen, parameters, kinds)
 
     def _check_size(self, sizes: Array) -> None:
         """Refuse columns whose squares, or those of their coefficients, leave the doubles."""
@@ -252,11 +248,12 @@ class Panel:
             levels.freeze()
         for _ in range(PASSES):
             lost = sizes > LARGER * np.diag(sums.centred_products())
-            if not singletons.rows or not lost.any():
+            if not singletons.counted and not (singletons.rows and lost.any()):
                 break
-            again = PanelSums(
-                self.plan, sums.shift + sums.total / sums.weight, sums.levels, singletons
-            )
+            singletons = replace(singletons, counted=False)
+            shift = sums.shift + sums.total / sums.weight
+            again = PanelSums(self.plan, shift, sums.levels, singletons)
+            sums.pairs.clear()  # their memory
             sums = self.rows.scan(self.layout, again)
             sums.finish()
             sizes = np.diag(sums.products).copy()
@@ -266,10 +263,12 @@ class Panel:
         """A pass in some coordinates."""
         sums = first.sums
         wanted = dict.fromkeys("HC0" if kind == "HC1" else kind for kind in kinds)
+        if not ADJUSTED.keys().isdisjoint(wanted):
+            wanted[CLUSTERED] = None
         empty = PanelScores(
             self.plan, sums.shift, sums.levels, first.absorbed.values, first.singletons, turn,
             tuple(kind for kind in wanted if kind != "nonrobust"), sums.by_level[0].weights,
-            first.repeated if len(self.plan.clusters) > 1 and "cluster" in kinds else {},
+            first.repeated if len(self.plan.clusters) > 1 and CLUSTERED in kinds else {},
         )  # fmt: skip
         scores: PanelScores = self.rows.scan(self.layout, empty)
         scores.flush()
@@ -357,7 +356,7 @@ class Panel:
 
     def _finished(
         self, first: SolvedPanel, last: PanelScores, coordinates: Coordinates, chosen: Flags,
-        parameters: Parameters,
+        parameters: Parameters, kinds: Sequence[str],
     ) -> PanelModel:  # fmt: skip
         """The solution and the middles of covariances, in its orthonormal coordinates."""
         sums, gram, turn = first.sums, last.gram, coordinates.turn
@@ -378,6 +377,12 @@ class Panel:
         clusters = ClusterMiddles.of(last.clusters, change)
         check_cluster_counts(self.plan.clusters, clusters)
         names = np.array(self.names[:-1], dtype=object)
+        middles = {kind: change.T @ m @ change for kind, m in last.middles.items()}
+        products = self._cluster_products(last, turn)
+        for kind in ADJUSTED.keys() & set(kinds):
+            assert products is not None
+            choice = products.choice(range(len(params)), solution.shift, whitening)
+            middles[kind] = adjusted(products, choice, kind)
         return PanelModel(
             formula=self.text,
             design=self.design,
@@ -385,7 +390,8 @@ class Panel:
             names=list(names[chosen[:-1]]),
             dropped=tuple(names[~chosen[:-1]]),
             solution=solution,
-            middles={kind: change.T @ m @ change for kind, m in last.middles.items()},
+            middles=middles,
+            products=products,
             clusters=clusters,
             parameters=parameters,
             total=float(sums.centred_products()[-1, -1]),
@@ -399,6 +405,25 @@ class Panel:
             shift=sums.shift,
             chosen=chosen,
         )
+
+    def _cluster_products(self, last: PanelScores, turn: Array) -> Products | None:
+        """The sums of every cluster, in the coordinates ``turn``; raises if an effect is not nested
+        in clusters.
+        """
+        if last.by_cluster is None:
+            return None
+        for effect, nested in zip(self.plan.effects, last.nested(), strict=True):
+            if not nested:
+                raise NotExactError(
+                    f"CR2, CR3 and the wild bootstrap need fixed effects whose levels each lie"
+                    f" within one cluster of {self.plan.clusters[0]!r}; levels of {effect.name!r}"
+                    " lie in several, and without one cluster their effects would differ. Use"
+                    f" cov_type='cluster', or write C({effect.name}) among the regressors if it has"
+                    " few levels."
+                )
+        sums = last.by_cluster.values[:, last.by_cluster.counts > 0]
+        nothing = np.zeros((len(sums), 0))
+        return Products(np.zeros(len(turn)), turn, sums.sum(axis=1), nothing @ nothing.T, sums)
 
 
 def _settled(last: PanelScores, parameters: Parameters) -> bool:

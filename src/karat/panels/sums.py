@@ -54,6 +54,15 @@ class LevelSums:
         for total, row in zip(self.values, z, strict=True):
             total[first:last] += np.bincount(near, row, last - first)
 
+    def merge(self, other: LevelSums, codes: Indices | None = None) -> None:
+        """Add the sums of other rows; ``codes`` are those that their levels have here."""
+        codes = np.arange(len(other.counts)) if codes is None else codes[: len(other.counts)]
+        if len(codes):
+            self.cover(int(codes.max()) + 1)
+            self.values[:, codes] += other.values[:, : len(codes)]
+            self.weights[codes] += other.weights[: len(codes)]
+            self.counts[codes] += other.counts[: len(codes)]
+
     def state(self) -> Stored:
         """For a checkpoint."""
         return {}, {"values": self.values, "weights": self.weights, "counts": self.counts}
@@ -177,10 +186,8 @@ class PanelSums(PanelPass):
         ]
         move = other.shift - self.shift
         for mine, theirs, place in zip(self.by_level, other.by_level, codes, strict=False):
-            mine.cover(int(place.max()) + 1)
-            mine.values[:, place] += theirs.values + move[:, None] * theirs.weights
-            mine.weights[place] += theirs.weights
-            mine.counts[place] += theirs.counts
+            theirs.values += move[:, None] * theirs.weights
+            mine.merge(theirs, place)
         cross = np.outer(other.total, move)
         self.products += other.products + cross + cross.T + other.weight * np.outer(move, move)
         self.total += other.total + other.weight * move
