@@ -1,4 +1,4 @@
-"""Rows alone in a level, again and again: their number, and the fit without them, by brute force."""
+"""Rows alone in a level, again and again: how many, and the fit without them, by brute force."""
 
 from __future__ import annotations
 

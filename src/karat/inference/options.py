@@ -142,8 +142,11 @@ def check_effects(no_data: bool, frequencies: Any, quantiles: bool, submodels: b
 
 FOR_EFFECTS = {  # what arguments are for that only tables with fixed effects take
     "memory": "the pairs of levels of fixed effects, as in 'y ~ x | firm + year'",
+    "split": "tables with fixed effects, as in 'y ~ x | firm'; karat.cube fits the same formula in"
+    " every cell of a column",
     "checkpoint": "tables with fixed effects, as in 'y ~ x | firm + year'",
 }
+FOR_EFFECTS["fsplit"] = FOR_EFFECTS["split"]
 
 
 def refuse_without_effects(**given: Any) -> None:

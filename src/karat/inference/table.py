@@ -84,6 +84,8 @@ def ols(
     submodels: bool = False,
     memory: int | None = None,
     checkpoint: str | Path | None = None,
+    split: str | None = None,
+    fsplit: str | None = None,
     progress: Progress | bool | None = None,
 ) -> Any:
     """The regression table of all rows, as statsmodels would give it, in bounded memory.
@@ -135,15 +137,19 @@ def ols(
     checkpoint : path, optional
         With fixed effects and files: an ``.npz`` file from which a run that was killed resumes, to
         the same bits; files beside it (``name.pass-1.npz``) hold finished passes.
+    split, fsplit : str, optional
+        With fixed effects: a column; there is a table for each of its levels, from the same passes.
+        ``fsplit`` has that of all rows, too, as in fixest.
     progress : True or callable, optional
         True shows a bar.  A callable is called with (bytes done, bytes in all) in every pass.
 
     Returns
     -------
     results
-        statsmodels' results of all rows, with labels; also ``tidy()``, ``glance()``,
-        ``submodel(...)``, ``wild_bootstrap(...)``, ``predict(frame, interval=0.95)``, and
-        ``coreset``, which you can save and query again later: ``ols(karat.load(path))``.
+        statsmodels' results of all rows, with labels (with ``split``, a mapping of them); also
+        ``tidy()``, ``glance()``, ``submodel(...)``, ``wild_bootstrap(...)``,
+        ``predict(frame, interval=0.95)``, and ``coreset``, which you can save and query again
+        later: ``ols(karat.load(path))``.
 
     Examples
     --------
@@ -160,15 +166,17 @@ def ols(
     kinds, corrections = covariance_kinds(cov_type, clusters, submodels), small_sample(ssc)
     check_switches(use_t=use_t, residual_quantiles=residual_quantiles, submodels=submodels)
     drop = drops_collinear(on_collinear)
+    samples = {"split": split, "fsplit": fsplit}
+    for_effects: dict[str, Any] = {"memory": memory, "checkpoint": checkpoint} | samples
     if isinstance(formula, str) and "|" in formula and has_effects(formula):
         check_effects(data is None or is_kept(data), frequencies, residual_quantiles, submodels)
         with progress_bar(progress, "B") as advance:
             return panel_table(
                 formula, data, kinds=kinds, clusters=clusters, weights=weights,
                 ssc=small_sample(ssc, PYFIXEST), use_t=use_t, on_missing=on_missing, drop=drop,
-                memory=memory, progress=advance, checkpoint=checkpoint,
+                progress=advance, **for_effects,
             )  # fmt: skip
-    refuse_without_effects(memory=memory, checkpoint=checkpoint)
+    refuse_without_effects(**for_effects)
     if isinstance(formula, Coreset):
         if weights is not None or frequencies is not None:
             raise InputError(

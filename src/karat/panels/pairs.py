@@ -6,6 +6,7 @@ merged with the pairs before: each row is sorted once, and memory is that of the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,15 +113,7 @@ class PairCounts:
                 weights = np.add.reduceat(weights, starts)
             keys = keys[starts]
         self.keys, self.counts, self.weights = keys, counts, weights
-        size = len(keys) * pair_bytes(self.weighted)
-        if size > self.budget:
-            raise InputError(
-                f"The pairs of levels of {self.names[0]!r} and {self.names[1]!r} take more than"
-                f" {self.budget:,} bytes: {len(keys):,} were found so far, of"
-                f" {pair_bytes(self.weighted)} bytes each. Allow more with memory=, or use fewer"
-                " levels.",
-                argument="memory",
-            )
+        check_budget([self])
 
     def merge(self, other: PairCounts, first: Indices, second: Indices) -> None:
         """Add the pairs of other rows, whose levels have these codes here."""
@@ -156,6 +149,20 @@ class PairCounts:
         matrix = sparse.csr_array((data, columns, rows.astype(kind)), shape=shape)
         matrix.has_sorted_indices = True
         return matrix
+
+
+def check_budget(pairs: Sequence[PairCounts]) -> None:
+    """Raise if the pairs take more bytes than they may."""
+    count = sum(len(each.keys) for each in pairs)
+    if pairs and count * pair_bytes(pairs[0].weighted) > pairs[0].budget:
+        first, second = pairs[0].names
+        raise InputError(
+            f"The pairs of levels of {first!r} and {second!r} take more than"
+            f" {pairs[0].budget:,} bytes: {count:,} were found so far, of"
+            f" {pair_bytes(pairs[0].weighted)} bytes each. Allow more with memory=, or use fewer"
+            " levels.",
+            argument="memory",
+        )
 
 
 def pair_bytes(weighted: bool) -> int:

@@ -87,9 +87,8 @@ class PanelPass(ResumableConsumer):
     held: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        rows = min(BLOCK_ROWS, BLOCK_NUMBERS // self.plan.width + 1)
-        self.room = np.empty((self.plan.width, rows))
-        self.weights = np.empty(rows) if self.plan.weighted else None
+        self.room = np.empty((self.plan.width, 0))
+        self.weights = np.empty(0) if self.plan.weighted else None
         self.codes = [[] for _ in self.plan.coded]
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
@@ -100,13 +99,23 @@ class PanelPass(ResumableConsumer):
             levels.codes([labels[name] for name in columns])
             for levels, columns in zip(self.levels, self.plan.coded, strict=True)
         ]
-        start, size = 0, self.room.shape[1]
+        start, size = 0, min(BLOCK_ROWS, BLOCK_NUMBERS // self.plan.width + 1)
         while start < len(batch):
             stop = min(start + size - self.held, len(batch))
+            self._cover(self.held + stop - start, size)
             self._collect(batch, codes, slice(start, stop))
             start = stop
             if self.held == size:
                 self.flush()
+
+    def _cover(self, rows: int, most: int) -> None:
+        """Make room for so many rows, at least twice of what there was."""
+        have = self.room.shape[1]
+        if rows > have:
+            more = max(rows, min(2 * have, most)) - have
+            self.room = np.pad(self.room, ((0, 0), (0, more)))
+            if self.weights is not None:
+                self.weights = np.pad(self.weights, (0, more))
 
     def before(self, batch: Batch) -> None:
         """Called before the rows of a batch are collected."""
@@ -135,6 +144,17 @@ class PanelPass(ResumableConsumer):
             self.add_rows(self.room[:, : self.held], weights, codes)
         self.held, self.codes = 0, [[] for _ in self.plan.coded]
 
+    def release(self) -> None:
+        """Add the rows that wait to the sums, and give back their memory."""
+        if self.held:
+            self.flush()
+            self.room = self.room[:, :0].copy()
+            self.weights = None if self.weights is None else np.empty(0)
+
+    def counted(self) -> Sequence[Any]:
+        """The pairs of levels that are held."""
+        return ()
+
     def add_rows(self, z: Array, weights: Array | None, codes: list[Indices]) -> None:
         """Add a block of rows, whose columns are the rows of ``z``; it may be overwritten."""
         raise NotImplementedError
@@ -150,11 +170,11 @@ class PanelPass(ResumableConsumer):
     def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
         waiting = part_state("rows", header, arrays)[1]
         self.held = waiting["room"].shape[1]
-        self.room[:, : self.held] = require_shape(waiting["room"], self.plan.width, None)
+        self.room = require_shape(waiting["room"], self.plan.width, None)
         codes = require_shape(waiting["codes"], len(self.codes), self.held)
         self.codes = [[each] for each in codes] if self.held else self.codes
         if self.weights is not None:
-            self.weights[: self.held] = waiting["weights"]
+            self.weights = require_shape(waiting["weights"], self.held)
         self.restore_parts(header, arrays)
 
     def parts_of_state(self) -> list[tuple[str, Stored]]:

@@ -136,6 +136,9 @@ class PanelSums(PanelPass):
         for (a, b), pairs in self.pairs.items():
             pairs.add(codes[a], codes[b], weights)
 
+    def counted(self) -> list[PairCounts]:
+        return list(self.pairs.values())
+
     def finish(self) -> None:
         """Add the rows that wait; sums by level get the length of the levels."""
         self.flush()
