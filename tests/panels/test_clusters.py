@@ -102,10 +102,11 @@ def test_leverages_with_one_effect(kind, power, weights):
         ("y ~ x1 | nowhere", {}, "nowhere"),
         ("y ~ x1 | firm", {"cov_type": "cluster"}, "Pass its name as cluster="),
         ("y ~ x1 | firm", {"frequencies": "w"}, "frequencies"),
-        ("y ~ x1 + x2 | firm + year", {"memory": 10**3}, "take more than 1,000 bytes"),
+        ("y ~ x1 + x2 | firm + year", {"memory": 10**3}, "take more than memory=1,000 bytes"),
         ("y ~ x1", {"memory": 10**9}, "memory= is for"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:The pairs of levels of .* may take up to:UserWarning")
 def test_refusals(formula, options, said):
     with pytest.raises((karat.InputError, karat.NotExactError), match=said):
         karat.ols(formula, rows(), **options)

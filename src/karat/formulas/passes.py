@@ -62,6 +62,7 @@ class SourceRows:
         self.source, self.declared, self.progress = source, declared, progress
         self.passes, self.all_doubles = 0, source.all_doubles
         self.same: SamePasses = SamePasses()
+        self.known_rows: int | None = None
 
     def resumable(
         self, checkpoint: str | Path | None, call: dict[str, Any]
@@ -81,6 +82,15 @@ class SourceRows:
     def schema(self) -> pa.Schema:
         """The columns."""
         return self.source.schema()
+
+    def row_count(self) -> int | None:
+        """The number of rows, or about that, if it is known before they are read."""
+        if self.known_rows is not None or self.source.once:
+            return self.known_rows
+        try:
+            return self.source.row_count()[0]
+        except InputError:
+            return None
 
     def as_codes(self, columns: Sequence[str]) -> None:
         """Read these columns as codes and levels, if the source can."""
@@ -159,6 +169,10 @@ class ClusterRows:
     def schema(self) -> pa.Schema:
         return self.home.frame_schema(self.data)
 
+    def row_count(self) -> int | None:
+        """None: partitions would be computed."""
+        return None
+
     def as_codes(self, columns: Sequence[str]) -> None:
         """Nothing: partitions are read as they come."""
 
@@ -183,7 +197,10 @@ def open_rows(data: Any, progress: Progress | None) -> SourceRows | ClusterRows:
     cluster = cluster_of(data)
     if cluster is not None:
         return ClusterRows(data, cluster)
-    return SourceRows(open_table(data), _declared(containers.collected(data)), progress)
+    source, collected = open_table(data), containers.collected(data)
+    rows = SourceRows(source, _declared(collected), progress)
+    rows.known_rows = containers.row_count(collected) if containers.is_frame(collected) else None
+    return rows
 
 
 def is_kept(data: Any) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from karat.core.regression import ADJUSTED, BY_CLUSTER
+from karat.core.coreset import Coreset
+from karat.core.regression import ADJUSTED, BY_CLUSTER, JOINT
 from karat.errors import InputError, NotExactError, check_choice
 from karat.inference.covariance import KINDS, check_cov_type
 
@@ -154,3 +155,20 @@ def refuse_without_effects(**given: Any) -> None:
     for name, value in given.items():
         if value is not None:
             raise InputError(f"{name}= is for {FOR_EFFECTS[name]}.", argument=name)
+
+
+def check_stored(core: Coreset, kinds: Sequence[str], clusters: Sequence[str]) -> None:
+    """Raise if the stored sums are of the clusters of another column."""
+    stored = stored_clusters(core)
+    cluster = JOINT.join(clusters)
+    if clusters and stored and stored["column"] != cluster:
+        raise NotExactError(
+            f"This coreset stores the sums of the clusters {stored['column']!r}, not {cluster!r};"
+            " pass the data."
+        )
+
+
+def stored_clusters(core: Coreset) -> dict[str, Any]:
+    """Which clusters the stored sums are about."""
+    covariances = {} if core.regression is None else core.regression.facts["covariances"]
+    return next((covariances[kind] for kind in BY_CLUSTER if kind in covariances), {})

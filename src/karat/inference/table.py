@@ -24,7 +24,7 @@ import pandas as pd
 
 from karat.core.coreset import Coreset
 from karat.core.provenance import Provenance
-from karat.core.regression import BY_CLUSTER, JOINT, Regression, stage_sums
+from karat.core.regression import Regression, stage_sums
 from karat.core.synthetic import SYNTHETIC
 from karat.data import containers
 from karat.data.arguments import progress_bar
@@ -53,11 +53,13 @@ from karat.inference.options import (
     check_effects,
     check_formula,
     check_labels,
+    check_stored,
     check_switches,
     cluster_columns,
     covariance_kinds,
     drops_collinear,
     refuse_without_effects,
+    stored_clusters,
     weight_column,
 )
 from karat.inference.residuals import residual_quantiles
@@ -132,8 +134,8 @@ def ols(
         Also store what HC0, HC1 and clustered errors of any choice of the columns follow from:
         ``fit.submodel(terms, cov_type="cluster")``.
     memory : int, optional
-        With fixed effects: the bytes that the pairs of levels of two effects may take (default
-        4 GiB).
+        With fixed effects: the bytes that the pairs of levels of two or more effects may take
+        (default 4 GiB); a warning before the first pass says if that may be too little.
     checkpoint : path, optional
         With fixed effects and files: an ``.npz`` file from which a run that was killed resumes, to
         the same bits; files beside it (``name.pass-1.npz``) hold finished passes.
@@ -166,8 +168,12 @@ def ols(
     kinds, corrections = covariance_kinds(cov_type, clusters, submodels), small_sample(ssc)
     check_switches(use_t=use_t, residual_quantiles=residual_quantiles, submodels=submodels)
     drop = drops_collinear(on_collinear)
-    samples = {"split": split, "fsplit": fsplit}
-    for_effects: dict[str, Any] = {"memory": memory, "checkpoint": checkpoint} | samples
+    for_effects: Any = {
+        "memory": memory,
+        "checkpoint": checkpoint,
+        "split": split,
+        "fsplit": fsplit,
+    }
     if isinstance(formula, str) and "|" in formula and has_effects(formula):
         check_effects(data is None or is_kept(data), frequencies, residual_quantiles, submodels)
         with progress_bar(progress, "B") as advance:
@@ -194,7 +200,7 @@ def ols(
                 core = _with_scores(
                     core, data, kinds, clusters, on_missing, residual_quantiles, advance, submodels
                 )
-        _check_cluster(core, kinds, clusters)
+        check_stored(core, kinds, clusters)
         fit = _shown(core, kinds[0], use_t, drop, corrections)
         if residual_quantiles:
             fit.residual_quantiles  # noqa: B018 - raises if they are not stored
@@ -206,7 +212,7 @@ def ols(
                 "A submodel of a coreset has the weights of the coreset, and no quantiles of"
                 " residuals: these belong to one formula. Leave out these arguments."
             )
-        _check_cluster(data, kinds, clusters)
+        check_stored(data, kinds, clusters)
         whole = _shown(data, "nonrobust", None, drop, corrections)
         return whole.submodel(formula, cov_type=kinds[0], use_t=use_t)
     with progress_bar(progress, "B") as advance:
@@ -215,23 +221,6 @@ def ols(
             frequencies, submodels,
         )  # fmt: skip
     return _shown(core, kinds[0], use_t, ssc=corrections)
-
-
-def _check_cluster(core: Coreset, kinds: Sequence[str], clusters: Sequence[str]) -> None:
-    """Raise if the stored sums are of the clusters of another column."""
-    stored = _stored_clusters(core)
-    cluster = JOINT.join(clusters)
-    if clusters and stored and stored["column"] != cluster:
-        raise NotExactError(
-            f"This coreset stores the sums of the clusters {stored['column']!r}, not {cluster!r};"
-            " pass the data."
-        )
-
-
-def _stored_clusters(core: Coreset) -> dict[str, Any]:
-    """Which clusters the stored sums are about."""
-    covariances = {} if core.regression is None else core.regression.facts["covariances"]
-    return next((covariances[kind] for kind in BY_CLUSTER if kind in covariances), {})
 
 
 def _shown(
@@ -309,7 +298,7 @@ def _full_data(core: Coreset) -> FullData:
     """What a coreset stores about all rows, besides the kept ones."""
     if core.regression is None:
         return FullData(float(core.weights.sum()))
-    facts, cluster = core.regression.facts, _stored_clusters(core)
+    facts, cluster = core.regression.facts, stored_clusters(core)
     return FullData(
         float(facts["observations"]), float(facts.get("log_weights") or 0.0),
         stage_sums(core.regression.sums, 0),

@@ -24,6 +24,7 @@ from karat.inference.ssc import SmallSample
 from karat.panels.effects import Effect, parse_effects
 from karat.panels.estimate import Estimation
 from karat.panels.model import PanelModel
+from karat.panels.pairs import announce
 from karat.panels.read import PanelLayout
 from karat.panels.results import PanelResults
 from karat.panels.rows import PanelPlan
@@ -168,6 +169,7 @@ class Panel:
             effects, tuple(clusters), labels, len(design.names) + 1, weights is not None,
             MEMORY if memory is None else memory,
         )  # fmt: skip
+        announce(plan, rows.row_count() if plan.pairs else None)
         return Panel(rows, layout, plan, design, text)
 
     def model(self, kinds: Sequence[str], drop: bool, exact: bool) -> PanelModel:

@@ -6,6 +6,7 @@ merged with the pairs before: each row is sorted once, and memory is that of the
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,10 +17,11 @@ from scipy import sparse
 from karat.engine.linalg import Array, Indices
 from karat.errors import InputError
 from karat.panels.levels import packed
+from karat.panels.rows import PanelPlan
 from karat.panels.state import require_shape
 from karat.storage.archive import Stored
 
-WAITING = 2**22  # pairs that are collected before they are sorted, or as many as there are already
+WAITING = 2**21  # pairs that are collected before they are sorted, or half as many as there are
 LOW = 0xFFFFFFFF
 
 
@@ -50,7 +52,7 @@ class PairCounts:
         keys = packed([first, second])
         self.waiting.append((keys, None if weights is None else weights.copy()))
         self.held += len(keys)
-        if self.held > max(WAITING, len(self.keys)):
+        if self.held > max(WAITING, len(self.keys) // 2):
             self.settle()
 
     def state(self) -> Stored:
@@ -100,19 +102,19 @@ class PairCounts:
 
     def _join(self, keys: np.ndarray, counts: np.ndarray, weights: Array | None) -> None:
         """Merge sorted pairs with those before."""
-        if len(self.keys):
-            keys = np.concatenate([self.keys, keys])
-            counts = np.concatenate([self.counts, counts])
-            order = np.argsort(keys, kind="stable")
-            keys = keys[order]
-            starts = _starts(keys)
-            counts = np.add.reduceat(counts[order], starts)
+        if not len(self.keys):
+            self.keys, self.counts, self.weights = keys, counts, weights
+        else:
+            places = np.searchsorted(self.keys, keys)
+            known = self.keys[np.minimum(places, len(self.keys) - 1)] == keys
+            before, new = places[~known], ~known
+            self.counts[places[known]] += counts[known]
+            self.counts = np.insert(self.counts, before, counts[new])
             if weights is not None:
                 assert self.weights is not None
-                weights = np.concatenate([self.weights, weights])[order]
-                weights = np.add.reduceat(weights, starts)
-            keys = keys[starts]
-        self.keys, self.counts, self.weights = keys, counts, weights
+                self.weights[places[known]] += weights[known]
+                self.weights = np.insert(self.weights, before, weights[new])
+            self.keys = np.insert(self.keys, before, keys[new])
         check_budget([self])
 
     def merge(self, other: PairCounts, first: Indices, second: Indices) -> None:
@@ -152,22 +154,36 @@ class PairCounts:
 
 
 def check_budget(pairs: Sequence[PairCounts]) -> None:
-    """Raise if the pairs take more bytes than they may."""
+    """Raise if the pairs of all effects take more bytes than they may."""
     count = sum(len(each.keys) for each in pairs)
     if pairs and count * pair_bytes(pairs[0].weighted) > pairs[0].budget:
-        first, second = pairs[0].names
+        first, second = max(pairs, key=lambda each: len(each.keys)).names
+        each_takes = pair_bytes(pairs[0].weighted)
         raise InputError(
-            f"The pairs of levels of {first!r} and {second!r} take more than"
-            f" {pairs[0].budget:,} bytes: {count:,} were found so far, of"
-            f" {pair_bytes(pairs[0].weighted)} bytes each. Allow more with memory=, or use fewer"
-            " levels.",
+            f"The pairs of levels of {first!r} and {second!r} take more than memory="
+            f"{pairs[0].budget:,} bytes: {count:,} were found so far, which take up to {each_takes}"
+            f" bytes each. Allow more with memory=, for which {each_takes} bytes for each row and"
+            " each two effects are always enough, or use fewer levels.",
             argument="memory",
         )
 
 
+def announce(plan: PanelPlan, rows: int | None) -> None:
+    """Say, before the pass, that pairs of levels may take more memory than is allowed."""
+    need = 0 if rows is None else rows * len(plan.pairs) * pair_bytes(plan.weighted)
+    if need > plan.memory:
+        warnings.warn(
+            f"The pairs of levels of {rows:,} rows may take up to {need:,} bytes, and"
+            f" memory={plan.memory:,} allows less: if they need more, there will be no table. Pass"
+            f" memory={need} if there is so much.",
+            UserWarning,
+            stacklevel=5,
+        )
+
+
 def pair_bytes(weighted: bool) -> int:
-    """Bytes of a pair."""
-    return 20 if weighted else 12
+    """Bytes of a pair, at the most: while pairs are merged, and as a matrix and its transpose."""
+    return 64 if weighted else 48
 
 
 def _starts(keys: np.ndarray) -> Indices:

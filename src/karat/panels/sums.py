@@ -15,7 +15,7 @@ import numpy as np
 from karat.data.batch import Batch
 from karat.engine.linalg import Array, Indices
 from karat.panels.levels import JointLevels
-from karat.panels.pairs import PairCounts
+from karat.panels.pairs import PairCounts, check_budget
 from karat.panels.rows import PanelPass
 from karat.panels.state import part_state, require_shape
 from karat.storage.archive import Stored
@@ -135,6 +135,7 @@ class PanelSums(PanelPass):
             sums.add(place, weighted, weights)
         for (a, b), pairs in self.pairs.items():
             pairs.add(codes[a], codes[b], weights)
+        check_budget(self.counted())
 
     def counted(self) -> list[PairCounts]:
         return list(self.pairs.values())
@@ -146,6 +147,7 @@ class PanelSums(PanelPass):
             sums.fit(levels.count)
         for pairs in self.pairs.values():
             pairs.settle()
+        check_budget(self.counted())
 
     def centred_products(self) -> Array:
         """The products of the columns less their means."""
