@@ -80,6 +80,23 @@ def regress(
             "--submodels", help="Store what robust errors of any smaller formula follow from."
         ),
     ] = False,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="With fixed effects: a table for each level of a column."
+        ),
+    ] = None,
+    fsplit: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="As --split, and the table of all rows."),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="With fixed effects: an .npz file from which a run that was killed resumes.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -126,6 +143,7 @@ def regress(
         "on_collinear": on_collinear.value,
     }
     options |= {"residual_quantiles": residuals, "submodels": submodels}
+    options |= {"split": split, "fsplit": fsplit, "checkpoint": checkpoint}
     if stored is None and formula is None:
         raise InputError('The formula is missing: karat regress data.parquet "y ~ a + C(b)".')
     with warnings.catch_warnings(record=True) as caught:
@@ -136,7 +154,12 @@ def regress(
             assert formula is not None
             with printing.progress(not shown.as_json) as advance:
                 fit = ols(formula, paths, on_missing=on_missing.value, progress=advance, **options)
-        document = _panel_document(fit) if absorbed else _document(fit)
+        document: dict[str, Any]
+        if split or fsplit:
+            samples = {name: _panel_document(each) for name, each in fit.samples()}
+            document = {"samples": samples, "errors": list(map(str, fit.errors.values()))}
+        else:
+            document = _panel_document(fit) if absorbed else _document(fit)
         table = str(fit.summary())
     warned = list(dict.fromkeys(str(warning.message) for warning in caught))
     if output is not None:
