@@ -88,6 +88,15 @@ def test_variation_between_levels_does_not_matter(ratio):
         assert np.abs(found - 1).max() < 1e-10
 
 
+def test_too_few_rows_are_no_exact_fit():
+    """A ring of firms and years, in which one direction is left."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.standard_normal((12, 2)), columns=["x", "y"])
+    frame["firm"], frame["year"] = np.arange(12) // 2, (np.arange(12) + 1) // 2 % 6
+    with pytest.raises(karat.InputError, match="degrees of freedom"):
+        karat.ols("y ~ x | firm + year", frame)
+
+
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e6])
 def test_an_exact_fit_is_named(scale):
     """The effects do not explain the response, but the regressor and the effects do."""

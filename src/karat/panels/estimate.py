@@ -230,6 +230,7 @@ class Estimation:
                     " is nothing to explain."
                 )
             if dependent[-1]:
+                first.parameters(int((~dependent).sum()), False)  # raises if there are too few rows
                 raise InputError(
                     f"The response {self.names[-1]!r} is a combination of the regressors and the"
                     " fixed effects, up to rounding, so nothing is left to estimate errors from."

@@ -104,7 +104,7 @@ class SplitPass(Consumer):
 
 
 @dataclass
-class Samples:
+class SampleModels:
     """The models of all samples, and the errors of those that have none."""
 
     column: str
@@ -129,9 +129,9 @@ def sample_name(column: str, label: Any) -> str:
 
 def split_models(
     panel: Any, column: str, whole: bool, options: tuple[Sequence[str], bool, bool]
-) -> Samples:
+) -> SampleModels:
     """Estimate all samples of an opened panel; ``whole`` is whether all rows are one, too."""
-    samples, place = Samples(column), panel.plan.columns.index(column)
+    samples, place = SampleModels(column), panel.plan.columns.index(column)
     first = Estimation(panel.plan, panel.design, panel.text).passes(*options)
     empty = next(first)
     passed = panel.rows.scan(
@@ -140,7 +140,7 @@ def split_models(
     for consumer in passed.consumers.values():
         consumer.finish()
     passed.check()
-    for label in sorted(passed.consumers, key=_order):
+    for label in sorted(passed.consumers, key=_label_order):
         name = f"{sample_name(column, label)}: "
         steps = Estimation(panel.plan, panel.design, panel.text, name).passes(*options)
         next(steps)  # the sums, which are there
@@ -155,7 +155,7 @@ def split_models(
     return samples
 
 
-def _order(label: Any) -> tuple[bool, str, Any]:
+def _label_order(label: Any) -> tuple[bool, str, Any]:
     """All rows first; then labels of one type together, in their order."""
     return label is not WHOLE, type(label).__name__ if label is not WHOLE else "", label
 
@@ -174,7 +174,7 @@ class SplitResults(Mapping[Any, PanelResults]):
         self, column: str, results: dict[Any, PanelResults], errors: Mapping[Any, Exception]
     ) -> None:
         self.column, self.errors = column, errors
-        self._results = {label: results[label] for label in sorted(results, key=_order)}
+        self._results = {label: results[label] for label in sorted(results, key=_label_order)}
         if not results:
             raise next(iter(errors.values()))
 
