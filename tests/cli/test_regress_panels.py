@@ -75,3 +75,32 @@ def test_what_a_panel_has_not_is_refused(inside, path, tmp_path):
     refused(inside(*arguments, "-o", tmp_path / "core.parquet"), "--output", "fixed effects")
     refused(inside(*arguments, "--residuals"), "fixed effects")
     refused(inside(*arguments[:2], "y ~ x1 | nothing"), "nothing")
+
+
+def test_samples(inside, tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.standard_normal(400), "firm": rng.integers(0, 20, 400)})
+    frame["y"], frame["region"] = frame["x"] + rng.standard_normal(400), np.arange(400) % 3
+    frame.to_parquet(tmp_path / "panel.parquet")
+    arguments = ("regress", tmp_path / "panel.parquet", "y ~ x | firm", "--cov", "CR3:firm")
+    shown = inside(*arguments, "--split", "region")
+    assert shown.code == 0, shown.err
+    assert shown.out.count("Sample: region = ") == 3
+    found = inside(*arguments, "--fsplit", "region", "--json").json
+    assert list(found["samples"]) == ["Full sample", "0", "1", "2"]
+    assert found["errors"] == []
+    part = frame[frame["region"] == 1]
+    oracle = Dummies(part[["x"]].to_numpy(), part["y"].to_numpy(), [part["firm"].to_numpy()])
+    row = found["samples"]["1"]["coefficients"][0]
+    assert row["estimate"] == pytest.approx(float(oracle.params[0]), rel=1e-10)
+
+
+def test_a_checkpoint(inside, path, tmp_path):
+    arguments = ("regress", path, MADE.formula, "--checkpoint", tmp_path / "c.npz", "--json")
+    first, again = inside(*arguments), inside(*arguments)
+    assert first.code == again.code == 0, first.err
+    assert first.json == again.json
+    assert {file.name for file in tmp_path.glob("c.*")} == {
+        "c.design.npz", "c.pass-1.npz", "c.pass-2.npz",
+    }  # fmt: skip
+    refused(inside("regress", path, "y ~ x1", "--checkpoint", tmp_path / "c.npz"), "checkpoint")

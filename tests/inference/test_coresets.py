@@ -220,3 +220,13 @@ def test_anova_of_other_data_is_refused(frame):
     for stranger in (ols("y ~ a + b", other), ols("y ~ a + b", frame.assign(u=2.0), weights="u")):
         with pytest.raises(InputError, match="differ in rows, weights"):
             anova(small, stranger)
+
+
+def test_a_dot_stands_for_the_same_columns_after_saving(frame, tmp_path):
+    """The first covariance is stored, the other needs the formula and the data again."""
+    table = frame[["y", "a", "g"]]
+    ols("y ~ .", table).coreset.save(tmp_path / "core.npz")
+    again = ols(karat.load(tmp_path / "core.npz"), table, cov_type="HC1")
+    expected = ols("y ~ a + g", table, cov_type="HC1")
+    for name in expected.params.index:
+        assert abs(again.bse[name] / expected.bse[name] - 1) < 1e-10

@@ -286,12 +286,12 @@ def test_wild_bootstrap_refuses(frame):
 
 
 def test_absorbed_effects_are_refused(frame):
-    with pytest.raises(NotExactError, match="CR3 with fixed effects"):
+    with pytest.raises(NotExactError, match="levels of 'h' lie in several"):
         ols("y ~ a | h", frame, cov_type="CR3", cluster="g")
     with pytest.raises(InputError, match="submodels= cannot be combined"):
         ols("y ~ a | h", frame, cov_type="HC1", submodels=True)
     fit = ols("y ~ a | h", frame, cov_type="cluster", cluster="g")
-    with pytest.raises(NotExactError, match="wild bootstrap is not available"):
+    with pytest.raises(NotExactError, match="wild bootstrap needs the sums of every cluster"):
         fit.wild_bootstrap("a")
 
 
@@ -307,3 +307,30 @@ def test_damaged_files(frame):
         wrong = arrays | {name: arrays[name][:-1]}
         with pytest.raises(Exception, match="another number of columns"):
             karat.core.regression.Regression.restored(stored.facts, wrong)
+
+
+@pytest.mark.parametrize("options", [{}, {"weights": "w"}])
+def test_cr2_by_the_leverages_of_each_cluster(options):
+    """The symmetric root of the inverse of 1 - H, from all rows."""
+    rng = np.random.default_rng(3)
+    n, g = 400, np.arange(400) % 9
+    frame = pd.DataFrame({"g": g, "a": rng.standard_normal(n) + g / 4, "b": rng.random(n) + 1e3})
+    frame["y"], frame["w"] = frame["a"] + g + rng.standard_normal(n), rng.integers(1, 5, n) / 2
+    fit = ols("y ~ a + b", frame, cov_type=["CR2", "cluster"], cluster="g", **options)
+    root = np.sqrt(frame["w"].to_numpy()) if options else np.ones(n)
+    X = np.column_stack([np.ones(n), frame["a"], frame["b"] - 1e3]) * root[:, None]
+    y = frame["y"].to_numpy() * root
+    bread = np.linalg.inv(X.T @ X)
+    e, expected = y - X @ (bread @ X.T @ y), np.zeros((3, 3))
+    for cluster in range(9):
+        rows = g == cluster
+        values, vectors = np.linalg.eigh(np.eye(rows.sum()) - X[rows] @ bread @ X[rows].T)
+        score = bread @ X[rows].T @ ((vectors / np.sqrt(values)) @ (vectors.T @ e[rows]))
+        expected += np.outer(score, score)
+    errors = np.sqrt(np.diag(expected)[1:])
+    assert np.abs(fit.bse[["a", "b"]] / errors - 1).max() < 1e-10
+    small = fit.submodel("y ~ a", cov_type="CR2").bse["a"]
+    assert (
+        abs(small / ols("y ~ a", frame, cov_type="CR2", cluster="g", **options).bse["a"] - 1) < 1e-9
+    )
+    assert fit.wild_bootstrap("a", draws=99).clusters == 9

@@ -86,3 +86,22 @@ def test_variation_between_levels_does_not_matter(ratio):
     for kind in ("HC1", "cluster"):
         found = fit.with_covariance(kind).bse / expected.with_covariance(kind).bse
         assert np.abs(found - 1).max() < 1e-10
+
+
+def test_too_few_rows_are_no_exact_fit():
+    """A ring of firms and years, in which one direction is left."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.standard_normal((12, 2)), columns=["x", "y"])
+    frame["firm"], frame["year"] = np.arange(12) // 2, (np.arange(12) + 1) // 2 % 6
+    with pytest.raises(karat.InputError, match="degrees of freedom"):
+        karat.ols("y ~ x | firm + year", frame)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e6])
+def test_an_exact_fit_is_named(scale):
+    """The effects do not explain the response, but the regressor and the effects do."""
+    rng = np.random.default_rng(0)
+    firm, year, x = rng.integers(0, 60, 900), rng.integers(0, 9, 900), rng.standard_normal(900)
+    frame = pd.DataFrame({"firm": firm, "year": year, "x": x, "y": scale * (x + year + firm % 5)})
+    with pytest.raises(karat.InputError, match="'y' is a combination of the regressors and the"):
+        karat.ols("y ~ x | firm + year", frame)

@@ -13,6 +13,7 @@ import typer
 import karat
 from karat.cli import printing
 from karat.cli.options import Common, check_output
+from karat.core.regression import BY_CLUSTER
 from karat.errors import InputError, StorageError
 
 OnMissing = StrEnum("OnMissing", ["ERROR", "DROP"])
@@ -34,8 +35,8 @@ def regress(
             "--cov",
             metavar="KIND",
             help=(
-                "nonrobust, HC0, HC1, HC2, HC3, cluster:COLUMN[,COLUMN] or CR3:COLUMN. Repeat it to"
-                " store several; the first is shown."
+                "nonrobust, HC0, HC1, HC2, HC3, cluster:COLUMN[,COLUMN], CR2:COLUMN or"
+                " CR3:COLUMN. Repeat it to store several; the first is shown."
             ),
         ),
     ] = None,
@@ -80,6 +81,23 @@ def regress(
             "--submodels", help="Store what robust errors of any smaller formula follow from."
         ),
     ] = False,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="With fixed effects: a table for each level of a column."
+        ),
+    ] = None,
+    fsplit: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="As --split, and the table of all rows."),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="With fixed effects: an .npz file from which a run that was killed resumes.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -127,6 +145,7 @@ def regress(
         "on_collinear": on_collinear.value,
     }
     options |= {"residual_quantiles": residuals, "submodels": submodels}
+    options |= {"split": split, "fsplit": fsplit, "checkpoint": checkpoint}
     if stored is None and formula is None:
         odd = next((path for path in paths if " " in path and not Path(path).exists()), None)
         fault = "The formula is missing" if odd is None else f"{odd!r} is no file and no formula"
@@ -139,14 +158,17 @@ def regress(
             assert formula is not None
             with printing.progress(not shown.as_json) as advance:
                 fit = ols(formula, paths, on_missing=on_missing.value, progress=advance, **options)
-        several = isinstance(fit, Mapping)
-        if several and output is not None:
-            raise InputError(
-                "--output saves the coreset of one table, and this formula has several responses;"
-                " leave it out, or save a table for each."
-            )
-        if several:
-            document: dict[str, Any] = {"tables": [_document(one) for one in fit.values()]}
+        document: dict[str, Any]
+        if split or fsplit:
+            samples = {name: _panel_document(each) for name, each in fit.samples()}
+            document = {"samples": samples, "errors": list(map(str, fit.errors.values()))}
+        elif isinstance(fit, Mapping):
+            if output is not None:
+                raise InputError(
+                    "--output saves the coreset of one table, and this formula has several"
+                    " responses; leave it out, or save a table for each."
+                )
+            document = {"tables": [_document(one) for one in fit.values()]}
         else:
             document = _panel_document(fit) if absorbed else _document(fit)
         table = str(fit.summary())
@@ -178,9 +200,9 @@ def _covariances(typed: list[str]) -> tuple[list[str], list[str] | None]:
     kinds, columns = [], []
     for text in typed:
         kind, colon, column = text.partition(":")
-        if colon and kind not in ("cluster", "CR3"):
+        if colon and kind not in BY_CLUSTER:
             raise InputError(
-                f"--cov {text}: only cluster and CR3 take a column, as in cluster:user_id."
+                f"--cov {text}: only cluster, CR2 and CR3 take a column, as in cluster:user_id."
             )
         if column:
             columns.append(column)

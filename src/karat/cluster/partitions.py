@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from karat.data import containers
 from karat.data.labels import as_text
 from karat.errors import InputError
 from karat.io.layout import Layout
+from karat.io.passes import Columns, Seen, joined_seen, seen_rows
 from karat.io.row_hashes import RowHashes, joined_hashes
 from karat.io.scan import Consumer, Hashes, scan
 from karat.io.source import Chunk, ResumePoint, Source
@@ -56,7 +57,11 @@ def cluster_of(data: Any) -> Any:
 
 
 def scan_partitions(
-    data: Any, layout: Layout, make: Callable[[], Consumer], hashed: Sequence[str] = ()
+    data: Any,
+    layout: Layout,
+    make: Callable[[], Consumer],
+    hashed: Sequence[str] = (),
+    compared: Sequence[Columns] = (),
 ) -> tuple[Any, Facts]:
     """Read a Dask or Spark frame once: the merged consumers of its partitions, and facts about the
     rows.
@@ -69,8 +74,10 @@ def scan_partitions(
         Makes an empty consumer, on a worker or here.
     hashed : list of str
         Columns to hash the rows by; none, if they need not be hashed.
+    compared : list of tuples of str
+        Columns whose hashes are compared with those of other passes (:attr:`Facts.seen`).
     """
-    work = PartitionPass(layout, make, tuple(hashed))
+    work = PartitionPass(layout, make, tuple(hashed), compared=tuple(compared))
     return work.merged(cluster_of(data).messages(data, work))
 
 
@@ -90,6 +97,8 @@ class Facts:
     partitions : int
     sent : int
         Bytes of the messages.
+    seen : dict
+        By columns, what another pass over the same rows must agree with.
     """
 
     rows: int = 0
@@ -98,6 +107,7 @@ class Facts:
     steps: dict[str, Any] | None = None
     partitions: int = 1
     sent: int = 0
+    seen: dict[Columns, Seen] = field(default_factory=dict)
 
     @staticmethod
     def joined(several: Sequence[Facts], sent: int) -> Facts:
@@ -110,7 +120,11 @@ class Facts:
             joined_hashes([getattr(facts, name) for facts in several])
             for name in ("content", "steps")
         )
-        return Facts(rows, missing, content, steps, partitions, before + sent)
+        seen = {
+            columns: joined_seen([facts.seen[columns] for facts in several])
+            for columns in (several[0].seen if several else ())
+        }
+        return Facts(rows, missing, content, steps, partitions, before + sent, seen)
 
     def same_rows(self, other: Facts) -> bool:
         """Whether both are of the same rows, each at its place in its sequence, in any
@@ -136,12 +150,15 @@ class PartitionPass:
         See :func:`scan_partitions`.
     ordered : bool
         Also hash each row with its place in its sequence.
+    compared
+        See :func:`scan_partitions`.
     """
 
     layout: Layout | None
     make: Callable[[], Consumer]
     hashed: tuple[str, ...] = ()
     ordered: bool = False
+    compared: tuple[Columns, ...] = ()
 
     def part(self, number: int, tables: Iterable[Any]) -> bytes:
         """The message of one partition, given as Arrow tables or batches."""
@@ -150,13 +167,15 @@ class PartitionPass:
         consumer.begin(number)
         hashes = [Hashes(RowHashes(self.hashed, self.layout.gaps))] if self.hashed else []
         steps = [StepHashes(self.hashed, self.layout.roles.sequence)] if self.ordered else []
-        position = scan(Partition(number, tables), self.layout, [*hashes, *steps, consumer], WHOLE)
+        compared = {names: Hashes(RowHashes(names, gaps=True)) for names in self.compared}
+        consumers = [*hashes, *steps, *compared.values(), consumer]
+        position = scan(Partition(number, tables), self.layout, consumers, WHOLE)
+        seen = {names: seen_rows(each.rows) for names, each in compared.items()}
         content, places = (
             hashing[0].rows.to_dict() if hashing else None for hashing in (hashes, steps)
         )
-        return pickle.dumps(
-            (Facts(position.rows, position.dropped, content, places), consumer.pack())
-        )
+        facts = Facts(position.rows, position.dropped, content, places, seen=seen)
+        return pickle.dumps((facts, consumer.pack()))
 
     def part_of_arrays(self, number: int, arrays: dict[str, Any]) -> bytes:
         """The message of one partition, given as arrays by role; None for a role without array."""

@@ -185,10 +185,15 @@ def last_pass(
 
 
 def finish(
-    work: PartitionPass, messages: Sequence[bytes], name: str, first: FirstPass | None = None
-) -> Coreset:
-    """The coreset, from the messages of :func:`last_pass`; ``name`` is that of the cluster."""
+    work: PartitionPass, messages: Sequence[bytes], name: str, first: FirstPass | None = None,
+    check: Callable[[Facts], None] | None = None,
+) -> Coreset:  # fmt: skip
+    """The coreset, from the messages of :func:`last_pass`; ``name`` is that of the cluster, and
+    ``check`` is called with facts about the rows.
+    """
     sketch, facts = work.merged(messages)
+    if check is not None:
+        check(facts)
     if first is not None and not facts.same_rows(first.facts):
         raise InputError(
             "The second pass read other rows than the first, or read them in another order:"

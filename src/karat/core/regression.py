@@ -30,7 +30,9 @@ PREFIX = "regression_"  # of the arrays in a file
 FIRST = "first"  # begins the names of the sums of first stages: first_1_HC0
 ROLES = ("instruments", "endogenous")  # of columns, where a formula has brackets
 PRODUCTS = {f"_products_{part.name}": part.name for part in fields(Products)}  # their endings
-CLUSTERED, JACKKNIFE = BY_CLUSTER = "cluster", "CR3"  # covariances
+CLUSTERED, JACKKNIFE = "cluster", "CR3"  # covariances
+ADJUSTED = {"CR2": -0.5, JACKKNIFE: -1.0}  # powers of 1 - A_g (:mod:`karat.inference.submodels`)
+BY_CLUSTER = (CLUSTERED, *ADJUSTED)
 JOINT = " + "  # between the names of cluster columns
 PLAIN = "cluster_plain"  # sums over several ways without factors, beside those with factors
 FACTS: dict[str, type] = {  # that every regression has

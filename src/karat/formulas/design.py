@@ -161,6 +161,7 @@ class Design:
         roles = {"instruments": list(self.instruments), "endogenous": list(self.endogenous)}
         return (roles if self.instruments else {}) | {
             "formula": self.formula.text,
+            "variables": list(self.formula.variables),
             "levels": self.learned.levels,
             "states": self.learned.states,
             "row": self.learned.row,
@@ -181,10 +182,12 @@ def restored_design(facts: Mapping[str, Any]) -> Design:
             )  # files of 0.2.0 do not say which term a part belongs to
             for names, factors, scale, *of in facts["terms"]
         )  # fmt: skip
-        names = {name for term in terms for name in term.columns}
+        names = facts.get("variables")  # what "." stands for; earlier files do not say
+        if names is None:
+            names = sorted({name for term in terms for name in term.columns})
         learned = Learned(facts["levels"], facts["states"], facts["row"])
         roles = (tuple(facts.get(role, ())) for role in ("instruments", "endogenous"))
-        return Design(parse(facts["formula"], sorted(names)), terms, learned, *roles)
+        return Design(parse(facts["formula"], names), terms, learned, *roles)
 
 
 def make_design(formula: Formula, learned: Learned) -> Design:

@@ -10,9 +10,11 @@ Spark (:class:`ClusterRows`).
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,7 @@ from karat.formulas.layout import DesignLayout, FormulaLayout
 from karat.io.columnar import ColumnarFiles
 from karat.io.find import open_source
 from karat.io.passes import SamePasses
+from karat.io.resume import ResumablePasses
 from karat.io.scan import Consumer, Position, Reduce, require_rows
 from karat.io.source import Source
 from karat.problems import LeastSquares
@@ -47,17 +50,47 @@ class SourceRows:
         Levels of the columns of a categorical type, in order.
     all_doubles : bool
         Whether the source reads integers as doubles.
+    rows_at_once : int
+        Rows between pauses.
     """
 
     def __init__(
-        self, source: Source, declared: dict[str, list[Any]], progress: Progress | None
-    ) -> None:
+        self, source: Source, declared: dict[str, list[Any]], progress: Progress | None,
+        rows_at_once: int = FOLD,
+    ) -> None:  # fmt: skip
+        self.rows_at_once = rows_at_once
         self.source, self.declared, self.progress = source, declared, progress
-        self.passes, self.all_doubles, self.same = 0, source.all_doubles, SamePasses()
+        self.passes, self.all_doubles = 0, source.all_doubles
+        self.same: SamePasses = SamePasses()
+        self.known_rows: int | None = None
+
+    def resumable(
+        self, checkpoint: str | Path | None, call: dict[str, Any]
+    ) -> AbstractContextManager[None]:
+        """From here on, passes can be resumed from a checkpoint of the same call, if there is one;
+        it belongs to this run in the context.
+        """
+        if checkpoint is None:
+            return nullcontext()
+        self.same = ResumablePasses(checkpoint, call, self.source)
+        return self.same.locked()
+
+    def remembered(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What ``make`` returns; a run that is resumed does not call it again."""
+        return self.same.remembered(name, make)
 
     def schema(self) -> pa.Schema:
         """The columns."""
         return self.source.schema()
+
+    def row_count(self) -> int | None:
+        """The number of rows, or about that, if it is known before they are read."""
+        if self.known_rows is not None or self.source.once:
+            return self.known_rows
+        try:
+            return self.source.row_count()[0]
+        except InputError:
+            return None
 
     def as_codes(self, columns: Sequence[str]) -> None:
         """Read these columns as codes and levels, if the source can."""
@@ -76,7 +109,7 @@ class SourceRows:
                 " files, or pass a frame."
             )
         self.passes += 1
-        position = self.same.scan(self.source, layout, [consumer], FOLD, self.progress)
+        position = self.same.scan(self.source, layout, [consumer], self.rows_at_once, self.progress)
         require_rows(self.source, layout, position)
         return position
 
@@ -97,8 +130,6 @@ class SourceRows:
         position = self._scan(layout, Reduce(sketch, layout))
         return sketch.coreset(), position
 
-    rows_at_once = FOLD
-
     def opened(self, table: pa.Table) -> Source:
         """A source of a table in memory."""
         return open_table(table)
@@ -117,21 +148,48 @@ class ClusterRows:
     def __init__(self, data: Any, home: Any) -> None:
         self.data, self.home = data, home
         self.declared: dict[str, list[Any]] = {}
-        self.all_doubles = False
+        self.all_doubles, self.same = False, SamePasses()
+
+    def resumable(
+        self, checkpoint: str | Path | None, call: dict[str, Any]
+    ) -> AbstractContextManager[None]:
+        """Refuses a checkpoint."""
+        if checkpoint is not None:
+            raise InputError(
+                "Only a run over files can be resumed, not one over partitions, which"
+                f" {self.home.NAME} computes again by itself; omit checkpoint=.",
+                argument="checkpoint",
+            )
+        return nullcontext()
+
+    def remembered(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What ``make`` returns."""
+        return make()
 
     def schema(self) -> pa.Schema:
         return self.home.frame_schema(self.data)
+
+    def row_count(self) -> int | None:
+        """None: partitions would be computed."""
+        return None
 
     def as_codes(self, columns: Sequence[str]) -> None:
         """Nothing: partitions are read as they come."""
 
     def scan(self, layout: FormulaLayout, consumer: Any) -> Any:
         """The merged consumers of the partitions."""
-        return scan_partitions(self.data, layout, partial(replace, consumer))[0]
+        make, hashed = partial(replace, consumer), self.same.hashed(layout)
+        merged, facts = scan_partitions(self.data, layout, make, compared=hashed)
+        self.same.compare(facts.seen)
+        return merged
 
     def coreset(self, layout: DesignLayout) -> Coreset:
         work = last_pass(LeastSquares(), layout, 0, RowChoice(SYNTHETIC))
-        return finish(work, self.home.messages(self.data, work), self.home.NAME)
+        work = replace(work, compared=tuple(self.same.hashed(layout)))
+        return finish(
+            work, self.home.messages(self.data, work), self.home.NAME,
+            check=lambda facts: self.same.compare(facts.seen),
+        )  # fmt: skip
 
 
 def open_rows(data: Any, progress: Progress | None) -> SourceRows | ClusterRows:
@@ -139,7 +197,10 @@ def open_rows(data: Any, progress: Progress | None) -> SourceRows | ClusterRows:
     cluster = cluster_of(data)
     if cluster is not None:
         return ClusterRows(data, cluster)
-    return SourceRows(open_table(data), _declared(containers.collected(data)), progress)
+    source, collected = open_table(data), containers.collected(data)
+    rows = SourceRows(source, _declared(collected), progress)
+    rows.known_rows = containers.row_count(collected) if containers.is_frame(collected) else None
+    return rows
 
 
 def is_kept(data: Any) -> bool:

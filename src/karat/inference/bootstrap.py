@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from karat.engine.linalg import Array
+from karat.engine.products import Choice, Products
 from karat.errors import InputError, NotExactError
 from karat.inference.covariance import constraints_of
 from karat.inference.hypotheses import hypothesis as hypothesis_errors
@@ -69,12 +70,21 @@ class WildBootstrap:
 
 
 def wild_bootstrap(
-    results: Any, hypothesis: Any, draws: int, weights: str, random_state: Any
-) -> WildBootstrap:
-    """Test one hypothesis about the parameters of a fit."""
+    results: Any, products: Products, choice: Choice, factor: float, hypothesis: Any, draws: int,
+    weights: str, random_state: Any,
+) -> WildBootstrap:  # fmt: skip
+    """Test one hypothesis about the parameters of a fit.
+
+    Parameters
+    ----------
+    results
+        With a ``solution``, and with ``labels`` of its parameters.
+    products, choice
+        The sums of every cluster, and the columns of the fit in them.
+    factor : float
+        Of clustered covariances.
+    """
     row, gap, text = _single(results, hypothesis)
-    products = results.model.full.sums_by_cluster()
-    choice = results.model.full.choice(products, results.solution)
     count = products.clusters.shape[1]
     if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 99:
         raise InputError(
@@ -126,8 +136,6 @@ def wild_bootstrap(
         )
     larger = int((np.abs(found) >= (1 - TIE) * abs(given)).sum())
     pvalue = larger / draws if complete else (1 + larger) / (1 + draws)
-    ssc = results.model.ssc
-    factor = ssc.clusters(count, (count,)) * ssc.parameters(results.nobs, len(row))
     return WildBootstrap(
         text, gap, float(given / np.sqrt(factor)), pvalue, draws, weights, count, complete, found
     )

@@ -26,14 +26,22 @@ from patsy import DesignInfo  # statsmodels requires it
 from scipy import linalg
 
 from karat.core.coreset import Coreset
-from karat.core.regression import BY_CLUSTER, CLUSTERED, JACKKNIFE, PLAIN, Regression, stage_sums
+from karat.core.regression import (
+    ADJUSTED,
+    BY_CLUSTER,
+    CLUSTERED,
+    JACKKNIFE,
+    PLAIN,
+    Regression,
+    stage_sums,
+)
 from karat.engine.least_squares import COLLINEAR, LeastSquaresSolution
 from karat.engine.linalg import Array
 from karat.engine.products import Choice, Products
 from karat.errors import NotExactError
 from karat.formulas.design import INTERCEPT
 from karat.inference.ssc import STATSMODELS, SmallSample
-from karat.inference.submodels import LEAST, jackknife
+from karat.inference.submodels import LEAST, adjusted
 
 WARNED = 1e-4  # standard errors by which rounding moves estimates, from which on there is a warning
 EXACT = 1 / 64  # and per root of the observations those where the residuals are rounding themselves
@@ -189,8 +197,8 @@ class FullData:
         """M of a kind in the whitened coordinates of the solution."""
         if stored in self.sums:
             return turned(self.sums, solution)[stored]
-        products = self.products.get(CLUSTERED if stored == JACKKNIFE else stored)
-        if products is None or (stored == JACKKNIFE and not products.clusters.shape[1]):
+        products = self.products.get(CLUSTERED if stored in ADJUSTED else stored)
+        if products is None or (stored in ADJUSTED and not products.clusters.shape[1]):
             raise NotExactError(self._not_stored(kind))
         choice = self.choice(products, solution)
         middle, error = products.middle(choice)
@@ -201,7 +209,7 @@ class FullData:
                 " all scores of a cluster cancel. Call karat.inference.ols with the data and the"
                 " formula of these columns."
             )
-        return jackknife(products, choice) if stored == JACKKNIFE else middle
+        return adjusted(products, choice, stored) if stored in ADJUSTED else middle
 
     def of_columns(self, places: Sequence[int]) -> FullData:
         """For a table of some of the columns of this one."""
@@ -254,7 +262,7 @@ class FullData:
         stored = {*self.sums, *self.products} - {WHITENING, PLAIN}
         clusters = self.products.get(CLUSTERED)
         stored |= {"HC1"} if "HC0" in stored else set()
-        stored |= {JACKKNIFE} if clusters is not None and clusters.clusters.shape[1] else set()
+        stored |= {*ADJUSTED} if clusters is not None and clusters.clusters.shape[1] else set()
         return ["nonrobust", *sorted(stored)]
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from karat.core.regression import BY_CLUSTER, JACKKNIFE
+from karat.core.coreset import Coreset
+from karat.core.regression import ADJUSTED, BY_CLUSTER, JOINT
 from karat.data.arguments import shown_value
 from karat.errors import InputError, NotExactError, check_choice
+from karat.inference.covariance import stored_clusters
 
-KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", "cluster", "CR3")  # of cov_type
+KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", *BY_CLUSTER)  # of cov_type
 MOST_COLUMNS = 2**12  # a batch of rows then has 2 GiB
 MOST_WAYS = 4  # of clustering: all 15 combinations are summed
 
@@ -64,11 +66,12 @@ def covariance_kinds(
         raise InputError("cov_type must name at least one covariance.", argument="cov_type")
     if clusters and not {*BY_CLUSTER} & set(kinds):
         raise InputError(
-            "cluster= is for cov_type='cluster' or 'CR3'; pass both.", argument="cov_type"
+            "cluster= is for cov_type='cluster', 'CR2' or 'CR3'; pass both.", argument="cov_type"
         )
-    if JACKKNIFE in kinds and len(clusters) > 1:
+    alone = next((kind for kind in kinds if kind in ADJUSTED), None)
+    if alone and len(clusters) > 1:
         raise NotExactError(
-            "CR3 leaves out one cluster at a time, so it is for one column of clusters; use"
+            f"{alone} leaves out one cluster at a time, so it is for one column of clusters; use"
             " cov_type='cluster' for several."
         )
     if submodels and not {"HC0", "HC1", *BY_CLUSTER} & set(kinds):
@@ -170,10 +173,28 @@ def check_effects(no_data: bool, frequencies: Any, quantiles: bool, submodels: b
         )
 
 
-def refuse_memory(memory: Any) -> None:
-    """Raise if an amount of memory is given where nothing needs it."""
-    if memory is not None:
-        raise InputError(
-            "memory= is for the pairs of levels of fixed effects, as in 'y ~ x | firm + year'.",
-            argument="memory",
+FOR_EFFECTS = {  # what arguments are for that only tables with fixed effects take
+    "memory": "the pairs of levels of fixed effects, as in 'y ~ x | firm + year'",
+    "split": "tables with fixed effects, as in 'y ~ x | firm'; karat.cube fits the same formula in"
+    " every cell of a column",
+    "checkpoint": "tables with fixed effects, as in 'y ~ x | firm + year'",
+}
+FOR_EFFECTS["fsplit"] = FOR_EFFECTS["split"]
+
+
+def refuse_without_effects(**given: Any) -> None:
+    """Raise for an argument that only tables with fixed effects take."""
+    for name, value in given.items():
+        if value is not None:
+            raise InputError(f"{name}= is for {FOR_EFFECTS[name]}.", argument=name)
+
+
+def check_stored(core: Coreset, kinds: Sequence[str], clusters: Sequence[str]) -> None:
+    """Raise if the stored sums are of the clusters of another column."""
+    stored = stored_clusters(core.regression)
+    cluster = JOINT.join(clusters)
+    if clusters and stored and stored["column"] != cluster:
+        raise NotExactError(
+            f"This coreset stores the sums of the clusters {stored['column']!r}, not {cluster!r};"
+            " pass the data."
         )

@@ -24,15 +24,9 @@ from karat.engine.least_squares import DependentColumnError, LeastSquaresSolutio
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
 from karat.formulas.design import INTERCEPT
-from karat.inference import hypotheses, show
+from karat.inference import covariance, hypotheses, show
 from karat.inference.bootstrap import WildBootstrap, wild_bootstrap
-from karat.inference.covariance import (
-    Covariance,
-    FullData,
-    constraints_of,
-    singular_values,
-    warn_of_rounding,
-)  # fmt: skip
+from karat.inference.covariance import Covariance, FullData, constraints_of, singular_values
 from karat.inference.new_rows import check_rows, checked_array, design_columns, in_blocks
 from karat.inference.options import check_cov_type, check_options
 from karat.inference.ssc import STATSMODELS
@@ -150,7 +144,7 @@ class FullDataResults(RegressionResults):
         super().__init__(model, solution.params, unscaled, scale, use_t=t)
         self.scale = scale
         self.covariance = Covariance(solution, scale * np.eye(len(solution.params)))
-        warn_of_rounding(solution.rounding(scale), model)
+        covariance.warn_of_rounding(solution.rounding(scale), model)
         check_cov_type(cov_type)
         if cov_type != "nonrobust":
             self.cov_type, clustered = cov_type, cov_type in BY_CLUSTER
@@ -252,7 +246,13 @@ class FullDataResults(RegressionResults):
             Signs; or six values, for fewer than about 12 clusters.
         random_state : int, optional
         """
-        return wild_bootstrap(self, hypothesis, draws, weights, random_state)
+        full, ssc = self.model.full, self.model.ssc
+        products = full.sums_by_cluster()
+        count, choice = products.clusters.shape[1], full.choice(products, self.solution)
+        factor = ssc.clusters(count, (count,)) * ssc.parameters(self.nobs, len(self.params))
+        return wild_bootstrap(
+            self, products, choice, factor, hypothesis, draws, weights, random_state
+        )
 
     def _encoded(self, exog: Any) -> tuple[Iterable[Array], Any]:
         """The design of new rows, in blocks, and their index."""
@@ -325,8 +325,8 @@ class FullDataResults(RegressionResults):
         return show.glance(self)
 
     def _stored(self, kind: str) -> Array:
-        covariance: Covariance = self.model.full.covariance(kind, self.solution, self.model.ssc)
-        return covariance.matrix
+        other: Covariance = self.model.full.covariance(kind, self.solution, self.model.ssc)
+        return other.matrix
 
     def cov_params(
         self, r_matrix: Any = None, column: Any = None, scale: Any = None, cov_p: Any = None,

@@ -8,7 +8,7 @@ is the inverse of X'UX),
     HC2      the same with e^2 / (1 - h),  h = u z'z the leverage      HC3 with e^2 / (1 - h)^2
     cluster  W (sum_g s_g s_g') W',  s_g = sum over its rows of u e z  times G / (G - 1) (n - 1) /
     (n - k)
-    CR3      the jackknife of clusters (:mod:`.submodels`)
+    CR2, 3   leaving out clusters (:mod:`.submodels`)
 
 Sums of z z' lose no digits, whatever the scales of the columns.  Sums by cluster are linear in z:
 the pass sums u e x and multiplies by W' at the end: G products instead of n.  Only sums travel
@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 
 from karat.core.regression import (
+    ADJUSTED,
     BY_CLUSTER,
     CLUSTERED,
-    JACKKNIFE,
     JOINT,
     PLAIN,
     Regression,
@@ -45,7 +45,7 @@ from karat.errors import InputError, NotExactError
 from karat.inference.cluster_sums import ClusterSums, joint_sums
 from karat.inference.covariance import WHITENING, turned
 from karat.inference.ssc import STATSMODELS, UNCORRECTED, SmallSample
-from karat.inference.submodels import ProductSums, jackknife
+from karat.inference.submodels import ProductSums, adjusted
 from karat.io.scan import Consumer
 from karat.io.source import Chunk
 
@@ -96,7 +96,7 @@ class Scores(Consumer):
     ----------
     solution : FullDataSolution
     kinds : tuple of str
-        Any of HC0, HC2, HC3, cluster and CR3.
+        Any of HC0, HC2, HC3, cluster, CR2 and CR3.
     ways : int
         The number of columns of cluster labels.
     frequencies : bool
@@ -127,13 +127,13 @@ class Scores(Consumer):
     def __post_init__(self) -> None:
         width, columns = self.solution.width, self.solution.columns
         self.total = np.zeros(columns)
-        squares = [kind for kind in self.kinds if kind not in (CLUSTERED, JACKKNIFE)]
+        squares = [kind for kind in self.kinds if kind not in BY_CLUSTER]
         self.sums = {kind: np.zeros((width, width)) for kind in squares}
         places = range(self.ways)
         subsets = [s for size in places for s in combinations(places, size + 1)]
         if CLUSTERED in self.kinds:
             self.clusters = {subset: ClusterSums(columns) for subset in subsets}
-        if self.submodels or JACKKNIFE in self.kinds:
+        if self.submodels or not ADJUSTED.keys().isdisjoint(self.kinds):
             single = self.submodels and "HC0" in self.kinds
             self.products = ProductSums(self.solution, single, subsets, self.frequencies)
         self.block = np.empty((columns, BLOCK))
@@ -251,13 +251,13 @@ class Scores(Consumer):
             middles[CLUSTERED] = self._clustered(STATSMODELS)
             if self.ways > 1:
                 middles[PLAIN] = self._clustered(UNCORRECTED)
-        if JACKKNIFE in self.kinds:
+        for kind in ADJUSTED.keys() & self.kinds:
             assert self.products is not None
             estimate, products = self.solution.estimate, self.products.of_clusters
             everything = products.choice(
                 range(self.solution.width), estimate.shift, estimate.whitening
             )
-            middles[JACKKNIFE] = jackknife(products, everything)
+            middles[kind] = adjusted(products, everything, kind)
         return middles
 
     def _clustered(self, ssc: SmallSample) -> Array:
@@ -288,7 +288,7 @@ class Scores(Consumer):
             stored["HC0"] = self.products.of_rows()
         if self.ways == 1:
             stored[CLUSTERED] = self.products.of_clusters
-            if JACKKNIFE not in self.kinds or stored[CLUSTERED].clusters.nbytes > KEPT:
+            if ADJUSTED.keys().isdisjoint(self.kinds) or stored[CLUSTERED].clusters.nbytes > KEPT:
                 stored[CLUSTERED] = stored[CLUSTERED].without_clusters()
         elif self.ways:
             for kind, ssc in ((CLUSTERED, STATSMODELS), (PLAIN, UNCORRECTED)):

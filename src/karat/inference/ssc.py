@@ -6,6 +6,7 @@ With n observations, K estimated parameters and G clusters (K counts absorbed ef
     HC1         HC0 times n / (n - K)                              the factor if k_adj
     cluster     sum over clusters times (n - 1) / (n - K)          the factor if k_adj
                 times G / (G - 1)                                  if g_adj
+    CR2         sum over clusters, without a factor
     CR3         sum over clusters times (G - 1) / G                if jackknife, as in textbooks
                 times the factors of clusters                      otherwise, as in pyfixest
     several ways of clustering: G of each sum (g_df="conventional"), or the smallest ("min")

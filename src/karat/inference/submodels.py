@@ -5,6 +5,8 @@ clusters.
 In orthonormal columns let A_g be the products of the columns in cluster g, and s_g their scores, so
 that sum A_g = 1 and sum s_g = 0.  The parameters without cluster g differ from those of all by
 d_g = (1 - A_g)^-1 s_g, up to the sign, whatever the rows of g are; and CR3 is sum over g d_g d_g'.
+CR2 has (1 - A_g)^-1/2 there: with X_g the orthonormal columns of the rows of g and their leverages
+H_g = X_g X_g', the adjusted scores X_g'(1 - H_g)^-1/2 e_g are (1 - X_g'X_g)^-1/2 X_g'e_g.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from karat.core.regression import ADJUSTED
 from karat.engine.linalg import Array
 from karat.engine.products import EPS, Choice, Products, product_count, products
 from karat.errors import NotExactError
@@ -76,7 +79,7 @@ class ProductSums:
             raise NotExactError(
                 f"The sums of products of {many:,} clusters have {size:,} numbers each, more than"
                 f" {BUDGET / 2**30:.0f} GiB in all. Use fewer terms or larger clusters, or leave"
-                " out submodels=True and CR3."
+                " out submodels=True, CR2 and CR3."
             )
 
     def add(self, z: Array, weighted: Array, weights: Array | None, labels: Any) -> None:
@@ -162,8 +165,8 @@ class ProductSums:
         )
 
 
-def jackknife(products: Products, choice: Choice) -> Array:
-    """The sum of CR3 over clusters, for the whitened columns of a choice."""
+def adjusted(products: Products, choice: Choice, kind: str) -> Array:
+    """The sum of CR2 or CR3 over clusters, for the whitened columns of a choice."""
     size = choice.columns.shape[1]
     total = np.zeros((size, size))
     for start in range(0, products.clusters.shape[1], BLOCK):
@@ -172,16 +175,16 @@ def jackknife(products: Products, choice: Choice) -> Array:
         rest = 1.0 - values
         if (rest < ALONE).any():
             raise NotExactError(
-                "CR3 leaves out one cluster at a time, and without one of them a coefficient is not"
-                " defined, as where a column is zero in all other clusters. Use cov_type='cluster',"
-                " or remove the column."
+                f"{kind} leaves out one cluster at a time, and without one of them a coefficient is"
+                " not defined, as where a column is zero in all other clusters. Use"
+                " cov_type='cluster', or remove the column."
             )
         if EPS * choice.condition > LEAST * rest.min():
             raise NotExactError(
-                "The columns are nearly collinear, or the residuals are rounding errors, so CR3 has"
-                " too few digits. Remove a column that others nearly determine."
+                "The columns are nearly collinear, or the residuals are rounding errors, so"
+                f" {kind} has too few digits. Remove a column that others nearly determine."
             )
-        turned = np.einsum("gij,gi->gj", vectors, scores) / rest
+        turned = np.einsum("gij,gi->gj", vectors, scores) * rest ** ADJUSTED[kind]
         moved = np.einsum("gij,gj->gi", vectors, turned)
         total += moved.T @ moved
     return np.asarray(choice.turn @ total @ choice.turn.T)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ import pandas as pd
 
 from karat.core.coreset import Coreset
 from karat.core.provenance import Provenance
-from karat.core.regression import JOINT, Regression
+from karat.core.regression import Regression
 from karat.core.synthetic import SYNTHETIC
 from karat.data import containers
 from karat.data.arguments import progress_bar
@@ -39,7 +40,7 @@ from karat.formulas.learn import Learn
 from karat.formulas.passes import is_kept, needed_columns, open_rows
 from karat.formulas.transforms import transforms_of
 from karat.inference import options
-from karat.inference.covariance import full_data, stored_clusters
+from karat.inference.covariance import full_data
 from karat.inference.instruments import (
     InstrumentalVariables,
     Stage,
@@ -72,6 +73,9 @@ def ols(
     residual_quantiles: bool = False,
     submodels: bool = False,
     memory: int | None = None,
+    checkpoint: str | Path | None = None,
+    split: str | None = None,
+    fsplit: str | None = None,
     progress: Progress | bool | None = None,
 ) -> Any:
     """The regression table of all rows, as statsmodels would give it, in bounded memory.
@@ -87,9 +91,9 @@ def ols(
         CSV or Arrow files, a DuckDB relation, a Dask or Spark data frame.  Or, with a formula, a
         cube, a slice of it or a coreset, by the names of columns; or the table of a larger formula.
     cov_type : str, or a list of them
-        nonrobust, HC0, HC1, HC2, HC3, cluster or CR3.  With several, the table shows the first, and
-        the sums of all are stored.  CR3, the jackknife of clusters, is for few clusters; it also
-        stores the sums of each cluster, for ``wild_bootstrap()``.
+        nonrobust, HC0, HC1, HC2, HC3, cluster, CR2 or CR3.  With several, the table shows the
+        first, and the sums of all are stored.  CR3, the jackknife of clusters, and CR2 are for few
+        clusters; they also store the sums of each cluster, for ``wild_bootstrap()``.
     cluster : str or list of str, optional
         The column that labels the clusters; several for errors that are clustered in several ways
         (Cameron, Gelbach and Miller), as in statsmodels.
@@ -118,8 +122,14 @@ def ols(
         Also store what HC0, HC1 and clustered errors of any choice of the columns follow from:
         ``fit.submodel(terms, cov_type="cluster")``.
     memory : int, optional
-        With fixed effects: the bytes that the pairs of levels of two effects may take (default
-        4 GiB).
+        With fixed effects: the bytes that the pairs of levels of two or more effects may take
+        (default 4 GiB); a warning before the first pass says if that may be too little.
+    checkpoint : path, optional
+        With fixed effects and files: an ``.npz`` file from which a run that was killed resumes, to
+        the same bits; files beside it (``name.pass-1.npz``) hold finished passes.
+    split, fsplit : str, optional
+        With fixed effects: a column; there is a table for each of its levels, from the same passes.
+        ``fsplit`` has that of all rows, too, as in fixest.
     progress : True or callable, optional
         True shows a bar.  A callable is called with (bytes done, bytes in all) in every pass.
 
@@ -129,7 +139,7 @@ def ols(
         statsmodels' results of all rows, with labels; also ``tidy()``, ``glance()``,
         ``submodel(...)``, ``wild_bootstrap(...)``, ``predict(frame, interval=0.95)``, and
         ``coreset``, which you can save and query again later: ``ols(karat.load(path))``.  For
-        several responses a mapping of them by response, with ``tidy()``, ``glance()`` and
+        several responses, and with ``split``, a mapping of them, with ``tidy()``, ``glance()`` and
         ``summary()``; the data is read as often as for one.
 
     Examples
@@ -147,6 +157,12 @@ def ols(
     kinds, corrections = options.covariance_kinds(cov_type, clusters, submodels), small_sample(ssc)
     options.check_switches(use_t=use_t, residual_quantiles=residual_quantiles, submodels=submodels)
     drop = options.drops_collinear(on_collinear)
+    for_effects: Any = {
+        "memory": memory,
+        "checkpoint": checkpoint,
+        "split": split,
+        "fsplit": fsplit,
+    }
     if isinstance(formula, str) and "|" in formula and has_effects(formula):
         options.check_effects(
             data is None or is_kept(data), frequencies, residual_quantiles, submodels
@@ -155,9 +171,9 @@ def ols(
             return panel_table(
                 formula, data, kinds=kinds, clusters=clusters, weights=weights,
                 ssc=small_sample(ssc, PYFIXEST), use_t=use_t, on_missing=on_missing, drop=drop,
-                memory=memory, progress=advance,
+                progress=advance, **for_effects,
             )  # fmt: skip
-    options.refuse_memory(memory)
+    options.refuse_without_effects(**for_effects)
     if isinstance(formula, Coreset):
         if weights is not None or frequencies is not None:
             raise InputError(
@@ -175,7 +191,7 @@ def ols(
                 core = _with_scores(
                     core, data, kinds, clusters, on_missing, residual_quantiles, advance, submodels
                 )
-        _check_cluster(core, kinds, clusters)
+        options.check_stored(core, kinds, clusters)
         fit = _shown(core, kinds[0], use_t, drop, corrections)
         if residual_quantiles:
             fit.residual_quantiles  # noqa: B018 - raises if they are not stored
@@ -187,7 +203,7 @@ def ols(
                 "A submodel of a coreset has the weights of the coreset, and no quantiles of"
                 " residuals: these belong to one formula. Leave out these arguments."
             )
-        _check_cluster(data, kinds, clusters)
+        options.check_stored(data, kinds, clusters)
         whole = _shown(data, "nonrobust", None, drop, corrections)
         return whole.submodel(formula, cov_type=kinds[0], use_t=use_t)
     with progress_bar(progress, "B") as advance:
@@ -199,17 +215,6 @@ def ols(
     if len(tables) == 1:
         return tables[0]
     return Tables({table.model.endog_names: table for table in tables})
-
-
-def _check_cluster(core: Coreset, kinds: Sequence[str], clusters: Sequence[str]) -> None:
-    """Raise if the stored sums are of the clusters of another column."""
-    stored = stored_clusters(core.regression)
-    cluster = JOINT.join(clusters)
-    if clusters and stored and stored["column"] != cluster:
-        raise NotExactError(
-            f"This coreset stores the sums of the clusters {stored['column']!r}, not {cluster!r};"
-            " pass the data."
-        )
 
 
 def _shown(

@@ -22,7 +22,7 @@ from karat.io.layout import Layout
 from karat.io.scan import changed_file
 from karat.io.source import ResumePoint, Source
 from karat.problems import Kernel, Problem
-from karat.storage.archive import LOCKS, Stored, read_archive, write_archive
+from karat.storage.archive import LOCKS, Admit, Stored, read_archive, write_archive
 from karat.stream.state import validate_schema
 
 FIRST = 1024  # rows that are read for the digest
@@ -39,14 +39,19 @@ class Checkpoint:
         What must be the same for a run to be resumed.
     files : list
         Names, sizes and times of the files that are read.
+    schema : callable
+        Raises if arrays are not those of a header.
     """
 
-    def __init__(self, path: str | Path, call: dict[str, Any], files: list[list[Any]]) -> None:
+    def __init__(
+        self, path: str | Path, call: dict[str, Any], files: list[list[Any]],
+        schema: Admit = validate_schema,
+    ) -> None:  # fmt: skip
         if not isinstance(path, str | os.PathLike):
             raise InputError(
                 f"checkpoint must be the path of a file, not {path!r}.", argument="checkpoint"
             )
-        self.path, self.call, self.files = Path(path), call, files
+        self.path, self.call, self.files, self.schema = Path(path), call, files, schema
         if not self.path.parent.is_dir():
             raise InputError(
                 f"The folder {self.path.parent} of the checkpoint {self.path.name} does not exist;"
@@ -59,18 +64,18 @@ class Checkpoint:
         """
         run_state = {"call": self.call, "files": self.files} | extra
         stamped = header | {"extra": run_state, "proof_version": PROOF_VERSION}
-        write_archive(self.path, stamped, arrays, "a checkpoint", validate_schema)
+        write_archive(self.path, stamped, arrays, "a checkpoint", self.schema)
 
     def load(self) -> Stored | None:
         """What was saved, if it is of the same call and files; None if there is nothing."""
         if not self.path.exists():
             return None
-        header, arrays = read_archive(self.path, "a checkpoint", validate_schema)
+        header, arrays = read_archive(self.path, "a checkpoint", self.schema)
         with reading(str(self.path), "a checkpoint"):
             saved = header.get("extra", {})
             if "call" not in saved:
                 raise InputError(
-                    f"{self.path} is a checkpoint of a sketch, not of coreset_files; use another"
+                    f"{self.path} is a checkpoint of a sketch, not of a run over files; use another"
                     " path."
                 )
             require(isinstance(saved["call"], dict), "it does not say of which call it is")

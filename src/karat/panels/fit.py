@@ -1,85 +1,96 @@
 """The regression of a formula with fixed effects: ``karat.ols("y ~ x | firm + year", data)``.
 
 levels      one pass, if regressors have categories or transforms of all rows
-sums        one pass: products, sums by level, pairs of levels (:mod:`.sums`); singletons are left
-            out (in one more pass, if they are far larger than the other rows), and the effects of
-            all columns solved for (:mod:`.solve`)
-decisions   one pass, if some regressor seems to be a combination of effects and others
-scores      one pass, or two if the first estimates were off by more than 1e-10 standard errors,
-            which happens where columns vary far more between levels than within (:mod:`.scores`)
+estimates   two passes or more, each of which gives what the next one needs (:mod:`.estimate`)
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-from scipy import linalg
-
-from karat.core.regression import JACKKNIFE
-from karat.engine.least_squares import LeastSquaresSolution
-from karat.engine.linalg import Array, Flags
+from karat.core.regression import BY_CLUSTER
 from karat.engine.rows import Progress
 from karat.errors import InputError, NotExactError
-from karat.formulas.design import INTERCEPT, Design, make_design
+from karat.formulas.design import INTERCEPT, Design, make_design, restored_design
 from karat.formulas.formula import parse
 from karat.formulas.layout import formula_columns
 from karat.formulas.learn import Learn
 from karat.formulas.passes import needed_columns, open_rows
 from karat.inference.options import check_design, check_labels
 from karat.inference.ssc import SmallSample
-from karat.io.passes import OTHER_ROWS
 from karat.panels.effects import Effect, parse_effects
-from karat.panels.errors import MOST_DENSE, ClusterMiddles, Parameters, check_cluster_counts
+from karat.panels.estimate import Estimation
 from karat.panels.model import PanelModel
+from karat.panels.pairs import announce
 from karat.panels.read import PanelLayout
 from karat.panels.results import PanelResults
 from karat.panels.rows import PanelPlan
-from karat.panels.scores import PanelScores
-from karat.panels.singletons import Singletons, drop_singletons
-from karat.panels.solve import AbsorbedEffects, NormalEquations, absorb_effects, within_products
-from karat.panels.sums import PanelSums
-from karat.panels.whiten import Coordinates
+from karat.panels.split import SplitResults, split_models
 
-KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", "cluster")
+KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", *BY_CLUSTER)
 MEMORY = 2**32  # bytes of pairs of levels, unless memory= says otherwise
-CONSTANT = 64 * np.finfo(float).eps  # of its size: a column that varies less is constant
-MOVED = 1e-10  # standard errors: what estimates may move by in the last pass
-ROUND = 1e-8  # what the products of the last pass may be off from orthonormal ones
-EXPECTED = 0.01  # what the first products may be off; those of other rows are
-LARGER = 1e4  # times the squares of the rows that are left: singletons that cost them digits
-PASSES = 4  # at the solution, at most
-EXTREME = 2.0**200  # size of a column beyond which squares of coefficients may leave the doubles
 
 
 def panel_table(
     text: str, data: Any, *, kinds: Sequence[str], clusters: Sequence[str], weights: str | None,
     ssc: SmallSample, use_t: bool | None, on_missing: str, drop: bool, memory: int | None,
-    progress: Progress | None,
-) -> PanelResults:  # fmt: skip
+    progress: Progress | None, checkpoint: str | Path | None, split: str | None,
+    fsplit: str | None,
+) -> PanelResults | SplitResults:  # fmt: skip
     """The table of a formula with fixed effects; see :func:`karat.inference.ols`."""
     regressors, effects = parse_effects(text)
     _check_kinds(kinds, clusters, effects)
     if weights is not None and not isinstance(weights, str):
         raise InputError("weights must be the name of a column of the data.", argument="weights")
-    panel = Panel.opened(
-        text, regressors, effects, clusters, weights, data, on_missing, memory, progress
-    )
-    model = panel.model(kinds, drop, ssc.k_fixef_exact)
-    return PanelResults(model, kinds[0], ssc, use_t)
+    column = _split_column(split, fsplit, checkpoint)
+    others = dict.fromkeys([weights, *(c for e in effects for c in e.columns), *clusters, column])
+    rows = open_rows(needed_columns(data, regressors, list(others)), progress)
+    call = {
+        "formula": text, "cov_type": list(kinds), "cluster": list(clusters), "weights": weights,
+        "on_missing": on_missing, "on_collinear": drop, "exact": ssc.k_fixef_exact,
+    }  # fmt: skip
+    options = kinds, drop, ssc.k_fixef_exact
+    with rows.resumable(checkpoint, call):
+        panel = Panel.opened(
+            text, regressors, effects, clusters, weights, rows, on_missing, memory, column
+        )
+        if column is None:
+            return PanelResults(panel.model(*options), kinds[0], ssc, use_t)
+    samples = split_models(panel, column, fsplit is not None, options)
+    tables = {
+        label: PanelResults(model, kinds[0], ssc, use_t) for label, model in samples.models.items()
+    }
+    results = SplitResults(column, tables, samples.errors)
+    results.warn(stacklevel=3)
+    return results
+
+
+def _split_column(split: Any, fsplit: Any, checkpoint: Any) -> str | None:
+    """The column of the samples; None for one table."""
+    if split is not None and fsplit is not None:
+        raise InputError(
+            "Pass split= for a table of each level, or fsplit= to have that of all rows, too; not"
+            " both.",
+            argument="split",
+        )
+    column = fsplit if split is None else split
+    if not isinstance(column, str | None):
+        raise InputError(
+            f"split= and fsplit= take the name of a column, not {column!r}.", argument="split"
+        )
+    if column is not None and checkpoint is not None:
+        raise InputError(
+            "A table for each level cannot be resumed; leave out checkpoint=, or split=.",
+            argument="checkpoint",
+        )
+    return column
 
 
 def _check_kinds(kinds: Sequence[str], clusters: Sequence[str], effects: Sequence[Effect]) -> None:
     check_labels(kinds, clusters)
-    if JACKKNIFE in kinds:
-        raise NotExactError(
-            "CR3 with fixed effects behind '|' would fit the effects again without each cluster,"
-            " which sums by cluster do not tell; use cov_type='cluster', or C(...) for an effect of"
-            " few levels."
-        )
     other = [kind for kind in kinds if kind not in KINDS]
     if other:
         raise NotExactError(
@@ -92,53 +103,6 @@ def _check_kinds(kinds: Sequence[str], clusters: Sequence[str], effects: Sequenc
             f"{unknown[0]} needs the leverage of every row, which has no closed form with"
             f" {len(effects)} fixed effects; use HC1, or cluster the errors."
         )
-
-
-@dataclass(frozen=True)
-class SolvedPanel:
-    """What the first pass found.
-
-    Attributes
-    ----------
-    sums : PanelSums
-    singletons : Singletons
-    equations : NormalEquations
-    absorbed : AbsorbedEffects
-    repeated : dict
-        The combinations of two ways of clustering that have several rows.
-    """
-
-    sums: PanelSums
-    singletons: Singletons
-    equations: NormalEquations
-    absorbed: AbsorbedEffects
-    repeated: dict[tuple[int, int], np.ndarray]
-
-    @staticmethod
-    def solved(sums: PanelSums, singletons: Singletons) -> SolvedPanel:
-        """Solve for the effects."""
-        equations = NormalEquations(sums)
-        repeated = {pair: pairs.repeated() for pair, pairs in sums.pairs.items()}
-        sums.pairs.clear()  # their memory
-        absorbed = absorb_effects(sums, equations)
-        return SolvedPanel(sums, singletons, equations, absorbed, repeated)
-
-    def parameters(self, regressors: int, exact: bool) -> Parameters:
-        """How many there are; raises if no degree of freedom is left."""
-        rows = self.sums.rows
-        levels = tuple(int((by.counts > 0).sum()) for by in self.sums.by_level)
-        rank: int | None = levels[0]
-        if len(levels) == 2:
-            rank = sum(levels) - len(np.setdiff1d(self.equations.components, [-1]))
-        elif len(levels) > 2:
-            rank = self.equations.rank() if exact and sum(levels) <= MOST_DENSE else None
-        parameters = Parameters(rows, regressors, levels, (False,) * len(levels), rank)
-        if rows - regressors - parameters.absorbed(False) <= 0:
-            raise InputError(
-                f"{rows:,} observations leave no degrees of freedom for {regressors} regressors and"
-                f" {sum(levels):,} levels of fixed effects."
-            )
-        return parameters
 
 
 @dataclass(frozen=True)
@@ -164,24 +128,36 @@ class Panel:
     @staticmethod
     def opened(
         text: str, regressors: str, effects: tuple[Effect, ...], clusters: Sequence[str],
-        weights: str | None, data: Any, on_missing: str, memory: int | None,
-        progress: Progress | None,
+        weights: str | None, rows: Any, on_missing: str, memory: int | None,
+        split: str | None = None,
     ) -> Panel:  # fmt: skip
         """Find the columns, and learn the levels of categories among the regressors."""
-        labels = tuple(dict.fromkeys([*(c for e in effects for c in e.columns), *clusters]))
+        columns_of_effects = (name for effect in effects for name in effect.columns)
+        given = [*columns_of_effects, *clusters, *([] if split is None else [split])]
+        labels = tuple(dict.fromkeys(given))
         others = [name for name in (weights, *labels) if name is not None]
-        rows = open_rows(needed_columns(data, regressors, others), progress)
         schema = rows.schema()
         formula = parse(regressors, [name for name in schema.names if name not in others])
         columns = formula_columns(formula, schema, weights, on_missing, labels)
         text_labels = [name for name in labels if name in columns.text]
         rows.as_codes(list(dict.fromkeys([*columns.coded(), *text_labels])))
-        learn = Learn(columns, rows.declared, rows.all_doubles)
-        if learn.categories or learn.transforms:
-            learn = rows.scan(learn.reading(), learn)
-        else:
-            learn.layout = replace(columns, roles=replace(columns.roles, weight=None))
-        design = make_design(formula, learn.learned())
+
+        def design_facts() -> dict[str, Any]:
+            learn = Learn(columns, rows.declared, rows.all_doubles)
+            if split is not None and learn.transforms:
+                raise InputError(
+                    f"The term {learn.transforms[0].key!r} depends on all rows of a sample, and the"
+                    f" samples of {split!r} are not known before the data is read; fit them one by"
+                    " one, or make a column of it.",
+                    argument="split",
+                )
+            if learn.categories or learn.transforms:
+                learn = rows.scan(learn.reading(), learn)
+            else:
+                learn.layout = replace(columns, roles=replace(columns.roles, weight=None))
+            return make_design(formula, learn.learned()).facts()
+
+        design = restored_design(rows.remembered("design", design_facts))
         if design.names in ([], [INTERCEPT]):
             raise InputError(
                 f"The formula {text!r} has no regressor besides the fixed effects; add one."
@@ -193,215 +169,16 @@ class Panel:
             effects, tuple(clusters), labels, len(design.names) + 1, weights is not None,
             MEMORY if memory is None else memory,
         )  # fmt: skip
+        announce(plan, rows.row_count() if plan.pairs else None)
         return Panel(rows, layout, plan, design, text)
 
-    @property
-    def names(self) -> list[str]:
-        """Of the regressors, then the response."""
-        return [*self.design.names, self.design.formula.response.text]
-
     def model(self, kinds: Sequence[str], drop: bool, exact: bool) -> PanelModel:
-        """The estimates, and sums for covariances."""
-        first = SolvedPanel.solved(*self._summed())
-        chosen, coordinates = self._independent(first, drop)
-        parameters = first.parameters(int(chosen.sum()) - 1, exact)
-        last, coordinates = self._scored(first, kinds, chosen, coordinates, parameters)
-        parameters = replace(parameters, nested=tuple(last.nested()))
-        return self._finished(first, last, coordinates, chosen, parameters)
-
-    def _check_size(self, sizes: Array) -> None:
-        """Refuse columns whose squares, or those of their coefficients, leave the doubles."""
-        extreme = (sizes > 0) & ((sizes < 1 / EXTREME) | ~(sizes <= EXTREME))
-        if extreme.any():
-            name, size = self.names[int(extreme.argmax())], float(sizes[extreme.argmax()])
-            raise InputError(
-                f"Change the units of the column {name!r}: its values differ by about {size:.0e},"
-                " so that variances overflow or underflow in double precision.",
-                column=name,
-            )
-
-    def _summed(self) -> tuple[PanelSums, Singletons]:
-        """The sums without singletons, again if these took the digits of the other rows along."""
-        first = PanelSums(self.plan, np.zeros(self.plan.width))
-        sums: PanelSums = self.rows.scan(self.layout, first)
-        sums.finish()
-        read, sizes = sums.rows, np.diag(sums.products).copy()
-        self._check_size(np.sqrt(sizes / max(read, 1)))
-        singletons = drop_singletons(sums)
-        if not sums.rows:
-            raise InputError(
-                f"All {read:,} rows are singletons: each is alone in a level of a fixed effect, so"
-                " nothing is left to estimate from."
-            )
-        if singletons.rows:
-            warnings.warn(
-                f"{singletons.rows:,} of {read:,} rows are singletons, each alone in a level of a"
-                " fixed effect that fits it exactly; they are left out.",
-                UserWarning,
-                stacklevel=6,
-            )
-        for levels in sums.levels:
-            levels.freeze()
-        for _ in range(PASSES):
-            lost = sizes > LARGER * np.diag(sums.centred_products())
-            if not singletons.rows or not lost.any():
-                break
-            again = PanelSums(
-                self.plan, sums.shift + sums.total / sums.weight, sums.levels, singletons
-            )
-            sums = self.rows.scan(self.layout, again)
-            sums.finish()
-            sizes = np.diag(sums.products).copy()
-        return sums, singletons
-
-    def _scores(self, first: SolvedPanel, turn: Array, kinds: Sequence[str] = ()) -> PanelScores:
-        """A pass in some coordinates."""
-        sums = first.sums
-        wanted = dict.fromkeys("HC0" if kind == "HC1" else kind for kind in kinds)
-        empty = PanelScores(
-            self.plan, sums.shift, sums.levels, first.absorbed.values, first.singletons, turn,
-            tuple(kind for kind in wanted if kind != "nonrobust"), sums.by_level[0].weights,
-            first.repeated if len(self.plan.clusters) > 1 and "cluster" in kinds else {},
-        )  # fmt: skip
-        scores: PanelScores = self.rows.scan(self.layout, empty)
-        scores.flush()
-        if scores.rows != sums.rows:
-            raise InputError(OTHER_ROWS)
-        return scores
-
-    def _independent(self, first: SolvedPanel, drop: bool) -> tuple[Flags, Coordinates]:
-        """Which columns are no combinations of effects and columns before them, and coordinates of
-        these.
-        """
-        sums = first.sums
-        products, whole = within_products(sums, first.absorbed.values), sums.centred_products()
-        sizes = np.sqrt(np.maximum(np.diag(whole), 0.0))
-        means = np.abs(sums.total / sums.weight + sums.shift) * np.sqrt(sums.weight)
-        constant = sizes <= CONSTANT * means
-        if constant[-1]:
-            raise InputError(f"The response {self.names[-1]!r} is constant.")
-        coordinates = Coordinates.start(products, np.where(constant, 1.0, sizes))
-        dependent = constant.copy()
-        if coordinates.apart.any():
-            gram = np.zeros_like(products)
-            for _ in range(PASSES):
-                turn = coordinates.turn
-                gram = self._scores(first, turn).gram
-                dependent |= coordinates.dependent(gram)
-                coordinates = coordinates.decided(gram)
-                if not (coordinates.apart & ~dependent).any():
-                    break
-            back = linalg.solve_triangular(turn, np.eye(len(turn)))
-            left = float((back.T @ gram @ back)[-1, -1])
-            if left <= (1e-10 * sizes[-1]) ** 2:
-                raise InputError(
-                    f"The response {self.names[-1]!r} is in the span of the fixed effects, so there"
-                    " is nothing to explain."
-                )
-            dependent[-1] = False  # an exact fit
-        if dependent.any() and not drop:
-            self._refuse(int(np.flatnonzero(dependent)[0]), products, sizes, dependent)
-        if dependent[:-1].all():
-            raise InputError(
-                "Every regressor is a combination of fixed effects; there is nothing to estimate."
-            )
-        return ~dependent, coordinates.only(~dependent)
-
-    def _refuse(self, column: int, products: Array, sizes: Array, dependent: Flags) -> None:
-        """Name a column that is a combination of others."""
-        effects = ", ".join(repr(effect.name) for effect in self.plan.effects)
-        name = self.names[column]
-        alone = products[column, column] <= 1e-12 * sizes[column] ** 2
-        others = ", ".join(
-            repr(self.names[place]) for place in range(column) if not dependent[place]
-        )
-        of = f"of the fixed effects {effects}" + ("" if alone else f" and the columns {others}")
-        raise InputError(
-            f"The column {name!r} is a combination {of}, so its coefficient is not defined;"
-            f" {'name a reference in i(..., ref=)' if '::' in name else 'remove it'}, or pass"
-            " on_collinear='drop'.",
-            column=name,
-            argument="on_collinear",
-        )
-
-    def _scored(
-        self, first: SolvedPanel, kinds: Sequence[str], chosen: Flags, coordinates: Coordinates,
-        parameters: Parameters,
-    ) -> tuple[PanelScores, Coordinates]:  # fmt: skip
-        """The last pass, and its coordinates: in it the estimates do not move."""
-        whole = np.zeros((len(chosen), int(chosen.sum())))
-        for attempt in range(PASSES):
-            whole[chosen] = coordinates.turn
-            last = self._scores(first, whole, kinds)
-            if attempt == 0 and np.abs(last.gram - np.eye(len(last.gram))).max() > EXPECTED:
-                raise InputError(OTHER_ROWS)
-            if _settled(last, parameters):
-                return last, coordinates
-            coordinates = coordinates.decided(last.gram)
-        raise NotExactError(
-            "The estimates still move from pass to pass: inside the fixed effects the regressors"
-            " vary too little for double precision. Subtract means by level in the data first, or"
-            " remove a regressor."
-        )
-
-    def _finished(
-        self, first: SolvedPanel, last: PanelScores, coordinates: Coordinates, chosen: Flags,
-        parameters: Parameters,
-    ) -> PanelModel:  # fmt: skip
-        """The solution and the middles of covariances, in its orthonormal coordinates."""
-        sums, gram, turn = first.sums, last.gram, coordinates.turn
-        root = linalg.cholesky(gram[:-1, :-1])
-        inverse = linalg.solve_triangular(root, np.eye(len(root)))
-        move = inverse @ (inverse.T @ gram[:-1, -1])
-        scale = 1 / turn[-1, -1]  # of the residuals
-        whitening = turn[:-1, :-1] @ inverse
-        params = scale * (turn[:-1, :-1] @ move - turn[:-1, -1])
-        rss = scale**2 * float(gram[-1, -1] - gram[:-1, -1] @ move)
-        unwhitening = linalg.solve_triangular(whitening, np.eye(len(whitening)))
-        solution = LeastSquaresSolution(
-            np.zeros(len(params)), 0.0, params, whitening, params, whitening, max(rss, 0.0),
-            unwhitening @ params, unwhitening,
-        )  # fmt: skip
-        back = linalg.solve_triangular(turn, np.eye(len(turn)))
-        change = scale * inverse
-        clusters = ClusterMiddles.of(last.clusters, change)
-        check_cluster_counts(self.plan.clusters, clusters)
-        names = np.array(self.names[:-1], dtype=object)
-        return PanelModel(
-            formula=self.text,
-            design=self.design,
-            plan=self.plan,
-            names=list(names[chosen[:-1]]),
-            dropped=tuple(names[~chosen[:-1]]),
-            solution=solution,
-            middles={kind: change.T @ m @ change for kind, m in last.middles.items()},
-            clusters=clusters,
-            parameters=parameters,
-            total=float(sums.centred_products()[-1, -1]),
-            within=float((back.T @ gram @ back)[-1, -1]),
-            log_weights=sums.log_weights,
-            singletons=first.singletons.rows,
-            absorbed=first.absorbed,
-            levels=sums.levels[: len(self.plan.effects)],
-            counts=[by.counts for by in sums.by_level],
-            components=first.equations.components if len(self.plan.effects) == 2 else None,
-            shift=sums.shift,
-            chosen=chosen,
-        )
-
-
-def _settled(last: PanelScores, parameters: Parameters) -> bool:
-    """Whether the estimates of a pass are those that its scores were taken at."""
-    gram = last.gram
-    off = gram[:-1, :-1] - np.eye(len(gram) - 1)
-    if np.abs(off).max() > ROUND:
-        return False
-    degrees = parameters.rows - parameters.regressors - parameters.absorbed(False)
-    move = np.abs(gram[:-1, -1])
-    errors = [np.full(len(move), np.sqrt(gram[-1, -1] / degrees))]
-    errors += [np.sqrt(np.diag(middle)) for middle in last.middles.values()]
-    errors += [
-        np.sqrt(np.diag(sums.middle)) for ways, sums in last.clusters.items() if len(ways) == 1
-    ]
-    rounding = 2**10 * np.finfo(float).eps * np.sqrt(gram[-1, -1])
-    return all((move <= MOVED * error + rounding).all() for error in errors)
+        """The estimates of all rows, and sums for covariances."""
+        steps = Estimation(self.plan, self.design, self.text).passes(kinds, drop, exact)
+        asked = next(steps)
+        while True:
+            try:
+                asked = steps.send(self.rows.scan(self.layout, asked))
+            except StopIteration as end:
+                model: PanelModel = end.value
+                return model

@@ -15,7 +15,9 @@ import numpy as np
 
 from karat.data.labels import encode
 from karat.engine.linalg import Indices
-from karat.errors import InputError
+from karat.errors import InputError, require
+from karat.panels.state import joined_state, label_state, labels_of, part_state
+from karat.storage.archive import Stored
 
 SPAN = 2**20  # integers within so large a range are looked up in an array, however few there are
 SPARE = 8  # entries of this array that are allowed per row
@@ -138,6 +140,23 @@ class Levels:
         labels[self.table[held]] = held + self.low
         return labels.tolist()
 
+    def state(self) -> Stored:
+        """For a checkpoint."""
+        header = {"count": self.count, "rows": self.rows, "low": self.low, "table": None}
+        if self.places is None and self.table is not None:
+            return header | {"table": len(self.table)}, {"labels": np.array(self.labels())}
+        return header, label_state(self.labels())
+
+    def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        """Continue from a checkpoint."""
+        self.count, self.rows, self.low = header["count"], header["rows"], header["low"]
+        if header["table"] is not None:
+            self.table = np.full(header["table"], -1, dtype=np.int32)
+            self.table[arrays["labels"] - self.low] = np.arange(self.count)
+        elif self.count:
+            self.places = {label: code for code, label in enumerate(labels_of(arrays))}
+            require(len(self.places) == self.count, "a level without a label")
+
     def find(self, labels: np.ndarray) -> Indices:
         """The codes of labels; -1 where one is no level."""
         known = {label: code for code, label in enumerate(self.labels())}
@@ -178,6 +197,16 @@ class JointLevels:
     @property
     def count(self) -> int:
         return (self.joint or self.parts)[-1].count
+
+    def state(self) -> Stored:
+        """For a checkpoint."""
+        every = enumerate([*self.parts, *self.joint])
+        return joined_state((str(place), levels.state()) for place, levels in every)
+
+    def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        """Continue from a checkpoint."""
+        for place, levels in enumerate([*self.parts, *self.joint]):
+            levels.restore(*part_state(str(place), header, arrays))
 
     def freeze(self) -> None:
         """From now on, a new level is an error."""

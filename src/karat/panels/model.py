@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from karat.engine.least_squares import LeastSquaresSolution
 from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.products import Products
 from karat.formulas.design import Design
 from karat.panels.errors import ClusterMiddles, Parameters
 from karat.panels.levels import JointLevels
@@ -24,7 +25,9 @@ class PanelModel:
     solution : LeastSquaresSolution
         Of the columns less their effects.
     middles : dict of arrays
-        Of HC0, HC2 and HC3, in whitened coordinates.
+        Of HC0, HC2, HC3, CR2 and CR3, in whitened coordinates.
+    products : Products or None
+        The sums of every cluster, for the wild bootstrap.
     total, within : float
         Sums of squares of the response less its mean, and less its effects.
     levels, counts : lists
@@ -46,6 +49,7 @@ class PanelModel:
     dropped: tuple[str, ...]
     solution: LeastSquaresSolution
     middles: dict[str, Array]
+    products: Products | None
     clusters: ClusterMiddles
     parameters: Parameters
     total: float

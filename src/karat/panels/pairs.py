@@ -6,6 +6,8 @@ merged with the pairs before: each row is sorted once, and memory is that of the
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,8 +17,11 @@ from scipy import sparse
 from karat.engine.linalg import Array, Indices
 from karat.errors import InputError
 from karat.panels.levels import packed
+from karat.panels.rows import PanelPlan
+from karat.panels.state import require_shape
+from karat.storage.archive import Stored
 
-WAITING = 2**22  # pairs that are collected before they are sorted, or as many as there are already
+WAITING = 2**21  # pairs that are collected before they are sorted, or half as many as there are
 LOW = 0xFFFFFFFF
 
 
@@ -47,8 +52,31 @@ class PairCounts:
         keys = packed([first, second])
         self.waiting.append((keys, None if weights is None else weights.copy()))
         self.held += len(keys)
-        if self.held > max(WAITING, len(self.keys)):
+        if self.held > max(WAITING, len(self.keys) // 2):
             self.settle()
+
+    def state(self) -> Stored:
+        """For a checkpoint; pairs that wait are summed later, when they would have been."""
+        waiting = [np.zeros(0, np.int64), *(keys for keys, _ in self.waiting)]
+        arrays = {"keys": self.keys, "counts": self.counts, "waiting": np.concatenate(waiting)}
+        if self.weighted:
+            weights = [part for _, part in self.waiting if part is not None]
+            arrays["waiting weights"] = np.concatenate([np.zeros(0), *weights])
+            arrays["weights"] = np.zeros(0) if self.weights is None else self.weights
+        return {}, arrays
+
+    def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        """Continue from a checkpoint."""
+        self.keys, self.counts = (
+            arrays["keys"],
+            require_shape(arrays["counts"], len(arrays["keys"])),
+        )
+        waiting, self.held = arrays["waiting"], len(arrays["waiting"])
+        weights = None
+        if self.weighted:
+            weights = require_shape(arrays["waiting weights"], self.held)
+            self.weights = require_shape(arrays["weights"], len(self.keys))
+        self.waiting = [(waiting, weights)] if self.held else []
 
     def settle(self) -> None:
         """Sort and count the pairs that wait."""
@@ -74,28 +102,20 @@ class PairCounts:
 
     def _join(self, keys: np.ndarray, counts: np.ndarray, weights: Array | None) -> None:
         """Merge sorted pairs with those before."""
-        if len(self.keys):
-            keys = np.concatenate([self.keys, keys])
-            counts = np.concatenate([self.counts, counts])
-            order = np.argsort(keys, kind="stable")
-            keys = keys[order]
-            starts = _starts(keys)
-            counts = np.add.reduceat(counts[order], starts)
+        if not len(self.keys):
+            self.keys, self.counts, self.weights = keys, counts, weights
+        else:
+            places = np.searchsorted(self.keys, keys)
+            known = self.keys[np.minimum(places, len(self.keys) - 1)] == keys
+            before, new = places[~known], ~known
+            self.counts[places[known]] += counts[known]
+            self.counts = np.insert(self.counts, before, counts[new])
             if weights is not None:
                 assert self.weights is not None
-                weights = np.concatenate([self.weights, weights])[order]
-                weights = np.add.reduceat(weights, starts)
-            keys = keys[starts]
-        self.keys, self.counts, self.weights = keys, counts, weights
-        size = len(keys) * pair_bytes(self.weighted)
-        if size > self.budget:
-            raise InputError(
-                f"The pairs of levels of {self.names[0]!r} and {self.names[1]!r} take more than"
-                f" {self.budget:,} bytes: {len(keys):,} were found so far, of"
-                f" {pair_bytes(self.weighted)} bytes each. Allow more with memory=, or use fewer"
-                " levels.",
-                argument="memory",
-            )
+                self.weights[places[known]] += weights[known]
+                self.weights = np.insert(self.weights, before, weights[new])
+            self.keys = np.insert(self.keys, before, keys[new])
+        check_budget([self])
 
     def merge(self, other: PairCounts, first: Indices, second: Indices) -> None:
         """Add the pairs of other rows, whose levels have these codes here."""
@@ -133,9 +153,37 @@ class PairCounts:
         return matrix
 
 
+def check_budget(pairs: Sequence[PairCounts]) -> None:
+    """Raise if the pairs of all effects take more bytes than they may."""
+    count = sum(len(each.keys) for each in pairs)
+    if pairs and count * pair_bytes(pairs[0].weighted) > pairs[0].budget:
+        first, second = max(pairs, key=lambda each: len(each.keys)).names
+        each_takes = pair_bytes(pairs[0].weighted)
+        raise InputError(
+            f"The pairs of levels of {first!r} and {second!r} take more than memory="
+            f"{pairs[0].budget:,} bytes: {count:,} were found so far, which take up to {each_takes}"
+            f" bytes each. Allow more with memory=, for which {each_takes} bytes for each row and"
+            " each two effects are always enough, or use fewer levels.",
+            argument="memory",
+        )
+
+
+def announce(plan: PanelPlan, rows: int | None) -> None:
+    """Say, before the pass, that pairs of levels may take more memory than is allowed."""
+    need = 0 if rows is None else rows * len(plan.pairs) * pair_bytes(plan.weighted)
+    if need > plan.memory:
+        warnings.warn(
+            f"The pairs of levels of {rows:,} rows may take up to {need:,} bytes, and"
+            f" memory={plan.memory:,} allows less: if they need more, there will be no table. Pass"
+            f" memory={need} if there is so much.",
+            UserWarning,
+            stacklevel=5,
+        )
+
+
 def pair_bytes(weighted: bool) -> int:
-    """Bytes of a pair."""
-    return 20 if weighted else 12
+    """Bytes of a pair, at the most: while pairs are merged, and as a matrix and its transpose."""
+    return 64 if weighted else 48
 
 
 def _starts(keys: np.ndarray) -> Indices:

@@ -11,8 +11,12 @@ import pandas as pd
 from scipy import stats
 from statsmodels.stats.contrast import ContrastResults
 
+from karat.core.regression import BY_CLUSTER, CLUSTERED, JACKKNIFE
+from karat.engine.least_squares import LeastSquaresSolution
 from karat.engine.linalg import Array
+from karat.engine.products import Choice, Products
 from karat.errors import InputError, NotExactError
+from karat.inference.bootstrap import WildBootstrap, wild_bootstrap
 from karat.inference.covariance import Covariance, constraints_of, without_negative
 from karat.inference.hypotheses import NotAvailableError, hypothesis
 from karat.inference.ssc import SmallSample
@@ -60,7 +64,7 @@ class PanelResults:
         n, count = model.parameters.rows, model.parameters.count(self.ssc, self.clustered)
         if self.cov_type == "nonrobust":
             return Covariance(solution, self.scale * np.eye(len(solution.params)))
-        if self.clustered:
+        if self.cov_type == CLUSTERED:
             if not model.clusters.middles:
                 raise NotExactError(self._not_summed())
             middle = self.ssc.parameters(n, count) * model.clusters.middle(self.ssc)
@@ -68,7 +72,11 @@ class PanelResults:
         stored = "HC0" if self.cov_type == "HC1" else self.cov_type
         if stored not in model.middles:
             raise NotExactError(self._not_summed())
-        factor = self.ssc.heteroscedastic(n, count) if self.cov_type == "HC1" else 1.0
+        factor = 1.0
+        if self.cov_type == "HC1":
+            factor = self.ssc.heteroscedastic(n, count)
+        elif self.cov_type == JACKKNIFE:
+            factor = self.ssc.leaving_out(model.clusters.ways[0], n, count)
         return Covariance(solution, factor * model.middles[stored])
 
     def _not_summed(self) -> str:
@@ -81,17 +89,50 @@ class PanelResults:
         """The same fit with another covariance, whose sums were computed."""
         return PanelResults(self.model, cov_type, self.ssc, self.use_t)
 
-    def wild_bootstrap(self, *args: Any, **kwargs: Any) -> Any:
-        """Raises an error: sums by cluster are not exact with effects of other levels."""
-        raise NotExactError(
-            "The wild bootstrap is not available with fixed effects behind '|': their estimates"
-            " differ in every draw. Write effects of few levels as C(...) and use cov_type='CR3'."
+    def wild_bootstrap(
+        self, hypothesis: Any, *, draws: int = 9999, weights: str = "rademacher",
+        random_state: Any = 0,
+    ) -> WildBootstrap:  # fmt: skip
+        """Test a hypothesis, such as ``"x = 0"``, by the wild cluster bootstrap, where the fixed
+        effects are nested in clusters; the fit needs ``cov_type="CR3"`` or ``"CR2"``, or a list
+        with one of them.
+
+        Parameters
+        ----------
+        hypothesis : str or array
+        draws : int, default 9999
+            If there are no more combinations of signs, each is used once.
+        weights : {"rademacher", "webb"}
+            Signs; or six values, for fewer than about 12 clusters.
+        random_state : int, optional
+        """
+        products = self.model.products
+        if products is None:
+            raise NotExactError(
+                "The wild bootstrap needs the sums of every cluster: call ols with"
+                " cov_type='CR3', or a list with it, and cluster=."
+            )
+        count, choice = products.clusters.shape[1], self._choice(products)
+        parameters = self.model.parameters.count(self.ssc, clustered=True)
+        factor = self.ssc.clusters(count, (count,)) * self.ssc.parameters(self.nobs, parameters)
+        return wild_bootstrap(
+            self, products, choice, factor, hypothesis, draws, weights, random_state
         )
+
+    def _choice(self, products: Products) -> Choice:
+        """All regressors, in the coordinates of sums by cluster."""
+        solution = self.solution
+        return products.choice(range(len(solution.params)), solution.shift, solution.whitening)
+
+    @property
+    def solution(self) -> LeastSquaresSolution:
+        """Of the regressors less their effects."""
+        return self.model.solution
 
     @property
     def clustered(self) -> bool:
         """Whether errors are clustered."""
-        return self.cov_type == "cluster"
+        return self.cov_type in BY_CLUSTER
 
     @property
     def labels(self) -> list[str]:

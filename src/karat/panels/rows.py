@@ -14,10 +14,12 @@ import numpy as np
 
 from karat.data.batch import Batch
 from karat.engine.linalg import Array, Indices
-from karat.io.scan import Consumer
+from karat.io.resume import ResumableConsumer
 from karat.io.source import Chunk
 from karat.panels.effects import Effect
 from karat.panels.levels import JointLevels
+from karat.panels.state import joined_state, part_state, require_shape
+from karat.storage.archive import Stored
 
 BLOCK_ROWS = 2**19
 BLOCK_NUMBERS = 2**23  # of a block of many columns
@@ -71,7 +73,7 @@ class PanelPlan:
 
 
 @dataclass
-class PanelPass(Consumer):
+class PanelPass(ResumableConsumer):
     """Collects rows in blocks; :meth:`add_rows` gets the columns less ``shift``."""
 
     background = True
@@ -85,9 +87,8 @@ class PanelPass(Consumer):
     held: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        rows = min(BLOCK_ROWS, BLOCK_NUMBERS // self.plan.width + 1)
-        self.room = np.empty((self.plan.width, rows))
-        self.weights = np.empty(rows) if self.plan.weighted else None
+        self.room = np.empty((self.plan.width, 0))
+        self.weights = np.empty(0) if self.plan.weighted else None
         self.codes = [[] for _ in self.plan.coded]
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
@@ -98,13 +99,23 @@ class PanelPass(Consumer):
             levels.codes([labels[name] for name in columns])
             for levels, columns in zip(self.levels, self.plan.coded, strict=True)
         ]
-        start, size = 0, self.room.shape[1]
+        start, size = 0, min(BLOCK_ROWS, BLOCK_NUMBERS // self.plan.width + 1)
         while start < len(batch):
             stop = min(start + size - self.held, len(batch))
+            self._cover(self.held + stop - start, size)
             self._collect(batch, codes, slice(start, stop))
             start = stop
             if self.held == size:
                 self.flush()
+
+    def _cover(self, rows: int, most: int) -> None:
+        """Make room for so many rows, at least twice of what there was."""
+        have = self.room.shape[1]
+        if rows > have:
+            more = max(rows, min(2 * have, most)) - have
+            self.room = np.pad(self.room, ((0, 0), (0, more)))
+            if self.weights is not None:
+                self.weights = np.pad(self.weights, (0, more))
 
     def before(self, batch: Batch) -> None:
         """Called before the rows of a batch are collected."""
@@ -133,8 +144,45 @@ class PanelPass(Consumer):
             self.add_rows(self.room[:, : self.held], weights, codes)
         self.held, self.codes = 0, [[] for _ in self.plan.coded]
 
+    def release(self) -> None:
+        """Add the rows that wait to the sums, and give back their memory."""
+        if self.held:
+            self.flush()
+            self.room = self.room[:, :0].copy()
+            self.weights = None if self.weights is None else np.empty(0)
+
+    def counted(self) -> Sequence[Any]:
+        """The pairs of levels that are held."""
+        return ()
+
     def add_rows(self, z: Array, weights: Array | None, codes: list[Indices]) -> None:
         """Add a block of rows, whose columns are the rows of ``z``; it may be overwritten."""
+        raise NotImplementedError
+
+    def state(self) -> Stored:
+        """The rows that wait, and the sums."""
+        codes = [np.concatenate([np.zeros(0, np.int64), *parts]) for parts in self.codes]
+        arrays = {"room": self.room[:, : self.held], "codes": np.stack(codes)}
+        if self.weights is not None:
+            arrays["weights"] = self.weights[: self.held]
+        return joined_state([("rows", ({}, arrays)), *self.parts_of_state()])
+
+    def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        waiting = part_state("rows", header, arrays)[1]
+        self.held = waiting["room"].shape[1]
+        self.room = require_shape(waiting["room"], self.plan.width, None)
+        codes = require_shape(waiting["codes"], len(self.codes), self.held)
+        self.codes = [[each] for each in codes] if self.held else self.codes
+        if self.weights is not None:
+            self.weights = require_shape(waiting["weights"], self.held)
+        self.restore_parts(header, arrays)
+
+    def parts_of_state(self) -> list[tuple[str, Stored]]:
+        """The sums, for a checkpoint."""
+        raise NotImplementedError
+
+    def restore_parts(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        """Continue with the sums of a checkpoint."""
         raise NotImplementedError
 
     def __getstate__(self) -> dict[str, Any]:

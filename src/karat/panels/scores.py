@@ -8,6 +8,10 @@ of the response less its fit, and weights u, the scores are s = u e v, and
              several effects do not have in closed form
     cluster  sum over clusters of (sum s)(sum s)'
 
+    CR2, 3   from sums of products of v and of s by cluster (:mod:`karat.inference.submodels`).
+             These are exact where every effect is nested in clusters: then what is left of the
+             rows of other clusters is the same without a cluster
+
 Several ways of clustering need sums by combinations of clusters, nearly all of which may have one
 row.  These go into the sum of s s' directly; the first pass knows the others.
 """
@@ -20,13 +24,19 @@ from typing import Any
 
 import numpy as np
 
+from karat.core.regression import ADJUSTED
 from karat.engine.linalg import Array, Indices
+from karat.engine.products import product_count, products
 from karat.errors import NotExactError
+from karat.inference.submodels import BUDGET
 from karat.panels.levels import JointLevels, Levels, packed
 from karat.panels.rows import PanelPass
 from karat.panels.singletons import Singletons
+from karat.panels.state import joined_state, part_state, require_shape
 from karat.panels.sums import LevelSums
+from karat.storage.archive import Stored
 
+NUMBERS = 2**22  # products of rows that are made at a time
 NONE = -1  # no cluster yet
 SEVERAL = -2
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd, with bits that look random
@@ -102,11 +112,25 @@ class ClusterScores:
         for mine, level in zip(self.levels, other.levels, strict=True):
             pairs = np.array(level.labels(), dtype=np.int64)
             theirs = mine.codes(packed([theirs[pairs >> 32], pairs & 0xFFFFFFFF]))
-        if len(theirs):
-            theirs = theirs[: len(other.sums.counts)]
-            self.sums.cover(int(theirs.max()) + 1)
-            self.sums.values[:, theirs] += other.sums.values[:, : len(theirs)]
-            self.sums.counts[theirs] += other.sums.counts[: len(theirs)]
+        self.sums.merge(other.sums, theirs)
+
+    def state(self) -> Stored:
+        """For a checkpoint."""
+        return joined_state(
+            [
+                ("own", ({"alone": self.alone}, {"direct": self.direct})),
+                ("sums", self.sums.state()),
+                *((f"levels {place}", each.state()) for place, each in enumerate(self.levels)),
+            ]
+        )
+
+    def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        """Continue from a checkpoint."""
+        numbers, own = part_state("own", header, arrays)
+        self.alone, self.direct = numbers["alone"], require_shape(own["direct"], *self.direct.shape)
+        self.sums.restore(*part_state("sums", header, arrays))
+        for place, each in enumerate(self.levels):
+            each.restore(*part_state(f"levels {place}", header, arrays))
 
     @property
     def count(self) -> int:
@@ -130,7 +154,7 @@ class PanelScores(PanelPass):
     singletons : Singletons
     turn : array of shape (columns, q)
     kinds : tuple of str
-        Any of HC0, HC2, HC3 and cluster.
+        Any of HC0, HC2, HC3, cluster, CR2 and CR3; the last two with cluster.
     level_weights : array
         The weights of the levels, for leverages.
     repeated : dict
@@ -149,6 +173,7 @@ class PanelScores(PanelPass):
     middles: dict[str, Array] = field(init=False)
     clusters: dict[tuple[int, ...], ClusterScores] = field(init=False)
     homes: dict[tuple[int, int], np.ndarray] = field(init=False)
+    by_cluster: LevelSums | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -166,6 +191,15 @@ class PanelScores(PanelPass):
                 places = sorted(ways[way] for way in chosen)
                 sieve = sieves[places[0], places[1]] if size > 1 else None
                 self.clusters[chosen] = ClusterScores(tuple(places), width, sieve)
+        if not ADJUSTED.keys().isdisjoint(self.kinds):
+            size, count = product_count(width), self.levels[ways[0]].count
+            if 8 * size * count > BUDGET:
+                raise NotExactError(
+                    f"CR2 and CR3 need {size:,} sums of each of {count:,} clusters, more than"
+                    f" {BUDGET / 2**30:.0f} GiB in all. With so many clusters cov_type='cluster' is"
+                    " enough; use it."
+                )
+            self.by_cluster = LevelSums(size)
         for effect in range(len(self.plan.effects)):
             for way in ways:
                 if way != effect:
@@ -191,8 +225,20 @@ class PanelScores(PanelPass):
             self.middles[kind] += scaled @ scaled.T
         for sums in self.clusters.values():
             sums.add(scores, codes)
+        if self.by_cluster is not None:
+            self._add_products(v[:-1], weights, weighted[-1], codes[self.plan.ways[0]])
         for (effect, way), homes in self.homes.items():
             _find_homes(homes, codes[effect], codes[way])
+
+    def _add_products(self, v: Array, weights: Array | None, e: Array, codes: Indices) -> None:
+        assert self.by_cluster is not None
+        size = len(self.by_cluster.values)
+        step = max(1, NUMBERS // size)
+        for start in range(0, len(codes), step):
+            some = slice(start, start + step)
+            u = None if weights is None else weights[some]
+            part = products(v[:, some], u, e[some], np.empty((size, len(codes[some]))))
+            self.by_cluster.add(codes[some], part, None)
 
     def _rest(self, v: Array, weights: Array | None, codes: Indices) -> Array:
         """1 less the leverages."""
@@ -206,6 +252,29 @@ class PanelScores(PanelPass):
             )
         return rest
 
+    def parts_of_state(self) -> list[tuple[str, Stored]]:
+        homes = {f"{effect} {way}": homes for (effect, way), homes in self.homes.items()}
+        clusters = self.clusters.items()
+        return [
+            ("totals", ({"n": self.rows}, {"gram": self.gram} | self.middles)),
+            ("homes", ({}, homes)),
+            *(("ways " + " ".join(map(str, ways)), sums.state()) for ways, sums in clusters),
+            *([] if self.by_cluster is None else [("products", self.by_cluster.state())]),
+        ]
+
+    def restore_parts(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        numbers, totals = part_state("totals", header, arrays)
+        self.rows, self.gram = numbers["n"], require_shape(totals["gram"], *self.gram.shape)
+        for kind, middle in self.middles.items():
+            self.middles[kind] = require_shape(totals[kind], *middle.shape)
+        stored = part_state("homes", header, arrays)[1]
+        for (effect, way), homes in self.homes.items():
+            self.homes[effect, way] = require_shape(stored[f"{effect} {way}"], *homes.shape)
+        for ways, sums in self.clusters.items():
+            sums.restore(*part_state("ways " + " ".join(map(str, ways)), header, arrays))
+        if self.by_cluster is not None:
+            self.by_cluster.restore(*part_state("products", header, arrays))
+
     def merge(self, other: PanelScores) -> None:
         """Add the sums of other rows."""
         self.flush()
@@ -216,6 +285,8 @@ class PanelScores(PanelPass):
             self.middles[kind] += middle
         for ways, sums in other.clusters.items():
             self.clusters[ways].merge(sums)
+        if self.by_cluster is not None and other.by_cluster is not None:
+            self.by_cluster.merge(other.by_cluster)
         for pair, homes in other.homes.items():
             known = np.flatnonzero(homes != NONE)
             _find_homes(self.homes[pair], known, homes[known])

@@ -5,6 +5,9 @@ it would count as an observation (Correia 2015).  A row is known by its levels a
 codes of the partners of a level, over its pairs that are left, is the code of the partner where one
 row is left.  So no pass over the rows is needed, and each round looks at the levels of the rows
 that were taken out in the round before.
+
+A chain of levels loses one row at each end in a round.  So after a few rounds the rows go through a
+queue, one by one, which only counts; then the sums of the other rows are made in one more pass.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ import numpy as np
 
 from karat.engine.linalg import Array, Flags, Indices
 from karat.panels.sums import PanelSums
+
+ROUNDS = 20  # before the queue, which takes as long for a few rows as a round
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,7 @@ class Singletons:
 
     rows: int
     levels: list[Flags]
+    counted: bool = False  # not all of them were taken out of the sums
 
     def without(
         self, z: Array, weights: Array | None, codes: list[Indices]
@@ -52,7 +58,9 @@ def drop_singletons(sums: PanelSums) -> Singletons:
     partners = _partners(sums)
     rows, removed, removed_weights = 0, list[Indices](), list[Array]()
     waiting = [np.flatnonzero(by.counts == 1) for by in sums.by_level]
-    while any(len(places) for places in waiting):
+    for _ in range(ROUNDS):
+        if not any(len(places) for places in waiting):
+            break
         taken = np.unique(_rows_of(waiting, partners), axis=1)
         z, weights = _single_rows(sums, taken)
         rows += taken.shape[1]
@@ -77,11 +85,43 @@ def drop_singletons(sums: PanelSums) -> Singletons:
             levels[effect][empty] = True
             by.weights[empty], by.values[:, empty] = 0.0, 0.0
             waiting[effect] = touched[by.counts[touched] == 1]
+    if any(len(places) for places in waiting):
+        more = _queued(sums, partners, waiting)
+        sums.rows -= more
+        empty = [flags | (by.counts == 0) for flags, by in zip(levels, sums.by_level, strict=True)]
+        return Singletons(rows + more, empty, counted=True)
     for (a, b), pairs in sums.pairs.items():
         if rows and b in effects:
             gone = np.concatenate(removed, axis=1)
             pairs.remove(gone[a], gone[b], np.concatenate(removed_weights))
     return Singletons(rows, levels)
+
+
+def _queued(
+    sums: PanelSums, partners: dict[tuple[int, int], Indices], waiting: list[Indices]
+) -> int:
+    """Count the rows of levels out, one after the other, and how many they are."""
+    effects = range(len(waiting))
+    counts = [by.counts.tolist() for by in sums.by_level]
+    sums_of = {pair: codes.tolist() for pair, codes in partners.items()}
+    queue = [(effect, code) for effect in effects for code in waiting[effect].tolist()]
+    rows = 0
+    while queue:
+        effect, code = queue.pop()
+        if counts[effect][code] != 1:
+            continue  # its row was that of another level, too
+        row = [code if other == effect else sums_of[effect, other][code] for other in effects]
+        rows += 1
+        for mine, place in enumerate(row):
+            counts[mine][place] -= 1
+            for other, partner in enumerate(row):
+                if other != mine:
+                    sums_of[mine, other][place] -= partner
+            if counts[mine][place] == 1:
+                queue.append((mine, place))
+    for by, left in zip(sums.by_level, counts, strict=True):
+        by.counts[:] = left
+    return rows
 
 
 def _partners(sums: PanelSums) -> dict[tuple[int, int], Indices]:

@@ -8,15 +8,17 @@ pairs        of levels of two effects (:mod:`.pairs`)
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from karat.data.batch import Batch
 from karat.engine.linalg import Array, Indices
 from karat.panels.levels import JointLevels
-from karat.panels.pairs import PairCounts
+from karat.panels.pairs import PairCounts, check_budget
 from karat.panels.rows import PanelPass
+from karat.panels.state import part_state, require_shape
+from karat.storage.archive import Stored
 
 if TYPE_CHECKING:
     from karat.panels.singletons import Singletons
@@ -51,6 +53,25 @@ class LevelSums:
         )
         for total, row in zip(self.values, z, strict=True):
             total[first:last] += np.bincount(near, row, last - first)
+
+    def merge(self, other: LevelSums, codes: Indices | None = None) -> None:
+        """Add the sums of other rows; ``codes`` are those that their levels have here."""
+        codes = np.arange(len(other.counts)) if codes is None else codes[: len(other.counts)]
+        if len(codes):
+            self.cover(int(codes.max()) + 1)
+            self.values[:, codes] += other.values[:, : len(codes)]
+            self.weights[codes] += other.weights[: len(codes)]
+            self.counts[codes] += other.counts[: len(codes)]
+
+    def state(self) -> Stored:
+        """For a checkpoint."""
+        return {}, {"values": self.values, "weights": self.weights, "counts": self.counts}
+
+    def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        """Continue from a checkpoint."""
+        self.values = require_shape(arrays["values"], len(self.values), None)
+        self.weights = require_shape(arrays["weights"], self.values.shape[1])
+        self.counts = require_shape(arrays["counts"], self.values.shape[1])
 
     def fit(self, count: int) -> None:
         """Cut the arrays to the levels that there are."""
@@ -114,6 +135,10 @@ class PanelSums(PanelPass):
             sums.add(place, weighted, weights)
         for (a, b), pairs in self.pairs.items():
             pairs.add(codes[a], codes[b], weights)
+        check_budget(self.counted())
+
+    def counted(self) -> list[PairCounts]:
+        return list(self.pairs.values())
 
     def finish(self) -> None:
         """Add the rows that wait; sums by level get the length of the levels."""
@@ -122,10 +147,36 @@ class PanelSums(PanelPass):
             sums.fit(levels.count)
         for pairs in self.pairs.values():
             pairs.settle()
+        check_budget(self.counted())
 
     def centred_products(self) -> Array:
         """The products of the columns less their means."""
         return self.products - np.outer(self.total, self.total) / self.weight
+
+    def parts_of_state(self) -> list[tuple[str, Stored]]:
+        numbers = {"n": self.rows, "weight": self.weight, "log_weights": self.log_weights}
+        arrays = {"shift": self.shift, "total": self.total, "products": self.products}
+        levels = [] if self.known else self.levels
+        return [
+            ("totals", (numbers, arrays)),
+            *((f"levels {place}", each.state()) for place, each in enumerate(levels)),
+            *((f"sums {place}", sums.state()) for place, sums in enumerate(self.by_level)),
+            *((f"pairs {a} {b}", pairs.state()) for (a, b), pairs in self.pairs.items()),
+        ]
+
+    def restore_parts(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        numbers, totals = part_state("totals", header, arrays)
+        self.rows, self.weight = numbers["n"], numbers["weight"]
+        self.log_weights, width = numbers["log_weights"], self.plan.width
+        self.shift = require_shape(totals["shift"], width)
+        self.total = require_shape(totals["total"], width)
+        self.products = require_shape(totals["products"], width, width)
+        for place, each in enumerate([] if self.known else self.levels):
+            each.restore(*part_state(f"levels {place}", header, arrays))
+        for place, sums in enumerate(self.by_level):
+            sums.restore(*part_state(f"sums {place}", header, arrays))
+        for (a, b), pairs in self.pairs.items():
+            pairs.restore(*part_state(f"pairs {a} {b}", header, arrays))
 
     def merge(self, other: PanelSums) -> None:
         """Add the sums of other rows."""
@@ -140,10 +191,8 @@ class PanelSums(PanelPass):
         ]
         move = other.shift - self.shift
         for mine, theirs, place in zip(self.by_level, other.by_level, codes, strict=False):
-            mine.cover(int(place.max()) + 1)
-            mine.values[:, place] += theirs.values + move[:, None] * theirs.weights
-            mine.weights[place] += theirs.weights
-            mine.counts[place] += theirs.counts
+            theirs.values += move[:, None] * theirs.weights
+            mine.merge(theirs, place)
         cross = np.outer(other.total, move)
         self.products += other.products + cross + cross.T + other.weight * np.outer(move, move)
         self.total += other.total + other.weight * move
