@@ -57,12 +57,14 @@ def synchronise(place: torch.device) -> None:
         torch.cuda.synchronize(place)
 
 
-def median_ms(action: Callable[[], Any], place: torch.device) -> tuple[float, Any]:
+def median_ms(
+    action: Callable[[], Any], place: torch.device, warm_up: int = WARM_UP, repeats: int = REPEATS
+) -> tuple[float, Any]:
     """Median milliseconds of an action, after calls that are not timed; and its last result."""
     times: list[float] = []
-    for _ in range(WARM_UP):
+    for _ in range(warm_up):
         result = action()
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         synchronise(place)
         start = time.perf_counter()
         result = action()
@@ -149,7 +151,7 @@ def measured(kind: str, rows: int, columns: int, limit: float, place: torch.devi
     found["product_ms"] = median_ms(lambda: X.T @ X, place)[0]
     if X.numel() <= MOST_ON_HOST:
         on_host = X.cpu().numpy(), y.cpu().numpy()
-        found["host_ms"] = median_ms(lambda: karat.coreset(*on_host, rows=kind), place)[0]
+        found["host_ms"] = median_ms(lambda: karat.coreset(*on_host, rows=kind), place, 1, 3)[0]
     return found
 
 
