@@ -9,7 +9,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from karat.models.quadruples import WordTensors, deviation, symmetric, word_moments
-from karat.models.tensor import turned
+from karat.models.tensor import transformed_axes
 
 
 def test_moments_of_distinct_words_by_enumeration():
@@ -61,7 +61,7 @@ def moments_of(law, topics):
         tensor = np.array([law(list(t)) for t in product(range(k), repeat=order)]).reshape(
             (k,) * order
         )
-        tensors.append(turned(tensor, topics))
+        tensors.append(transformed_axes(tensor, topics))
     return WordTensors(*tensors)
 
 

@@ -27,7 +27,7 @@ from karat.io.csv_text import (
     Piece,
     as_numbers,
     checked_header,
-    is_long,
+    has_large_integers,
     large_columns,
     line_ends,
     lines_before,
@@ -138,7 +138,9 @@ class CsvFiles(Files):
             ends, _ = line_ends(piece.data, piece.header.delimiter)
             first = piece.data[: ends[PREVIEW - 1] + 1] if len(ends) >= PREVIEW else piece.data
             table, broken = self._read(0, piece._replace(data=first), piece.header.names, {})
-            self.longs = {field.name for field in table.schema if is_long(table[field.name])}
+            self.longs = {
+                field.name for field in table.schema if has_large_integers(table[field.name])
+            }
             self.switches = {
                 field.name for field in table.schema if pa.types.is_boolean(field.type)
             }

@@ -439,6 +439,6 @@ def _is_large(column: pa.ChunkedArray) -> bool:
     return bool(max(-low, high) >= WHOLE)
 
 
-def is_long(column: pa.ChunkedArray) -> bool:
+def has_large_integers(column: pa.ChunkedArray) -> bool:
     """Whether a column holds integers beyond 2^53."""
     return pa.types.is_integer(column.type) and _is_large(column)

@@ -94,9 +94,11 @@ class RowHashes:
     def _words(self, table: Any) -> list[np.ndarray]:
         """The columns as numbers or words."""
         return [
-            (_label_words if DIGITS in (table.schema.field(name).metadata or {}) else _values)(
-                table.column(name)
-            )
+            (
+                _written_label_words
+                if DIGITS in (table.schema.field(name).metadata or {})
+                else _values
+            )(table.column(name))
             for name in self.columns
         ]
 
@@ -285,7 +287,7 @@ def _values(column: Any) -> np.ndarray:
     return np.concatenate([np.empty(0, dtype=np.uint64), *(_text_words(chunk) for chunk in chunks)])
 
 
-def _label_words(column: Any) -> np.ndarray:
+def _written_label_words(column: Any) -> np.ndarray:
     """Words of labels in a CSV file that look like numbers: those of the number, if the text is
     how it is written, so that files of other kinds agree; else those of the text.
     """

@@ -101,10 +101,12 @@ def _first_lost(texts: Any, kind: pa.DataType) -> int | None:
         rows = pa.array(range(len(texts)))
     values = texts.take(rows).to_pylist()
     pairs = zip(rows.to_pylist(), values, strict=True)
-    return next((row for row, text in pairs if text is not None and not _same(text, kind)), None)
+    return next(
+        (row for row, text in pairs if text is not None and not _is_written(text, kind)), None
+    )
 
 
-def _same(text: str, kind: pa.DataType) -> bool:
+def _is_written(text: str, kind: pa.DataType) -> bool:
     """Whether a text is how a value of the type is written."""
     if pa.types.is_boolean(kind):
         return text.lower() in ("true", "false")

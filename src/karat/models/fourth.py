@@ -27,7 +27,7 @@ import numpy as np
 from karat.engine.linalg import Array
 from karat.models import misfit
 from karat.models.misfit import JACKKNIFE as BLOCKS
-from karat.models.tensor import follow, tensor_eigenvalues, turned
+from karat.models.tensor import follow, tensor_eigenvalues, transformed_axes
 
 MOST = 10  # components; the fourth moments of more have too many entries
 STEPS = 60  # of the power method, from the components found
@@ -160,7 +160,7 @@ def deviations(
     sizes = A.T @ spread @ A
     constant = np.eye(k)[-1]
     noise = sigma2 * constant if shared else sizes[:, -1]
-    tensor = turned(fourth[:, :, :, -1], A)
+    tensor = transformed_axes(fourth[:, :, :, -1], A)
     for axis in range(3):  # the noise in one place, the metric in the two others
         tensor = tensor - np.moveaxis(np.multiply.outer(noise, metric), 0, axis)
     V, _, _ = follow(tensor, V, STEPS)

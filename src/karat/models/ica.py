@@ -13,7 +13,7 @@ from karat.models import misfit
 from karat.models.base import Learner
 from karat.models.misfit import JACKKNIFE as BLOCKS
 from karat.models.misfit import Check
-from karat.models.tensor import follow, turned
+from karat.models.tensor import follow, transformed_axes
 from karat.problems import latent
 from karat.problems.latent.base import Maps
 from karat.problems.latent.sample import Sample, read
@@ -201,7 +201,7 @@ def unmixing(fourth: Array, second: Array, mean: Array) -> Array:
     covariance = second - np.outer(mean, mean)
     values, vectors = np.linalg.eigh(covariance)
     white = (vectors / np.sqrt(values)) @ vectors.T
-    tensor = turned(fourth, white)
+    tensor = transformed_axes(fourth, white)
     same = np.multiply.outer(np.eye(k), np.eye(k))
     tensor = tensor - same - same.transpose(0, 2, 1, 3) - same.transpose(0, 3, 2, 1)
     V, _, _ = follow(tensor, np.eye(k), STEPS)

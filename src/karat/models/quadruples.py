@@ -35,7 +35,7 @@ from scipy.sparse import csr_array
 
 from karat.engine.linalg import Array
 from karat.models import misfit
-from karat.models.tensor import follow, tensor_eigenvalues, turned
+from karat.models.tensor import follow, tensor_eigenvalues, transformed_axes
 
 MOST_TOPICS = 6  # the fourth moments of more have too many entries
 APART = 4  # topics up to which all entries are compared, so that they stay fewer than the blocks
@@ -120,11 +120,11 @@ def deviation(moments: WordTensors, V: Array, a: float) -> Array:
     values, vectors = np.linalg.eigh(second - a / (a + 1) * np.outer(first, first))
     root = np.sqrt(np.maximum(values, 1e-300))
     white, back = (vectors / root) @ vectors.T, (vectors * root) @ vectors.T
-    whitened = turned(tensor, white)
+    whitened = transformed_axes(tensor, white)
     V, _, _ = follow(whitened, V, STEPS)
     ell = tensor_eigenvalues(whitened, V)
     topics = (a + 2) / 2 * ell[:, None] * V @ back
-    h = turned(fourth, np.linalg.inv(topics))
+    h = transformed_axes(fourth, np.linalg.inv(topics))
     share = 4 * (a + 1) / ((a + 2) ** 2 * ell**2)
     alpha, rest = a * share, (a + 1) * (a + 2) * (a + 3)
     three_one = np.einsum("iiij->ij", h) - np.outer(share * (alpha + 1) * (alpha + 2), alpha) / rest

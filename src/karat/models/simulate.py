@@ -16,7 +16,7 @@ import numpy as np
 
 from karat.engine.linalg import Array, Indices
 from karat.models import misfit
-from karat.models.tensor import turned
+from karat.models.tensor import transformed_axes
 
 DRAWS, ENOUGH = 2000, 4  # of a mixture; draws for every entry that is compared, at least
 CHAINS, STEPS, BURNED = 200, 60, 20  # sequences of a chain, steps of each, and steps before them
@@ -27,7 +27,7 @@ def p_value(tensor: Array, V: Array, draws: Array, ell: Array, n: float) -> floa
     """Of "the tensor, a mean of n samples, is diagonal in the basis V (rows)"; samples (or means of
     a few) vary as draws do.  None if nothing is compared.
     """
-    tensor = turned(tensor, V.T)
+    tensor = transformed_axes(tensor, V.T)
     mean = misfit.off_diagonal(
         lambda i, j, m: tensor[i, j, m : m + 1], lambda i, j: np.zeros(1), ell
     )[0]

@@ -119,7 +119,7 @@ def tensor_eigenvalues(tensor: Array, vectors: Array) -> Array:
     return np.asarray(np.einsum("lk,lk->l", contract(tensor, vectors, tensor.ndim - 1), vectors))
 
 
-def turned(tensor: Array, matrix: Array) -> Array:
+def transformed_axes(tensor: Array, matrix: Array) -> Array:
     """The tensor with every axis multiplied by a matrix."""
     for _ in range(tensor.ndim):  # the first axis becomes the last
         tensor = np.tensordot(tensor, matrix, axes=(0, 0))
@@ -163,7 +163,7 @@ def decompose(
         rest = rest - rank_one(float(tensor_eigenvalues(rest, vector)[0]), vector[0], order)
         # a source of no kurtosis leaves nothing to follow: it is what the others are orthogonal to
         if order == 4:
-            rest = turned(rest, np.eye(k) - np.outer(vector[0], vector[0]))
+            rest = transformed_axes(rest, np.eye(k) - np.outer(vector[0], vector[0]))
     vectors = np.array(directions)
     better, calm, more = follow(tensor, vectors, STEPS)
     better = refine_eigenvectors(tensor, better) if calm else better
