@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 import karat
-from karat.engine.second_moments import TALL, SecondMoments
 from karat.problems import Moments
 from tests.torture.wide import Table, judged
 
 
 def tall(columns, seed=0):
-    """So many rows that columns may be summed as they are."""
-    return np.random.default_rng(seed).standard_normal((TALL * (columns + 2), columns))
+    """Many rows for each column."""
+    return np.random.default_rng(seed).standard_normal((64 * (columns + 2), columns))
 
 
 def check(table, weights=None, way="memory"):
@@ -73,13 +72,27 @@ def test_levels_that_do_not_occur(columns):
     check(np.hstack([np.eye(count)[code] for code, count in zip(codes, counts, strict=True)]))
 
 
-def test_easy_tables_are_summed_as_they_are():
-    rows = tall(70)
-    kernel = SecondMoments(70, len(rows))
-    block = np.column_stack([np.ones(2048), rows[:2048]])
-    assert kernel.prepare(block, None).wide
-    block[:, 3] = block[:, 4] + 1e-9 * block[:, 5]
-    assert not kernel.prepare(block, None).wide
+@pytest.mark.parametrize("columns", [70, 150, 260])
+def test_many_correlated_columns(columns):
+    """One factor explains most of every column: none is left out, and none is replaced alone."""
+    rng = np.random.default_rng(6)
+    table = rng.standard_normal((4 * columns, columns)) + 3 * rng.standard_normal((4 * columns, 1))
+    table += np.arange(columns)
+    check(table)
+    core = karat.coreset(table, problem=Moments(2), rows="synthetic")
+    assert core.certificate.passes <= 3
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("columns", [80, 250])
+def test_a_target_beside_many_columns_that_explain_it(columns, seed):
+    """The target is replaced by its rest, not one of the columns by what the target explains."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((6000, columns))
+    y = X @ rng.standard_normal(columns) + rng.standard_normal(6000)
+    core = karat.coreset(X, y, rows="synthetic")
+    assert core.certificate.ok
+    assert core.certificate.passes == 1
 
 
 @pytest.mark.parametrize("columns", [20, 260])

@@ -16,9 +16,10 @@ from sklearn.model_selection import RepeatedKFold
 import karat
 from karat import Certificate
 from karat.core.certify import NO_NOISE, certify
-from karat.engine.claim import NO_ERROR, PROOF_VERSION, Claim, Proof
+from karat.engine.claim import NO_ERROR, Claim, Proof
 from karat.engine.reduce import build
 from karat.engine.rows import Rows
+from karat.engine.tolerances import PROOF_VERSION
 from karat.estimators import folds
 from karat.estimators.training_rows import all_rows
 from karat.problems import LeastSquares, Moments

@@ -207,7 +207,7 @@ def test_the_name_of_a_target(table):
     core = karat.coreset(X, "income")
     assert core.y.name == "income"
     assert "income" not in core.X.columns
-    with pytest.raises(InputError, match="names a column, but X is a ndarray"):
+    with pytest.raises(InputError, match="names a column, but X is of type ndarray"):
         karat.coreset(np.eye(30), "income")
 
 

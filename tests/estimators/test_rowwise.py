@@ -156,7 +156,7 @@ def test_a_vouch_is_tried(kind, broken, table):
     front, name = broken
     with pytest.raises(NotExactError, match=f"rowwise names {name.__name__}.*does not"):
         kind(make_pipeline(front, Ridge()), rowwise=[name]).fit(X, y)
-    with pytest.raises(NotExactError, match="does not map every row"):
+    with pytest.raises(NotExactError, match="does not transform each row"):
         kind(
             GridSearchCV(make_pipeline(front, Ridge()), {"ridge__alpha": [1.0, 2.0]}),
             rowwise=[name],

@@ -135,7 +135,7 @@ def test_merging_adds_the_products_of_rows(frame):
 
 def test_what_is_stored_is_listed(frame):
     fit = ols(FORMULA, frame, cov_type=["HC1", "cluster"], cluster="g")
-    with pytest.raises(NotExactError, match="has nonrobust, HC0, HC1, cluster; call"):
+    with pytest.raises(NotExactError, match="has nonrobust, HC0, HC1, cluster; ask"):
         fit.get_robustcov_results("HC3")
     with pytest.raises(NotExactError, match=r"HC1, cluster, without options such as groups=.*clus"):
         fit.get_robustcov_results("cluster", groups=frame["g"])

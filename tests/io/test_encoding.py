@@ -248,7 +248,7 @@ def test_a_checkpoint_of_another_encoding_is_refused(files, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"one_hot": ["carier"]}, "'carier' of one_hot is no column"),
+        ({"one_hot": ["carier"]}, "'carier' of one_hot is not in the data"),
         ({"one_hot": ["delay"]}, "'delay' of one_hot is not a feature"),
         ({"one_hot": "carrier"}, r"did you mean one_hot=\['carrier'\]"),
         ({"one_hot": ["carrier"]}, "no value"),

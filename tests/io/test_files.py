@@ -266,7 +266,7 @@ def test_a_cut_gz_file(table, tmp_path):
 def test_other_refusals(folder, tmp_path):
     for call, words in [
         (lambda: build(tmp_path / "nowhere"), "nowhere does not exist"),
-        (lambda: build(3), "source must be"),
+        (lambda: build(3), "The data must be a frame, a path"),
         (lambda: build(folder, on_missing="ignore"), "on_missing"),
         (lambda: build(folder, batch_rows=0), "batch_rows"),
         (lambda: build(folder, memory=10_000), "too small"),

@@ -20,7 +20,6 @@ from karat.cli import printing
 from karat.cli.models import timed
 from karat.cli.options import Common, count
 from karat.core import wording
-from karat.engine.linalg import one_blas_thread
 from karat.errors import MissingExtraError, NotExactError
 
 if TYPE_CHECKING:
@@ -62,6 +61,8 @@ def run_demo(rows: int, seed: int = 0) -> dict[str, Any]:
         from sklearn.linear_model import HuberRegressor
     except ImportError as error:
         raise MissingExtraError("karat demo", "sklearn") from error
+    from karat.engine.linalg import one_blas_thread  # NumPy, which ``karat --help`` does without
+
     X, y = made_up(rows, seed)
     core, building = timed(lambda: karat.coreset(X, y, random_state=seed))
     chance = np.random.default_rng(seed + 1).choice(rows, size=len(core), replace=False)

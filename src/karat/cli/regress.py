@@ -13,7 +13,6 @@ import typer
 import karat
 from karat.cli import printing
 from karat.cli.options import Common, check_output
-from karat.core.regression import BY_CLUSTER
 from karat.errors import InputError, StorageError
 
 OnMissing = StrEnum("OnMissing", ["ERROR", "DROP"])
@@ -200,7 +199,7 @@ def _covariances(typed: list[str]) -> tuple[list[str], list[str] | None]:
     kinds, columns = [], []
     for text in typed:
         kind, colon, column = text.partition(":")
-        if colon and kind not in BY_CLUSTER:
+        if colon and kind not in ("cluster", "CR2", "CR3"):
             raise InputError(
                 f"--cov {text}: only cluster, CR2 and CR3 take a column, as in cluster:user_id."
             )

@@ -23,10 +23,10 @@ import numpy as np
 
 from karat.core.wording import certificate_facts, certificate_text, notebook_box, readable
 from karat.engine import linalg
-from karat.engine.claim import PROOF_VERSION, Claim, Reduction, united
+from karat.engine.claim import Claim, Reduction, united
 from karat.engine.frame import Frame
 from karat.engine.linalg import Array, one_blas_thread
-from karat.engine.tolerances import EXACT, ROUNDING, TINY
+from karat.engine.tolerances import EXACT, PROOF_VERSION, ROUNDING, TINY
 from karat.errors import NotExactError
 from karat.problems import LeastSquares, Problem, Ridge
 from karat.problems.absorb.absorb import REFUTED

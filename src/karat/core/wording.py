@@ -15,8 +15,7 @@ from math import floor, isfinite, isnan, log10
 from re import compile as pattern
 from typing import TYPE_CHECKING, Any
 
-from karat.engine.claim import PROOF_VERSION
-from karat.engine.tolerances import EPS, WILD
+from karat.engine.tolerances import EPS, PROOF_VERSION, WILD
 
 if TYPE_CHECKING:
     from karat.core.certify import Certificate

@@ -38,9 +38,7 @@ import numpy as np
 from karat.engine.kernel import FittedMoments
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.rows import Rows, own_weights
-from karat.engine.tolerances import EXACT, MEASURED, ROUNDING
-
-PROOF_VERSION = 3  # 2: 0.2.0, whose claim was made row by row
+from karat.engine.tolerances import EXACT, MEASURED, PROOF_VERSION, ROUNDING
 
 
 def united(rule: Callable[[list[Any]], Any]) -> dict[str, Any]:

@@ -85,3 +85,6 @@ SHARP = 1e-13  # rows with a larger error do not represent those they were made 
 # a fold of a stream with a larger error tries whether fresh coordinates do better, while it can
 CONTENT = 1e-11
 AFFORD = 4.0  # afford it: what reductions have spent of the second term, in units of ROUNDING
+
+# of the claim that certificates make; 2: 0.2.0, whose claim was made row by row
+PROOF_VERSION = 3

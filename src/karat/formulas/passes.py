@@ -199,7 +199,8 @@ def open_rows(data: Any, progress: Progress | None) -> SourceRows | ClusterRows:
         return ClusterRows(data, cluster)
     source, collected = open_table(data), containers.collected(data)
     rows = SourceRows(source, _declared(collected), progress)
-    rows.known_rows = containers.row_count(collected) if containers.is_frame(collected) else None
+    if containers.is_frame(collected) and hasattr(collected, "shape"):
+        rows.known_rows = containers.row_count(collected)
     return rows
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from karat.engine.claim import PROOF_VERSION
+from karat.engine.tolerances import PROOF_VERSION
 from karat.errors import InputError, StorageError, reading, require
 from karat.io.layout import Layout
 from karat.io.scan import changed_file

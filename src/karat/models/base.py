@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import fields, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 from scipy import linalg as sla
@@ -39,6 +39,9 @@ FAR = 1e-3  # smallest last entry of a whitened component: its square is the sha
 AUTO = "auto"  # as many components, topics, states or sources as the data show
 ENOUGH = 100  # samples below which nothing is compared
 CLIPPED = 0.05  # negative mass of an estimated distribution beyond which a warning is due
+
+
+AnyLearner = TypeVar("AnyLearner", bound="Learner")
 
 
 class Learner(BaseEstimator):
@@ -262,6 +265,11 @@ class Learner(BaseEstimator):
                 f"Row {row}, column {column} of X is NaN or infinite; drop or fill such rows first."
             )
         return table
+
+
+def fit_quietly(learner: AnyLearner, X: Any, lengths: Any = None) -> AnyLearner:
+    """Fit a learner to rows, without a warning of what its checks say."""
+    return learner._fit(X, None, lengths)
 
 
 class Mixture(NamedTuple):

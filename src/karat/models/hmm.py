@@ -25,6 +25,7 @@ from karat.models.base import (
     ENOUGH,
     as_distributions,
     common_variance,
+    fit_quietly,
     positive_variances,
     solve_small,
     spherical_log_density,
@@ -140,7 +141,7 @@ class HiddenMarkov(Refinable):
 
         def starts_of(rows: Array, cut: Array) -> list[Any]:
             part = clone(self).set_params(n_states=self.n_components_, refine=kinds[0])
-            part._fit(rows, None, cut)
+            fit_quietly(part, rows, cut)
             return [part.to_hmmlearn(kind, self.n_features_in_) for kind in kinds]
 
         gaussian, unit = self.emissions == "gaussian", 1.0

@@ -18,6 +18,7 @@ from karat.models import refine as refining
 from karat.models.base import (
     ENOUGH,
     as_distributions,
+    fit_quietly,
     positive_variances,
     solve_small,
     spherical_log_density,
@@ -112,7 +113,7 @@ class GaussianMixture(DensityMixin, Refinable):
         kinds = refining.kinds_tried(self.refine, table.shape[1])
 
         def starts_of(rows: Array) -> list[Any]:
-            part = clone(self).set_params(n_components=self.n_components_)._fit(rows, None)
+            part = fit_quietly(clone(self).set_params(n_components=self.n_components_), rows)
             return [part._start(kind, 0.0) for kind in kinds]
 
         starts = [self._start(kind, centre) for kind in kinds]

@@ -19,8 +19,9 @@ from karat.core.files import problem_header, saved_problem
 from karat.core.synthetic import REAL, SYNTHETIC
 from karat.data.batch import Batch
 from karat.engine.carried import Running
-from karat.engine.claim import PROOF_VERSION, Claim, Proof, Reduction
+from karat.engine.claim import Claim, Proof, Reduction
 from karat.engine.rows import own_weights
+from karat.engine.tolerances import PROOF_VERSION
 from karat.errors import DamagedFileError, InputError, NotExactError, reading, require
 from karat.problems import Problem
 from karat.storage.archive import NEWEST_FORMAT, Spec, Stored

@@ -7,7 +7,7 @@ ROW = "a covariance type"
 NEW_FILES: dict[str, str] = {}
 
 CHANGES = [
-    ("inference/options.py", '"HC3", "cluster"', '"HC3", "HC4", "cluster"'),
+    ("inference/options.py", '"HC3", *BY_CLUSTER', '"HC3", "HC4", *BY_CLUSTER'),
     (
         "inference/scores.py",
         'if "HC2" in self.sums or "HC3" in self.sums:',
