@@ -60,7 +60,7 @@ from karat.engine.wide_proof import moments_beside
 
 TIMES = tuple(10.0 ** (k / 4) for k in range(-64, 13))  # the t at which a rho is tried,
 BETWEEN = 10.0**0.25  # and their ratio
-MOST_BOUNDS = 6  # bounds of S after which no more are sought,
+MOST_BOUNDS = 12  # bounds of S after which no more are sought; half of them for p > 2,
 SPREAD = 3  # and how many are sought at once for p = 2
 HALVINGS = 6  # of the interval in which rho is sought, on a logarithmic scale
 LEAST = ROUNDING / 1024
@@ -234,18 +234,21 @@ def _small_rho(
     none.
 
     E is in the coordinates ``among``.  ``base`` is a lower bound of the loss, and ``kept`` the
-    number of rows kept.  The first bound of S that has such a rho is used.
+    number of rows kept.  At every t, any lower bound of S will do.
     """
     # |v'E v| of the rounding of sums is at most sum_error (d.|v|)^2, d = diag(M)^(1/2).
     squares = np.diag(frame.half) if frame.degree > 2 else np.diag(base)
     sums = frame.sum_error_of(kept) * len(squares) * np.diag(squares)
 
-    def failing(rho: float, first: Array, last: Array) -> Iterator[Array]:
-        """The matrices that do not hold E."""
-        first, last = (frame.degree * rho / 2) ** 2 / BETWEEN * first, rho**frame.degree * last
-        # a thousandth of the error is left for the t below all of TIMES
-        bounds = ((0.999 * error + t) * base + first / t + last - sums for t in times)
-        return (b for b in bounds if not holds(b))
+    def failing(rho: float) -> Iterator[Array]:
+        """For every t at which no bound of S holds E, the matrix of the newest."""
+        factors = (frame.degree * rho / 2) ** 2 / BETWEEN, rho**frame.degree
+        for t in times:
+            # a thousandth of the error is left for the t below all of TIMES
+            whole = (0.999 * error + t) * base - sums
+            bounds = [whole + factors[0] / t * a + factors[1] * q for a, q in pairs]
+            if not any(map(holds, bounds)):
+                yield bounds[-1]
 
     def holds(bound: Array) -> bool:
         if linalg.definite(bound - difference) and linalg.definite(bound + difference):
@@ -254,27 +257,20 @@ def _small_rho(
 
     largest = linalg.relative_norm(difference, base) + linalg.relative_norm(sums, base)
     times = [t for t in TIMES if t < BETWEEN * largest]  # beyond, the loss error alone is enough
-    untried, tried = list(_bounds(frame, difference, among)) if limit > LEAST else [], 0
-    while untried:
-        pair, tried = untried.pop(0), tried + 1
-        unmet = list(islice(failing(limit, *pair), None if frame.degree == 2 else 1))
-        if not unmet:
-            break
-        for matrix in (
-            unmet[:: max(1, len(unmet) // SPREAD)] if tried + len(untried) < MOST_BOUNDS else ()
-        ):
-            # The worst query, but for the loss error, tells a better bound of S.
-            query = _relative_vector(difference, matrix + sums - 0.999 * error * base)
-            better = None if query is None else _bound_at(frame, query, among)
-            untried += [] if better is None else [better]
-    else:
-        return np.inf
+    pairs = list(_bounds(frame, difference, among))
+    most = MOST_BOUNDS if frame.degree == 2 else MOST_BOUNDS // 2
+    while unmet := list(islice(failing(limit), None if frame.degree == 2 else 1)):
+        # The worst query, but for the loss error, tells a better bound of S.
+        seen = unmet[:: max(1, len(unmet) // SPREAD)] if len(pairs) < most else []
+        queries = [_relative_vector(difference, m + sums - 0.999 * error * base) for m in seen]
+        better = [_bound_at(frame, query, among) for query in queries if query is not None]
+        if limit <= LEAST or not any(pair is not None for pair in better):
+            return np.inf
+        pairs += [pair for pair in better if pair is not None]
     low, high = LEAST, limit
     for _ in range(HALVINGS):
         middle = float(np.sqrt(low * high))
-        low, high = (
-            (low, middle) if not any(True for _ in failing(middle, *pair)) else (middle, high)
-        )
+        low, high = (low, middle) if not any(True for _ in failing(middle)) else (middle, high)
     return high
 
 
