@@ -60,7 +60,7 @@ from karat.engine.wide_proof import moments_beside
 
 TIMES = tuple(10.0 ** (k / 4) for k in range(-64, 13))  # the t at which a rho is tried,
 BETWEEN = 10.0**0.25  # and their ratio
-MOST_BOUNDS = 12  # bounds of S after which no more are sought; half of them for p > 2,
+MOST_BOUNDS = 24  # bounds of S after which no more are sought; a quarter of them for p > 2,
 SPREAD = 3  # and how many are sought at once for p = 2
 HALVINGS = 6  # of the interval in which rho is sought, on a logarithmic scale
 LEAST = ROUNDING / 1024
@@ -258,7 +258,7 @@ def _small_rho(
     largest = linalg.relative_norm(difference, base) + linalg.relative_norm(sums, base)
     times = [t for t in TIMES if t < BETWEEN * largest]  # beyond, the loss error alone is enough
     pairs = list(_bounds(frame, difference, among))
-    most = MOST_BOUNDS if frame.degree == 2 else MOST_BOUNDS // 2
+    most = MOST_BOUNDS if frame.degree == 2 else MOST_BOUNDS // 4
     while unmet := list(islice(failing(limit), None if frame.degree == 2 else 1)):
         # The worst query, but for the loss error, tells a better bound of S.
         seen = unmet[:: max(1, len(unmet) // SPREAD)] if len(pairs) < most else []
@@ -266,7 +266,10 @@ def _small_rho(
         better = [_bound_at(frame, query, among) for query in queries if query is not None]
         if limit <= LEAST or not any(pair is not None for pair in better):
             return np.inf
-        pairs += [pair for pair in better if pair is not None]
+        for pair in better:
+            if pair is not None:  # and its mean with the newest, for the queries of both
+                mean = (pair[0] + pairs[-1][0]) / 2, (pair[1] + pairs[-1][1]) / 2
+                pairs += [pair, mean]
     low, high = LEAST, limit
     for _ in range(HALVINGS):
         middle = float(np.sqrt(low * high))
