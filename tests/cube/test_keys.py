@@ -81,9 +81,13 @@ def csv(table, folder, dtype):
     return karat.io.csv_files(path, dtype={"id": dtype})
 
 
+OPEN = []  # connections
+
+
 def duckdb(given, query):
     """The answer to a query of the rows ``given``."""
     connection = pytest.importorskip("duckdb").connect()
+    OPEN.append(connection)  # DuckDB 1.1 closes one that nothing holds, and its relations with it
     connection.register("given", given)
     return connection.sql(query)
 
