@@ -7,8 +7,8 @@
 
 Needs PyTorch, NumPy, SciPy and array-api-compat, and karat on the path (PYTHONPATH=src).  Times are
 medians of 5, in milliseconds, with the device synchronised.  "pass" is the proven sums alone;
-"proof" is what the host takes to prove made rows and to bound the errors of coefficients, and
-"rows" all the rest of a coreset, to which the limits apply (to all of it for real rows).
+"proof" is what the host takes to bound the rounding of the sums, to prove made rows and to bound
+the errors of coefficients, and "rows" all the rest of a coreset, to which the limits apply (to all of it for real rows).
 "unproven" is one product a block of 2^18 rows, added up without a bound on rounding.  Memory on
 the device is what is taken beyond the data; on the host, how much the peak of the process grew.
 """
@@ -33,7 +33,7 @@ import karat
 import karat.core.synthetic as core_synthetic
 import karat.engine.synthetic as engine_synthetic
 from karat.compat import array_api
-from karat.engine import device
+from karat.engine import device, second_moments
 from karat.engine.device import DeviceBlocks, DevicePart
 from karat.engine.rows import Rows
 
@@ -103,7 +103,12 @@ def peak_of_host() -> float:
 @contextmanager
 def proof_clock() -> Iterator[list[float]]:
     """Milliseconds that go into the proof of made rows and into their certificate, call by call."""
-    spent, homes = [], ((engine_synthetic, "measure"), (core_synthetic, "certify_made"))
+    spent: list[float] = []
+    homes = (
+        (second_moments, "expected_rounding"),
+        (engine_synthetic, "measure"),
+        (core_synthetic, "certify_made"),
+    )
     originals = [getattr(module, name) for module, name in homes]
 
     def timed(function: Callable[..., Any], *args: Any, **options: Any) -> Any:

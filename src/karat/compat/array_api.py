@@ -94,9 +94,11 @@ def take_rows(array: Any, positions: np.ndarray) -> Any:
 
 
 def side_by_side(blocks: Sequence[Any], shift: Any = None) -> Any:
-    """Blocks of columns in double precision as one block, minus a shift."""
+    """Blocks of columns in double precision as one block, minus a shift, in memory of its own."""
     functions, library = namespace(blocks[0]), library_of(blocks[0])
     if library not in ("PyTorch", "CuPy"):
+        if len(blocks) == 1:  # which some libraries would not copy
+            return functions.asarray(blocks[0], copy=True) if shift is None else blocks[0] - shift
         joint = functions.concat(list(blocks), axis=1)
         return joint if shift is None else joint - shift
     # These write into a part of an array, with a quarter of the traffic of their concat.
@@ -110,6 +112,15 @@ def side_by_side(blocks: Sequence[Any], shift: Any = None) -> Any:
         else:
             subtract(block, shift[start:stop], out=joint[:, start:stop])
     return joint
+
+
+def add_twice(values: Any, doubled: Any) -> Any:
+    """``values + 2 * doubled``, in the memory of the second where the library allows it."""
+    if library_of(values) == "PyTorch":  # in one look at the numbers
+        return importlib.import_module("torch").add(values, doubled, alpha=2, out=doubled)
+    doubled *= 2
+    doubled += values
+    return doubled
 
 
 def check_readable(array: Any, name: str) -> None:

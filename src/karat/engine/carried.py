@@ -152,7 +152,9 @@ def owed_by(
         )
     else:
         total, rounding = exact_sum(features, weights), exact_sum_rounding(source.roundings)
-    return np.asarray(off + np.minimum(np.abs(total - target), MEASURED * kept) + rounding * kept)
+    # What the proof of the rows left to its second term, unless it is less than all that they miss.
+    left = source.sizes_in(MEASURED * linear.absolute, goal)
+    return np.asarray(off + np.minimum(np.abs(total - target), left) + rounding * kept)
 
 
 def carried_moments(rows: Rows, reduction: Reduction) -> FittedMoments | None:
@@ -359,8 +361,6 @@ class Running:
         """The reduction with the claim that this sum inherits.  The proof already includes the
         debts.
         """
-        if reduction.proof.derived * self.inherited.inflation > EXACT:
-            reduction = replace(reduction, proof=replace(reduction.proof, loss_error=np.inf))
         return inheriting(reduction, self.inherited)
 
     @property
@@ -392,7 +392,7 @@ class Running:
         kernel, single = self.kernel, linear_kernel(self.kernel)
         if isinstance(kernel, Powers) and keeping_all:
             kernel = kernel.keeping_all()
-        low = single.read_moments(pairs[-3][1], 0.0) if isinstance(single, Polynomials) else None
+        low = single.low_part(*pairs[-3]) if isinstance(single, Polynomials) else None
         # all powers were summed in extended precision
         if isinstance(kernel, Powers) and kernel.degree > 2 and total[2] == 0:
             statistic[1] = cast(Array, statistic[1].astype(np.longdouble) + pairs[1][1])
@@ -412,8 +412,11 @@ def summed_debts(kernel: Kernel, off: Array | None) -> Array | None:
 def inheriting(reduction: Reduction, claim: Claim) -> Reduction:
     """A reduction of rows that have a claim.
 
-    For sums of features, the debts hold what was spent of the second term.
+    For sums of features, the debts hold what was spent of the second term, of which there is room
+    for EXACT.
     """
+    if reduction.proof.derived * claim.inflation > EXACT:
+        reduction = replace(reduction, proof=replace(reduction.proof, loss_error=np.inf))
     return replace(
         reduction, inherited=claim if serves_powers(reduction.fitted) else replace(claim, spent=0.0)
     )

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from karat.engine.rows import Progress, Rows
 
 NUMBERS = 2**26  # of a block on the device: so many that starting its operations takes no time
+WIDE = 2**7  # columns from which a quarter of that is enough
 PIECE, BITS = 2048, 26  # 2 * 26 bits, and one for what is rounded up, are those of a double
 ABOVE = 1 + 2.0**-20  # a computed norm times that is at least the norm
 TILE = 256  # columns that are multiplied at a time where a product is symmetric
@@ -99,11 +100,15 @@ class DevicePart(LazyPart):
 
 def block_rows(columns: int) -> int:
     """Rows of a block on the device: a power of two, so that a tree of pieces has no rests."""
-    return max(PIECE, 1 << (NUMBERS // max(1, columns)).bit_length() >> 1)
+    numbers = NUMBERS if columns < WIDE else NUMBERS // 4
+    return max(PIECE, 1 << (numbers // max(1, columns)).bit_length() >> 1)
 
 
 class DeviceBlocks:
-    """Runs of rows as blocks ``[1 | D - shift]`` on their device, or without the ones."""
+    """Runs of rows as blocks ``[1 | D - shift]`` on their device, or without the ones.
+
+    Each block has memory of its own, which whoever reads it may change.
+    """
 
     def __init__(self, rows: Rows, shift: Array, ones: bool) -> None:
         self.rows, self.ones, self.first = rows, ones, rows.parts[0]
@@ -128,8 +133,6 @@ class DeviceBlocks:
         parts = [part.doubles(where) for part in self.rows.parts]
         if self.ones:
             parts.insert(0, self.functions.ones_like(parts[0][:, :1]))
-        if len(parts) == 1 and self.shift is None:
-            return parts[0]
         return array_api.side_by_side(parts, self.shift)
 
 
@@ -187,8 +190,10 @@ def squares(
         else:
             high, lost = two_sum(high, part)
             low = low + lost
+        count = int(block.shape[0])
+        del block, values  # before the next block takes memory
         if progress is not None:
-            progress(start + int(block.shape[0]), len(rows))
+            progress(start + count, len(rows))
     return array_api.to_host(high + low)
 
 
@@ -256,7 +261,7 @@ def _tree(functions: Any, terms: Any, add: Callable[[Any, Any], Any]) -> Any:
 
 
 def _cut_in_two(blocks: DeviceBlocks, pieces: Any) -> Any:
-    """The Gram matrices of pieces of at most PIECE rows."""
+    """The Gram matrices of pieces of at most PIECE rows, in whose memory their rests are made."""
     functions = blocks.functions
     norms = functions.linalg.vector_norm(pieces, axis=1, keepdims=True) * ABOVE
     # Beside a number of 2^52 steps and a half, doubles are a step apart.
@@ -264,9 +269,9 @@ def _cut_in_two(blocks: DeviceBlocks, pieces: Any) -> Any:
     coarse = pieces + aside
     coarse -= aside
     exact = _symmetric(functions, coarse)
-    fine = pieces - coarse
-    coarse += pieces  # 2 a + b
-    mixed = functions.matrix_transpose(coarse) @ fine
+    pieces -= coarse
+    coarse = array_api.add_twice(pieces, coarse)  # 2 a + b
+    mixed = functions.matrix_transpose(coarse) @ pieces
     mixed /= 2
     exact += mixed + functions.matrix_transpose(mixed)
     return exact

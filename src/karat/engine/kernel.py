@@ -137,10 +137,14 @@ class Kernel(ABC):
         return self
 
     def centred(self, moments: FittedMoments) -> Self | None:
-        """The same features about the means of the columns; None if the shift is close to the means
-        or there is none.
+        """The same features about the means of the columns; None if these are the shift, or if there
+        is no shift.
         """
         return None
+
+    def off_centre(self, moments: FittedMoments) -> float:
+        """The factor by which the relative errors of sums may be larger about the means."""
+        return 1.0
 
     def at(self, shift: Array) -> Self:
         """The same features about another shift, if they have one."""

@@ -13,7 +13,7 @@ from karat.engine.linalg import Array, Indices
 from karat.engine.powers import Polynomial, Powers
 from karat.engine.rows import Statistic, useful_shift
 from karat.engine.sums import SHORT, summed_product
-from karat.engine.tolerances import CENTRED, EXTREME, TINY
+from karat.engine.tolerances import EXTREME, TINY
 
 # a mean of fewer standard deviations is left where it is, so that zeros stay zeros
 OFF_CENTRE = 0.25
@@ -48,11 +48,26 @@ class Polynomials(Polynomial):
     def centred(self, moments: FittedMoments) -> Self | None:
         if not self.affine:
             return None
-        assert moments.absolute is not None
-        single = self._single
-        if np.all(np.abs(moments.target[single]) <= CENTRED * moments.absolute[single]):
-            return None
-        return self.at(self.shift + self._means(moments.target, moments.total) / self.scale[1:])
+        centre = self.shift + self._means(moments.target, moments.total) / self.scale[1:]
+        return None if (centre == self.shift).all() else self.at(centre)
+
+    def off_centre(self, moments: FittedMoments) -> float:
+        """The factor by which errors, relative to sums A of absolute values, may be larger about the
+        means than about the shift.
+
+        With B the sums of the terms of ``(w + m)^p``, of which A is one, an error of rho A is at
+        most rho B about the means, and the sums of absolute values there are at least 2 A - B.
+        """
+        goal, absolute = self.centred(moments), moments.absolute
+        assert absolute is not None
+        if goal is None:
+            return 1.0
+        most = self.sizes_in(absolute, goal)
+        least = 2 * absolute - most
+        there = most > 0
+        if (least[there] <= 0).any():
+            return float("inf")
+        return float((most[there] / least[there]).max(initial=1.0))
 
     def at(self, shift: Array) -> Self:
         """The same features of columns with another shift."""
@@ -81,6 +96,15 @@ class Polynomials(Polynomial):
             table = monomials(self.variables, degree)
             values = values[table.parent] * columns[table.indices[:, -1]]
         return (values if weights is None else values * weights).sum(axis=1)
+
+    def low_part(self, high: Array, low: Array) -> Array:
+        """What the moments of the sums ``high`` lack, with what is lost when these are multiplied by
+        the factors of the features.
+        """
+        wide = self.root.astype(np.longdouble)
+        exact = wide * (high.astype(np.longdouble) + low)[self.first, self.last]
+        rest = (exact - self.read_moments(high, 0.0)[: len(wide)]).astype(float)
+        return np.append(rest, 0.0) if self.total else rest
 
     def carried(
         self, target: Array, low: Array, absolute: Array, shift: Array

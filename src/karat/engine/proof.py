@@ -201,6 +201,8 @@ def _charged(
     """The loss error and the rho that hold E, the rounding of the sums and what was dropped; None
     if there are none.
     """
+    if not dropped < limit:
+        return None
     charge = None
     parts = [
         (difference[np.ix_(among, among)], frame.base[np.ix_(among, among)], among)

@@ -54,6 +54,8 @@ from karat.engine.tolerances import CONTENT, EXACT, SHARP
 from karat.engine.weights import SECOND, check_any, polish, polish_features, refined_vertex, sampled
 
 LAST = ("tree", "caratheodory")  # methods that look at every row: no stronger one follows
+# the largest factor by which a proof about a shift close to the means is charged for the difference
+CLOSE = 2.0
 FEW = 4  # rows per feature: so few may all be kept, if nothing else is exact
 # orders of the rows in which they are eliminated, beside their own, if nothing else is exact
 ORDERS = 8
@@ -183,16 +185,20 @@ def _attempt(
 
 
 def about_means(rows: Rows, reduction: Reduction) -> Reduction:
-    """The reduction with a proof about the means of the columns, as the claim is stated, if its
-    shift is far from them.
+    """The reduction with a proof about the means of the columns, as the claim is stated.
 
     With heavy tails, sums of absolute values about another shift may be larger, and a proof by them
-    says too little.
+    says too little.  Where they are known to be close to each other, the difference is charged;
+    otherwise it takes a pass.
     """
-    linear = reduction.fitted.linear if reduction.proof.ok else None
+    linear, proof = reduction.fitted.linear if reduction.proof.ok else None, reduction.proof
     kernel = None if linear is None else linear.kernel.centred(linear)
     if linear is None or kernel is None:
         return reduction
+    factor = linear.kernel.off_centre(linear)
+    if factor <= CLOSE and factor * proof.remainder <= 1.0:
+        terms = {name: factor * getattr(proof, name) for name in ("remainder", "measured", "derived")}
+        return replace(reduction, proof=replace(proof, **terms))
     centred = kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)
     return replace(proven_as_well(rows, reduction, centred), passes=reduction.passes + 1)
 

@@ -216,13 +216,13 @@ def _afresh(
         fresh = replace(fresh, proof=Proof.trivial(fresh.proof.power, fresh.proof.condition))
     alone = fresh.positions[fresh.peeled]
     summed_now = rows.subset(np.setdiff1d(np.arange(len(rows)), alone)) if len(alone) else rows
-    fresh = inheriting(fresh, inherited)
     about = None if running is None else sums_about_means(summed_now, fresh)
     about = None if about is None else beside(about, rows, alone)
     before_now = rows.subset(np.flatnonzero(~peeled))
     if running is not None and about is not None:
         owed = owed_share(held_debt(before_now, running, about.kernel), about.kernel, about)
         fresh = replace(fresh, proof=replace(fresh.proof, derived=fresh.proof.derived + owed))
+    fresh = inheriting(fresh, inherited)
     kept = fresh.positions[~fresh.peeled]
     started = Running.start(
         kernel, rows.take(kept, np.zeros(rows.columns)), fresh.weights[~fresh.peeled]

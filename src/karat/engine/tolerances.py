@@ -36,9 +36,6 @@ EXACT = 1e-10
 ROUNDING = 64 * EPS
 MEASURED = 24 * EPS
 COORDINATES = 256 * EPS  # times the number of columns and 2
-# distance of a shift from the mean, in units of the mean absolute value, within which it counts as
-# the mean
-CENTRED = 0.1
 # shares of a constant lower bound in the denominator of an even power: any is valid, the best wins
 FLOOR_SHARES = (0.01, 0.1, 0.5, 0.9)
 
