@@ -8,7 +8,8 @@
 Needs PyTorch, NumPy, SciPy and array-api-compat, and karat on the path (PYTHONPATH=src).  Times are
 medians of 5, in milliseconds, with the device synchronised.  "pass" is the proven sums alone;
 "proof" is what the host takes to bound the rounding of the sums, to prove made rows and to bound
-the errors of coefficients, and "rows" all the rest of a coreset, to which the limits apply (to all of it for real rows).
+the errors of coefficients, and "rows" all the rest of a coreset, to which the limits apply (to all
+of it for real rows).
 "unproven" is one product a block of 2^18 rows, added up without a bound on rounding.  Memory on
 the device is what is taken beyond the data; on the host, how much the peak of the process grew.
 """

@@ -342,3 +342,32 @@ def test_no_witness_of_a_sum_of_features_counts_twice(p):
     seen = replace(core, weights=weights).verify(X)
     assert seen.loss_error >= 1.49e-10 - seen.rounding
     assert not seen.ok
+
+
+@pytest.mark.parametrize("p", [2, 4, 6])
+@pytest.mark.parametrize("seed", range(6))
+def test_what_two_light_rows_show_is_kept(p, seed):
+    """Two columns differ in two rows of hardly any weight: by so little that their squares may be
+    dropped, but not their p-th powers.
+    """
+    rng, n = np.random.default_rng(seed), 200
+    X, u = rng.standard_normal((n, 2)), np.ones(n)
+    y = X[:, 0] + 0.1 * rng.standard_normal(n)
+    light = rng.choice(n, 2, replace=False)
+    u[light], X[:, 1] = 10.0 ** rng.uniform(-24, -20), X[:, 0]
+    X[light, 1] += 10.0 ** rng.uniform(-5, -3) * rng.standard_normal(2)
+    core = karat.coreset(
+        X, y, sample_weight=u, problem=problems.LpRegression(p, fit_intercept=bool(seed % 2))
+    )
+    everything, kept = (
+        sum(
+            Fraction(weight) * (Fraction(b) - Fraction(a)) ** p
+            for (a, b), weight in zip(rows.tolist(), weights.tolist(), strict=True)
+        )
+        for rows, weights in ((X, u), (np.asarray(core.X), core.weights))
+    )
+    claim = core.certificate
+    size = 2 * float(n * np.mean(np.abs(X[:, 0]) ** p)) ** (1 / p)
+    root = float(everything) ** (1 / p)
+    room = (root + claim.rounding * size) ** p - root**p
+    assert abs(kept - everything) <= claim.loss_error * float(everything) + room

@@ -25,7 +25,7 @@ from karat.engine.linalg import Flags, Indices
 from karat.engine.parts import Offsets
 from karat.engine.points import PEELED, wild_rows
 from karat.engine.powers import Powers
-from karat.engine.precise_proof import prove_precisely
+from karat.engine.precise_proof import PreciseFrame, prove_precisely
 from karat.engine.proof import measure
 from karat.engine.reduce import better
 from karat.engine.rows import Rows, own_weights, pass_over, sample
@@ -274,9 +274,25 @@ def _against(
         except NonFiniteError:  # a dropped direction so small that its powers are not numbers
             return found
         found = better(found, measure_again(core, rows, restored, kept, passes + more))
-    if found.proof.ok or found.proof.loss_error > EXACT or len(rows) * rows.columns > FEW:
+    if found.proof.ok or found.proof.reducible_error > EXACT or len(rows) * rows.columns > FEW:
         return found
+    if found.fitted.frame is not None and found.fitted.frame.degree > 2:
+        return better(found, _measured_in_pairs(core, found, rows, kept))
     return better(found, _measured_precisely(found, plain, rows, kept))
+
+
+def _measured_in_pairs(core: Coreset, found: Reduction, rows: Rows, kept: Rows) -> Reduction:
+    """The same where the rounding of sums of powers above 2 prevents a proof: these in twice the
+    precision.
+    """
+    fitted, everything = found.fitted, np.arange(len(rows))
+    if not isinstance(fitted.kernel, Powers) or fitted.kernel.single or fitted.frame is None:
+        return found
+    variables = fitted.kernel.base_variables(rows.take(everything, fitted.kernel.shift))
+    frame = PreciseFrame.of(
+        fitted.frame, fitted.frame.coordinates(variables), own_weights(rows, everything)
+    )
+    return measure_again(core, rows, replace(fitted, frame=frame), kept, found.passes)
 
 
 def _measured_precisely(found: Reduction, kernel: Kernel, rows: Rows, kept: Rows) -> Reduction:

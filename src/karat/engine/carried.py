@@ -23,7 +23,7 @@ import numpy as np
 
 from karat.engine.claim import NO_ERROR, Claim, Reduction
 from karat.engine.kernel import FittedMoments, Kernel, NonFiniteError
-from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.linalg import Array, Flags
 from karat.engine.polynomial import Polynomials
 from karat.engine.powers import Powers
 from karat.engine.reduce import proven_as_well
@@ -211,17 +211,6 @@ def owed_share(owed: Array | None, kernel: Kernel | None, about: FittedMoments |
     return float(np.max(kernel.sizes_in(owed, about.kernel) / np.maximum(sizes, TINY), initial=0.0))
 
 
-def beside(fitted: FittedMoments, rows: Rows, peeled: Indices) -> FittedMoments:
-    """The sums of all rows except the peeled ones, which are kept verbatim."""
-    if not len(peeled):
-        return fitted
-    kept = rows.take(peeled, np.zeros(rows.columns)), own_weights(rows, peeled)
-    also = fitted.also_linear
-    return replace(
-        fitted, peeled=kept, also_linear=None if also is None else replace(also, peeled=kept)
-    )
-
-
 def sums_about_means(rows: Rows, reduction: Reduction) -> FittedMoments | None:
     """The sums of features of these rows about their means."""
     linear = reduction.fitted.linear
@@ -247,7 +236,7 @@ def claimed_again(
         @ np.abs(kernel.features(rows.take(left, kernel.shift)))
         / proof.inflation
     )
-    about = beside(replace(linear, kernel=kernel, absolute=absolute), rows, np.flatnonzero(peeled))
+    about = replace(linear, kernel=kernel, absolute=absolute).beside(rows, np.flatnonzero(peeled))
     added = owed_share(more, kernel, about)
     return replace(
         reduction,

@@ -24,7 +24,7 @@ from karat.engine.kernel import monomials
 from karat.engine.linalg import Array, Indices
 from karat.engine.tolerances import EPS, TINY
 
-MOST = 600  # pairs of monomials up to which the best matrix is sought
+MOST = 640  # pairs of monomials up to which the best matrix is sought
 
 
 @lru_cache(maxsize=16)

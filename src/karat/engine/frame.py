@@ -422,7 +422,7 @@ class Frame:
         jensen = max(linalg.eigenvalues(self.second / self.total).min(), 0.0) ** (self.degree // 2)
         spectral = (
             linalg.eigenvalues(self.half / self.total).min()
-            - self.sum_error * float(np.trace(self.half)) / self.total
+            - (self.sum_error + len(self.half) * EPS) * float(np.trace(self.half)) / self.total
         )
         return max(float(jensen), float(spectral), 0.0)
 

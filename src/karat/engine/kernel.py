@@ -36,7 +36,14 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 
 from karat.engine.linalg import Array, Flags, Indices, one_blas_thread
-from karat.engine.rows import Progress, Rows, Statistic, column_sizes, pass_over
+from karat.engine.rows import (
+    Progress,
+    Rows,
+    Statistic,
+    column_sizes,
+    own_weights,
+    pass_over,
+)
 from karat.engine.sums import MOST_ROWS, RunningSum
 from karat.engine.tolerances import LARGEST
 from karat.errors import InputError
@@ -137,8 +144,8 @@ class Kernel(ABC):
         return self
 
     def centred(self, moments: FittedMoments) -> Self | None:
-        """The same features about the means of the columns; None if these are the shift, or if there
-        is no shift.
+        """The same features about the means of the columns; None if there is no shift, or these
+        are it.
         """
         return None
 
@@ -212,6 +219,16 @@ class FittedMoments:
             self.absolute
             + weights
             @ np.abs(self.kernel.features(block - np.concatenate([[0.0], self.kernel.shift])))
+        )
+
+    def beside(self, rows: Rows, peeled: Indices) -> FittedMoments:
+        """The moments of all rows except the peeled ones, which are kept verbatim."""
+        if not len(peeled):
+            return self
+        kept = rows.take(peeled, np.zeros(rows.columns)), own_weights(rows, peeled)
+        also = self.also_linear
+        return replace(
+            self, peeled=kept, also_linear=None if also is None else replace(also, peeled=kept)
         )
 
     def with_sum_errors(

@@ -48,12 +48,19 @@ class Polynomials(Polynomial):
     def centred(self, moments: FittedMoments) -> Self | None:
         if not self.affine:
             return None
-        centre = self.shift + self._means(moments.target, moments.total) / self.scale[1:]
+        sums, total = self._means(moments.target, 1.0), moments.total
+        if moments.peeled is not None:
+            block, weights = moments.peeled
+            sums, total = (
+                sums + weights @ ((block[:, 1:] - self.shift) * self.scale[1:]),
+                total + float(weights.sum()),
+            )
+        centre = self.shift + sums / total / self.scale[1:]
         return None if (centre == self.shift).all() else self.at(centre)
 
     def off_centre(self, moments: FittedMoments) -> float:
-        """The factor by which errors, relative to sums A of absolute values, may be larger about the
-        means than about the shift.
+        """The factor by which errors, relative to sums A of absolute values, may be larger about
+        the means than about the shift.
 
         With B the sums of the terms of ``(w + m)^p``, of which A is one, an error of rho A is at
         most rho B about the means, and the sums of absolute values there are at least 2 A - B.
@@ -98,8 +105,8 @@ class Polynomials(Polynomial):
         return (values if weights is None else values * weights).sum(axis=1)
 
     def low_part(self, high: Array, low: Array) -> Array:
-        """What the moments of the sums ``high`` lack, with what is lost when these are multiplied by
-        the factors of the features.
+        """What the moments of the sums ``high`` lack, with what is lost when these are multiplied
+        by the factors of the features.
         """
         wide = self.root.astype(np.longdouble)
         exact = wide * (high.astype(np.longdouble) + low)[self.first, self.last]

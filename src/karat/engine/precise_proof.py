@@ -23,16 +23,26 @@ numbers of two columns, n rows and t products,
 
 t roundings of errors of additions, of at most u^2 = 2^-106 of all products each; the slices that
 were not multiplied, below 2^-110 each; and 4 u^2 for the weights.
+
+**Even powers p = 2h > 2.**  The sums of :class:`PreciseFrame` are those of the usual proof, in its
+coordinates: Gram matrices of monomials of degree h.  A monomial is a pair as well, off by h 2^-102
+of itself.  Rows are multiplied by powers of two near the roots of their weights, so that X Z <= 2
+d_k d_l, d the roots of the diagonal: where few rows of hardly any weight make up a direction, the
+bound on the rounding of extended precision is still more than the loss error that is allowed.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from itertools import product
+from math import ceil
 
 import numpy as np
 
 from karat.engine import linalg
 from karat.engine.claim import Proof
+from karat.engine.frame import Frame
+from karat.engine.kernel import monomials
 from karat.engine.linalg import Array
 from karat.engine.sums import BLOCK, EXACT_BITS, two_sum
 from karat.engine.tolerances import EPS
@@ -58,8 +68,8 @@ def prove_precisely(rows: Array, weights: Array, kept: Array, kept_weights: Arra
         return None
     scale = np.exp2(-np.round(np.log2(largest[alive])))
     scaled = [tuple(part[:, alive] * scale for part in block) for block in blocks]
-    before, lost = _moments(scaled[0], weights)
-    after, more = _moments(scaled[1], kept_weights)
+    before, lost = _moments(*_with_ones(*scaled[0]), weights)
+    after, more = _moments(*_with_ones(*scaled[1]), kept_weights)
     high, error = two_sum(after[0], -before[0])
     difference = high + (error + (after[1] - before[1]))
     lost = lost + more + EPS * np.abs(difference)
@@ -91,13 +101,59 @@ def prove_precisely(rows: Array, weights: Array, kept: Array, kept_weights: Arra
     return Proof(loss, 0.0, float(gap.max()), 1.0, (), loss, 2, worst, in_columns=True)
 
 
-def _moments(block: Pair, weights: Array) -> tuple[Pair, Array]:
-    """``sum w z z'`` of rows ``z = (1, high + low)`` as a pair, and a bound on its error."""
+@dataclass(frozen=True)
+class PreciseFrame(Frame):
+    """A frame whose sums of powers are known in twice the precision."""
+
+    rest: Array | None = None  # what ``summed`` lacks
+
+    @staticmethod
+    def of(frame: Frame, coordinates: Array, weights: Array) -> PreciseFrame:
+        """The frame with its sums made again, from the coordinates of all rows."""
+        settings = {entry.name: getattr(frame, entry.name) for entry in fields(frame)}
+        summed, rest = _power_moments(frame, coordinates, weights)
+        return PreciseFrame(**settings | {"summed": summed}, rest=rest)
+
+    def difference(self, coordinates: Array, weights: Array) -> Array:
+        assert self.rest is not None
+        high, low = _power_moments(self, coordinates, weights)
+        difference, error = two_sum(high, -self.summed)
+        return np.asarray(difference + (error + (low - self.rest)))
+
+    def sum_errors(self, kept: int) -> tuple[float, float]:
+        return self._lost(self.count), self._lost(kept)
+
+    def _lost(self, rows: int) -> float:
+        products = ceil(rows / BLOCK) * SLICES * (SLICES + 1) // 2
+        return 2.0**-103 * (products**2 + 16) * rows + self.degree * 2.0**-100
+
+
+def _power_moments(frame: Frame, coordinates: Array, weights: Array) -> Pair:
+    """The Gram matrix of the isometric monomials of weighted coordinates, as a pair."""
+    there, half = weights > 0, frame.degree // 2
+    columns, weights = np.ascontiguousarray(coordinates[there].T), weights[there]
+    high, low = columns, np.zeros_like(columns)
+    for degree in range(2, half + 1):
+        table = monomials(len(columns), degree)
+        last = columns[table.indices[:, -1]]
+        above, rest = _product(high[table.parent], last)
+        high, low = two_sum(above, rest + low[table.parent] * last)
+    root = np.sqrt(monomials(len(columns), half).multinomials)[:, None]
+    above, rest = _product(high, root)
+    high, low = two_sum(above, rest + low * root)
+    unit = np.exp2(np.floor(np.log2(weights) / 2))  # exact
+    return _moments((high * unit).T, (low * unit).T, weights / unit**2)[0]
+
+
+def _with_ones(high: Array, low: Array) -> Pair:
+    """The rows (1, z) of a pair z."""
+    count = len(high)
+    return np.column_stack([np.ones(count), high]), np.column_stack([np.zeros(count), low])
+
+
+def _moments(high: Array, low: Array, weights: Array) -> tuple[Pair, Array]:
+    """``sum w z z'`` of rows ``z = high + low`` as a pair, and a bound on its error."""
     count = len(weights)
-    high, low = (
-        np.column_stack([np.full(count, k), part])
-        for k, part in zip((1.0, 0.0), block, strict=True)
-    )
     first, rest = _product(high, weights[:, None])
     weighted = first, rest + low * weights[:, None]
     total = np.zeros((2, high.shape[1], high.shape[1]))

@@ -140,12 +140,14 @@ def _power(
         charge = _charged(frame, difference, len(weights), lost + also, dropped, limit)
         if charge is not None:
             charged, extra, measured = charge[0], lost + also, charge[1]
+    # What a certificate claims may be more than one reduction derives.
+    room = COORDINATES * (kernel.columns + 2)
     off = np.abs(difference / (root := np.sqrt(np.diag(frame.half).clip(TINY)))) / root[:, None]
     if off.size and not dropped > limit:
         worst = frame.column_of(int(np.unravel_index(off.argmax(), off.shape)[0]))
     return Proof(
         float(charged + extra),
-        float(max(measured / limit, derived / (COORDINATES * (kernel.columns + 2)))),
+        float(max(measured / limit, derived / max(room, limit - measured))),
         float(off.max(initial=0.0)),
         frame.condition,
         tuple(frame.basis.excluded.sizes[frame.basis.excluded.sizes > 0].tolist()),

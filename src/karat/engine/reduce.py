@@ -94,7 +94,8 @@ def build(
         rest = np.setdiff1d(np.arange(len(rows)), light)
         heavier = build(rows.subset(rest), kernel, method, seed, levels=False)
         passes = best.passes + heavier.passes
-        best = better(best, replace(heavier.with_peeled(rows, rest, light), passes=passes))
+        beside_light = with_peeled(rows, rest, light, heavier)
+        best = better(best, replace(beside_light, passes=passes))
     if not best.proof.ok and method == "auto" and len(rows) <= SLOW * width and width <= SLOW:  # 7
         best = better(best, _anew(rows, kernel, "caratheodory", rng, progress, pilot))
     if not best.proof.ok and len(rows) <= FEW * width:  # 8
@@ -109,7 +110,7 @@ def _by_levels(rows: Rows, kernel: Kernel, method: str, seed: int, wild: Indices
     rest = np.setdiff1d(np.arange(len(rows)), wild)
     ordinary = build(rows.subset(rest), kernel, method, seed, levels=False)
     if len(wild) <= PEELED * max(1, ordinary.fitted.kernel.width) or not ordinary.proof.ok:
-        return replace(ordinary.with_peeled(rows, rest, wild), passes=ordinary.passes + 2)
+        return replace(with_peeled(rows, rest, wild, ordinary), passes=ordinary.passes + 2)
     return ordinary.beside(build(rows.subset(wild), kernel, method, seed, levels=False), rest, wild)
 
 
@@ -197,10 +198,20 @@ def about_means(rows: Rows, reduction: Reduction) -> Reduction:
         return reduction
     factor = linear.kernel.off_centre(linear)
     if factor <= CLOSE and factor * proof.remainder <= 1.0:
-        terms = {name: factor * getattr(proof, name) for name in ("remainder", "measured", "derived")}
+        terms = {
+            name: factor * getattr(proof, name) for name in ("remainder", "measured", "derived")
+        }
         return replace(reduction, proof=replace(proof, **terms))
     centred = kernel.fitted_moments(pass_over(rows, kernel), rows.total, last=True)
     return replace(proven_as_well(rows, reduction, centred), passes=reduction.passes + 1)
+
+
+def with_peeled(rows: Rows, left: Indices, alone: Indices, reduction: Reduction) -> Reduction:
+    """The reduction of the rows at ``left``, proven about the means of all rows, with the rows
+    ``alone`` kept as they are.
+    """
+    beside = replace(reduction, fitted=reduction.fitted.beside(rows, alone))
+    return about_means(rows.subset(left), beside).with_peeled(rows, left, alone)
 
 
 def proven_as_well(
@@ -276,7 +287,7 @@ def _peeled(
     if not reduction.proof.ok and len(left) <= FEW * width:
         reduction = keep_all_rows(rest, reduction)
     reduction = replace(
-        reduction.with_peeled(rows, left, positions), passes=before.passes + reduction.passes + 2
+        with_peeled(rows, left, positions, reduction), passes=before.passes + reduction.passes + 2
     )
     return _given_back(rows, before, reduction)
 

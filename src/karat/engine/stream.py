@@ -33,7 +33,6 @@ import numpy as np
 from karat.engine.carried import (
     Running,
     about_the_means,
-    beside,
     inheriting,
     means_kernel,
     owed_by,
@@ -61,6 +60,7 @@ from karat.engine.reduce import (
     better,
     keep_all_rows,
     vertex,
+    with_peeled,
     without_rank_decision,
 )
 from karat.engine.rows import Rows, own_weights, sample
@@ -176,7 +176,7 @@ def _continued(
     without = running.plus(
         rows.subset(left[(left >= held) | np.isin(left, np.flatnonzero(peeled))])
     )
-    fitted = beside(without.fitted_moments(), rows, np.flatnonzero(alone))
+    fitted = without.fitted_moments().beside(rows, np.flatnonzero(alone))
     if fitted.needs_pass or not alone.any():
         return claimed(grown, reduction, reduction)
     others, among = rows.subset(left), int((left < held).sum())
@@ -205,11 +205,8 @@ def _afresh(
         rest, needs_tree = _fitted(
             rows.subset(left), int((left < held).sum()), kernel, rng, needs_tree
         )
-        fresh = (
-            rest.with_peeled(rows, left, heavy)
-            if rest.proof.ok
-            else better(fresh, rest.with_peeled(rows, left, heavy))
-        )
+        rest = with_peeled(rows, left, heavy, rest)
+        fresh = rest if rest.proof.ok else better(fresh, rest)
     if not fresh.proof.ok and len(rows) <= FEW * fresh.fitted.kernel.width:
         fresh = keep_all_rows(rows, fresh)
     if fresh.keeps_all(rows):
@@ -217,7 +214,7 @@ def _afresh(
     alone = fresh.positions[fresh.peeled]
     summed_now = rows.subset(np.setdiff1d(np.arange(len(rows)), alone)) if len(alone) else rows
     about = None if running is None else sums_about_means(summed_now, fresh)
-    about = None if about is None else beside(about, rows, alone)
+    about = None if about is None else about.beside(rows, alone)
     before_now = rows.subset(np.flatnonzero(~peeled))
     if running is not None and about is not None:
         owed = owed_share(held_debt(before_now, running, about.kernel), about.kernel, about)
@@ -330,7 +327,7 @@ def prove_held(rows: Rows, peeled: Flags, kernel: Kernel, running: Running) -> R
     everything = np.arange(len(rows))
     rest = rows.subset(everything[~peeled]) if peeled.any() else rows
     among = np.arange(len(rest))
-    fitted = beside(running.fitted_moments(), rows, everything[peeled])
+    fitted = running.fitted_moments().beside(rows, everything[peeled])
     if fitted.needs_pass:
         fitted, _ = fit_moments(rest, kernel, among)
     weights = own_weights(rest, among)
