@@ -205,15 +205,27 @@ def _charged(
     """
     if not dropped < limit:
         return None
+    if frame.degree == 2:
+        parts = [
+            (difference[np.ix_(among, among)], frame.base[np.ix_(among, among)], among)
+            for among in frame.targets
+        ]
+        return _charge(frame, parts, kept, extra, dropped, limit)
+    form, everything = _balanced(frame, difference), list(range(len(frame.second)))
+    # The best bound of the loss for the largest errors need not be the best for those that matter.
+    bases = sorted(frame.floors(FLOOR_SHARES), key=lambda base: linalg.relative_norm(form, base))
+    charges = (
+        _charge(frame, [(form, base, everything)], kept, extra, dropped, limit) for base in bases
+    )
+    return next((charge for charge in charges if charge is not None), None)
+
+
+def _charge(
+    frame: Frame, parts: list[tuple[Array, Array, list[int]]], kept: int, extra: float,
+    dropped: float, limit: float
+) -> tuple[float, float] | None:  # fmt: skip
+    """The same of parts of E, each with a lower bound of the loss and its coordinates."""
     charge = None
-    parts = [
-        (difference[np.ix_(among, among)], frame.base[np.ix_(among, among)], among)
-        for among in frame.targets
-    ]
-    if frame.degree > 2:
-        form = _balanced(frame, difference)
-        base = min(frame.floors(FLOOR_SHARES), key=lambda floor: linalg.relative_norm(form, floor))
-        parts = [(form, base, list(range(len(frame.second))))]
     # If the largest loss error does not leave room enough, no other does.
     for error in (EXACT - extra, SHARPER, EXACT / 2):
         if not 0 < error <= EXACT - extra:
