@@ -11,6 +11,7 @@ import karat
 from karat.cli import printing
 from karat.cli.options import Common
 from karat.core import wording
+from karat.errors import several
 
 FILES = 5  # source files that are named
 NAMED = 20  # hidden columns that are named
@@ -100,6 +101,6 @@ def _print_rows(columns: dict[str, Any], heaviest: Any, kept: int) -> None:
     if hidden:
         rest = f" and {len(hidden) - NAMED:,} more" if len(hidden) > NAMED else ""
         printing.say(
-            f"Not shown: {wording.several(len(hidden), 'column')},"
+            f"Not shown: {several(len(hidden), 'column')},"
             f" {', '.join(hidden[:NAMED])}{rest}; --json has all."
         )
