@@ -62,7 +62,7 @@ def test_too_few_documents():
 
 def test_sequences():
     X = make_chain(2000).X
-    with pytest.raises(InputError, match="lengths add up to 1999, but X has 2000"):
+    with pytest.raises(InputError, match="lengths add up to 1,999, but X has 2,000"):
         karat.coreset(X, problem=problems.HiddenMarkov(3), lengths=[1000, 999])
     with pytest.raises(InputError, match="every sequence is shorter than 3"):
         karat.coreset(X, problem=problems.HiddenMarkov(3), lengths=[2] * 1000)

@@ -82,7 +82,8 @@ def _origin_lines(core: karat.Coreset) -> dict[str, str]:
     more = f" and {len(files) - FILES:,} more" if len(files) > FILES else ""
     lines = {
         "made from": (
-            ", ".join(f"{file['name']} ({file['rows']:,} rows)" for file in files[:FILES]) + more
+            ", ".join(f"{file['name']} ({several(file['rows'], 'row')})" for file in files[:FILES])
+            + more
         )
     }
     made = [

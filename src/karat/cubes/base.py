@@ -98,7 +98,7 @@ class Cube:
         return len(self.cells)
 
     def __repr__(self) -> str:
-        cells = f"{len(self):,} cells by {', '.join(self.by)}"
+        cells = f"{several(len(self), 'cell')} by {', '.join(self.by)}"
         return f"Cube({cells}, {self.describe()}, {self.problem.describe()})"
 
     def _repr_html_(self) -> str:

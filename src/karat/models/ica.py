@@ -33,7 +33,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
     Parameters
     ----------
     n_components : int or "auto"
-        "auto": the rank of the covariance.
+        "auto": the rank of the correlations.
 
     Attributes
     ----------

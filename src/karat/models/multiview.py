@@ -55,6 +55,7 @@ class MultiView(Learner):
     """
 
     problem_type = latent.MultiView
+    variances_: tuple[Array, ...]
 
     def __init__(self, n_components: int | Literal["auto"] = 2, *, random_state: int = 0) -> None:
         self.n_components = n_components
@@ -123,10 +124,11 @@ class MultiView(Learner):
         self, moments: dict[str, Array], maps: Maps, problem: latent.Latent,
         sample: Sample | None = None,
     ) -> Self:  # fmt: skip
-        vars(self).pop("variances_", None)  # those of an earlier fit
         super()._learn(moments, maps, problem, sample)
         if sample is not None:
             self.variances_ = self._spreads(sample)
+        elif hasattr(self, "variances_"):  # of an earlier fit
+            del self.variances_
         return self
 
     def _spreads(self, sample: Sample) -> tuple[Array, ...]:
