@@ -293,3 +293,20 @@ def test_one_is_singular():
         assert not re.search(r"(?<![\d.,])1 [a-z]+ (are|have|were|explain)\b", message), message
     assert any("1 of 401 documents has fewer than 3 words and was left out." in m for m in said)
     assert any("1 of 2 sequences has fewer than 3 steps and was left out." in m for m in said)
+
+
+def test_where_auto_and_arrays_have_no_place(tmp_path):
+    for make, name in (
+        (lambda: problems.ICA("auto"), "n_components"),
+        (lambda: problems.HiddenMarkov("auto"), "n_states"),
+        (lambda: problems.LatentDirichlet("auto", 1.0), "n_topics"),
+    ):
+        with pytest.raises(InputError, match=f'^{name}="auto" needs all rows: karat.models.'):
+            make()
+    core = karat.coreset(VIEWS, problem=problems.MultiView(2))
+    with pytest.raises(InputError, match="in several tables, one per view: use tables"):
+        core.arrays()
+    assert [table.shape[1] for table in core.tables()] == [5, 6, 4]
+    pytest.importorskip("pyarrow")
+    with pytest.raises(InputError, match=r"^A DataFrame is not a path; pass paths, or one table"):
+        karat.coreset_files([pd.DataFrame(SOURCES), str(tmp_path)], problem=problems.ICA(2))

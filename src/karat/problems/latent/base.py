@@ -204,6 +204,12 @@ class Latent(Problem):
     def __post_init__(self) -> None:
         """Check the parameters that all latent-variable problems have."""
         name = fields(self)[0].name  # type: ignore[arg-type]
+        if getattr(self, name) == "auto":
+            raise InputError(
+                f'{name}="auto" needs all rows: karat.models.{type(self).__name__}("auto").fit(X)'
+                " finds n_components_.",
+                argument=name,
+            )
         check_integer(f"The number of {plural(self.part)}", getattr(self, name))
         vars(self)[name] = self.k  # JSON has no NumPy integers
         if self.keep not in KEEPS:

@@ -54,7 +54,6 @@ from karat.problems.latent.whiten import (
 PAIRS = ((0, 1), (0, 2), (1, 2))
 BY_SYMBOL = ("M", "B", "W1", "W3", "cross1", "cross3")  # maps with a row per column of a view
 SHOWN = 8  # singular values that are stored beyond those that k components have
-LARGEST = 1e150  # number in a view: squares of it can be added
 # symbols up to which products are arrays; symbols or columns that are decomposed
 DENSE_SYMBOLS, MANY_SYMBOLS = 600, 3000
 
@@ -100,7 +99,9 @@ class ThreeViews(Latent):
                 shifts = [view.mean(axis=0) for view in blocks] if shifts is None else shifts
                 with np.errstate(over="ignore", invalid="ignore"):
                     views = [view - shift for view, shift in zip(blocks, shifts, strict=True)]
-                    if not max(float(np.abs(view).max()) for view in views) <= LARGEST:
+                    sizes = np.array([np.abs(view).max() for view in views])
+                    # squares that are added up later
+                    if not np.isfinite(len(sample) * sizes * sizes).all():
                         raise NonFiniteError
             for a, b in pairs:
                 right = views[b] if weights is None else views[b] * weights[:, None]
