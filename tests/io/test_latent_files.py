@@ -221,7 +221,7 @@ def test_missing_values_are_named_or_counted(tmp_path):
     core = karat.coreset_files(
         tmp_path, problem=case.problem(), columns=case.columns, on_missing="drop", batch_rows=3000
     )
-    assert "1 rows with missing values" in str(core.certificate)
+    assert "1 row with missing values was left out." in str(core.certificate)
     weights = np.ones(case.n)
     weights[9000] = 0
     assert core.verify(case.X, sample_weight=weights).ok
