@@ -146,9 +146,7 @@ def test_non_finite_values_are_named():
     ):
         karat.coreset(views, problem=problems.MultiView(3))
     views[1][3, 4] = 1e200
-    with pytest.raises(
-        InputError, match="Column 4 of view 2 has a value in row 3 that is 1e"
-    ):
+    with pytest.raises(InputError, match="Column 4 of view 2 has a value in row 3 that is 1e"):
         karat.coreset(views, problem=problems.MultiView(3))
 
 
