@@ -1,7 +1,7 @@
 """Moments, moments followed by EM (``refine=``), and the peers, side by side on twelve real tables:
 the table of docs/latent.md.
 
-    KARAT_DATA=folder python benchmarks/tables.py
+    KARAT_DATA=folder python benchmarks/tables.py [mixtures] [chains] [texts]
 
 Mixtures and chains: log-likelihood per row of held-out rows (higher is better), k of the peer's
 default example or of the known classes, columns standardised.  Topics: held-out perplexity by
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import warnings
 from pathlib import Path
 
@@ -165,19 +166,22 @@ def printed(name, cells):
 
 
 def main():
+    chosen = sys.argv[1:] or ["mixtures", "chains", "texts"]
     warnings.simplefilter("ignore")
     logging.getLogger("hmmlearn").setLevel(logging.ERROR)
-    heads = ["default", "moments", "moments, own variances", *(f"refine {kind}" for kind in KINDS)]
-    printed("table", [*heads, *(f"EM {kind}" for kind in KINDS)])
-    print("|---" * 10 + "|")
-    for name, X, k in mixtures():
+    if {"mixtures", "chains"} & set(chosen):
+        heads = ["default", "moments", "moments, own variances", *(f"refine {k}" for k in KINDS)]
+        printed("table", [*heads, *(f"EM {kind}" for kind in KINDS)])
+        print("|---" * 10 + "|")
+    for name, X, k in mixtures() if "mixtures" in chosen else ():
         printed(f"{name}, {len(X):,} x {X.shape[1]}, k = {k}", mixture_row(X, k))
-    for name, X, k in chains():
+    for name, X, k in chains() if "chains" in chosen else ():
         printed(f"{name}, {len(X):,} steps, k = {k}", chain_row(X, k))
-    print()
-    printed("table", ["moments", "moments, then variational Bayes", "scikit-learn"])
-    print("|---" * 4 + "|")
-    for name, X, k in texts():
+    if "texts" in chosen:
+        print()
+        printed("table", ["moments", "moments, then variational Bayes", "scikit-learn"])
+        print("|---" * 4 + "|")
+    for name, X, k in texts() if "texts" in chosen else ():
         printed(f"{name}, {X.shape[0]:,} x {X.shape[1]:,}, k = {k}", text_row(X, k))
 
 

@@ -15,8 +15,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from karat.core.wording import several
-from karat.errors import InputError, MissingExtraError
+from karat.errors import InputError, MissingExtraError, several
 from paper.data import Source
 from paper.run import EXPERIMENTS, Outcome, reproduce
 from paper.settings import Settings

@@ -83,6 +83,18 @@ class MissingExtraError(BriefError, ImportError):
         )
 
 
+def plural(noun: str) -> str:
+    """The plural of a noun: rows, passes, batches, entries."""
+    if noun.endswith("y"):
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if noun.endswith(("s", "ch")) else f"{noun}s"
+
+
+def several(number: int, noun: str) -> str:
+    """Write a number with its noun: 1 column, 2,000 columns."""
+    return f"{number:,} {noun if number == 1 else plural(noun)}"
+
+
 def check_memory(memory: object) -> None:
     """Raise unless an argument is a sensible number of bytes."""
     if isinstance(memory, bool) or not isinstance(memory, int) or memory < 10**6:

@@ -54,7 +54,7 @@ def test_check_trains_on_all_rows_too(inside, core, data, xy):
     assert "the times are at scikit-learn's default, 1e-04" in " ".join(shown.split())
     people = inside("train", core, "--check", data / "rows.parquet").out
     for words in (
-        "ols from 15 rows that represent 4,000",
+        "ols from 15 rows in place of 4,000",
         "too: the same",
         "largest difference",
         "all rows 1 ms, coreset",

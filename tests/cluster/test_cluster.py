@@ -102,7 +102,7 @@ class TestDask:
         with pytest.raises(karat.InputError, match="Partition 0, row 7: column 'b' has no value"):
             karat.dask.coreset(ddf, "y", columns=COLUMNS)
         core = karat.dask.coreset(ddf, "y", columns=COLUMNS, on_missing="drop")
-        assert any("1 rows with missing" in note for note in core.certificate.notes)
+        assert any("1 row with missing" in note for note in core.certificate.notes)
         rest = table.take(np.r_[0:8000, 20_000:30_000])
         weights = np.ones(18_000)
         weights[7] = 0

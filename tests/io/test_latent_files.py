@@ -221,7 +221,7 @@ def test_missing_values_are_named_or_counted(tmp_path):
     core = karat.coreset_files(
         tmp_path, problem=case.problem(), columns=case.columns, on_missing="drop", batch_rows=3000
     )
-    assert "1 rows with missing values" in str(core.certificate)
+    assert "1 row with missing values was left out." in str(core.certificate)
     weights = np.ones(case.n)
     weights[9000] = 0
     assert core.verify(case.X, sample_weight=weights).ok
@@ -239,7 +239,7 @@ def test_what_is_wrong_with_the_rows_is_said_with_its_place(tmp_path):
     )
     with pytest.raises(
         karat.InputError,
-        match=r"b\.parquet, row group 2, row 2,000: 1 counts are not integers.*document 7, word 5",
+        match=r"b\.parquet, row group 2, row 2,000: 1 count is not an integer.*document 7, word 5",
     ):
         karat.coreset_files(tmp_path, problem=P.SingleTopic(4), batch_rows=1000)
     huge = pa.table(
@@ -248,7 +248,7 @@ def test_what_is_wrong_with_the_rows_is_said_with_its_place(tmp_path):
     with pytest.raises(karat.InputError, match=r"Column 'c1' has values up to 4.9e\+171"):
         karat.coreset_files(huge, problem=P.GaussianMixture(2))
     nothing = pa.table({"a": np.zeros(9), "b": np.zeros(9), "c": np.ones(9)})
-    with pytest.raises(karat.InputError, match="All 9 documents have fewer than 3 words"):
+    with pytest.raises(karat.InputError, match="No document has 3 words or more, of 9"):
         karat.coreset_files(nothing, problem=P.SingleTopic(2))
     with pytest.raises(karat.InputError, match="No row has a positive weight"):
         karat.coreset_files(nothing, problem=P.GaussianMixture(1), sample_weight="a")

@@ -21,7 +21,7 @@ COUNTS = make_topics(300).X
     ("value", "message"),
     [
         (-1, "negative, the first in document 2, word 3"),
-        (0.5, "not integers, the first in document 2"),
+        (0.5, "not an integer, the first in document 2"),
         (np.nan, "NaN or infinite"),
     ],
 )
@@ -47,7 +47,7 @@ def test_short_documents_are_counted_and_left_out():
     np.testing.assert_allclose(
         model.fit_coreset(core).topics_, models.SingleTopic(4).fit(X[7:]).topics_, atol=1e-10
     )
-    with pytest.raises(InputError, match="All 2000 documents have fewer than 3 words"):
+    with pytest.raises(InputError, match="No document has 3 words or more, of 2,000"):
         karat.coreset(
             np.minimum(X, 0) + np.eye(1, X.shape[1], dtype=int), problem=problems.SingleTopic(4)
         )
@@ -62,7 +62,7 @@ def test_too_few_documents():
 
 def test_sequences():
     X = make_chain(2000).X
-    with pytest.raises(InputError, match="lengths add up to 1999, but X has 2000"):
+    with pytest.raises(InputError, match="lengths add up to 1,999, but X has 2,000"):
         karat.coreset(X, problem=problems.HiddenMarkov(3), lengths=[1000, 999])
     with pytest.raises(InputError, match="every sequence is shorter than 3"):
         karat.coreset(X, problem=problems.HiddenMarkov(3), lengths=[2] * 1000)
@@ -88,17 +88,17 @@ def test_sequences():
             np.ones((50, 3)),
             "4 components cannot be told apart in 3 columns",
         ),
-        (problems.GaussianMixture(2), np.ones((50, 3)), "support 1 components, not 2"),
-        (problems.GaussianMixture(2), np.zeros((50, 3)), "support 1 components, not 2"),
+        (problems.GaussianMixture(2), np.ones((50, 3)), "support 1 component, not 2"),
+        (problems.GaussianMixture(2), np.zeros((50, 3)), "support 1 component, not 2"),
         (problems.ICA(2), np.ones((50, 3)), "support 0 components"),
         (problems.SingleTopic(15), COUNTS, "15 topics cannot be told apart in 14 words"),
-        (problems.SingleTopic(2), 3 * np.ones((50, 1)), "cannot be told apart in 1 words"),
+        (problems.SingleTopic(2), 3 * np.ones((50, 1)), "cannot be told apart in 1 word "),
         (
             problems.HiddenMarkov(2),
             np.zeros(50, dtype=int),
-            "2 states cannot be told apart in 1 dimensions",
+            "2 states cannot be told apart in 1 symbol ",
         ),
-        (problems.HiddenMarkov(2, "gaussian"), np.ones((50, 3)), "support 1 states, not 2"),
+        (problems.HiddenMarkov(2, "gaussian"), np.ones((50, 3)), "support 1 state, not 2"),
         (problems.MultiView(2), np.ones((5, 3)), "tuple of three tables"),
         (
             problems.MultiView(2),
@@ -141,10 +141,12 @@ def test_non_finite_values_are_named():
         models.GaussianMixture(3).fit(X)
     views = make_views(500).X
     views[1][3, 4] = np.inf
-    with pytest.raises(InputError, match="Column 4 has 1 infinite value, the first in row 3"):
+    with pytest.raises(
+        InputError, match="Column 4 of view 2 has 1 infinite value, the first in row 3"
+    ):
         karat.coreset(views, problem=problems.MultiView(3))
-    views[1][3, 4] = 1e200  # the sums are finite, their products are not
-    with pytest.raises(InputError, match="overflow double precision; rescale the columns"):
+    views[1][3, 4] = 1e200
+    with pytest.raises(InputError, match="Column 4 of view 2 has a value in row 3 that is 1e"):
         karat.coreset(views, problem=problems.MultiView(3))
 
 

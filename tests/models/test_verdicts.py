@@ -34,7 +34,7 @@ def test_old_faithful_does_not_fit(variances, standardised):
     assert message.startswith("The model does not fit: the fourth moments")
     untested = {check.name for check in model.recovery_.checks if not check.tested}
     assert untested == {"equal variances", "round noise", "tensor"}
-    assert "equal variances: not tested (k = 2 components in 2 columns leave 1" in message
+    assert "not tested (k = 2 components in 2 columns: 1 direction left)" in message
     assert "p = 1.0e+00" not in message
     assert 'or continue with EM (refine="full")' in message
     # what the message recommends serves better, and is the default

@@ -94,7 +94,7 @@ def test_levels_of_different_components_have_no_prediction():
     first, second = fit.effects().values()
     one, other = first.index[0], second.index[second["component"] != first["component"].iloc[0]][0]
     new = frame.iloc[:1].assign(f0=one, f1=other)
-    with pytest.warns(UserWarning, match="1 of 1 rows have levels that no chain of rows connects"):
+    with pytest.warns(UserWarning, match="1 of 1 row has levels that no chain of rows connects"):
         assert fit.predict(new).isna().all()
 
 

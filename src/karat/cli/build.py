@@ -23,7 +23,7 @@ from karat.cli.options import (
     size,
 )
 from karat.cli.problems import Name, ProblemOptions
-from karat.errors import InputError
+from karat.errors import InputError, several
 
 if TYPE_CHECKING:
     from karat.io.source import Source
@@ -162,7 +162,7 @@ def build(
             f"{'resumed from ' if resumed else ''}{checkpoint}, which can be deleted now"
         )
     used = core.n_represented
-    before = f"{used:,} of {core.n_rows:,} rows" if used < core.n_rows else f"{used:,} rows"
+    before = f"{used:,} of " * (used < core.n_rows) + several(core.n_rows, "row")
     made = " made rows" if rows is RowKind.SYNTHETIC else ""
     printing.key_values(
         f"{before} became {len(core):,}{made} in {output}",

@@ -29,7 +29,7 @@ from karat.cli.options import (
 )
 from karat.cli.problems import ProblemOptions
 from karat.core import wording
-from karat.errors import InputError
+from karat.errors import InputError, several
 
 File = Annotated[Path, typer.Argument(metavar="CUBE", help="A cube file.")]
 Data = Annotated[
@@ -121,7 +121,7 @@ def build(
         output,
         time.perf_counter() - start,
         shown,
-        f"{int(cube.cells.counts.sum()):,} rows became {len(cube):,} cells",
+        f"{several(int(cube.cells.counts.sum()), 'row')} became {several(len(cube), 'cell')}",
     )
 
 
@@ -176,7 +176,7 @@ def fit(
         )
         return
     printing.say(
-        f"{model.value}: {len(fits):,} models of {int(fits.rows.sum()):,} rows in"
+        f"{model.value}: {several(len(fits), 'model')} of {several(int(fits.rows.sum()), 'row')} in"
         f" {printing.seconds(seconds)}",
         style="bold",
     )
@@ -216,8 +216,8 @@ def update(
     changed = loaded.replace(opened) if replace else loaded.update(opened)
     rows = changed.history[-1]["rows"]
     title = (
-        f"{rows:,} rows {'rebuilt their cells' if replace else 'added'}, {len(changed) - before:,}"
-        " new cells"
+        f"{several(rows, 'row')} {'rebuilt their cells' if replace else 'added'},"
+        f" {several(len(changed) - before, 'new cell')}"
     )
     _print_change(changed, cube, time.perf_counter() - start, shown, title)
 

@@ -11,6 +11,7 @@ import karat
 from karat.cli import printing
 from karat.cli.options import Common
 from karat.core import wording
+from karat.errors import several
 
 FILES = 5  # source files that are named
 NAMED = 20  # hidden columns that are named
@@ -81,7 +82,8 @@ def _origin_lines(core: karat.Coreset) -> dict[str, str]:
     more = f" and {len(files) - FILES:,} more" if len(files) > FILES else ""
     lines = {
         "made from": (
-            ", ".join(f"{file['name']} ({file['rows']:,} rows)" for file in files[:FILES]) + more
+            ", ".join(f"{file['name']} ({several(file['rows'], 'row')})" for file in files[:FILES])
+            + more
         )
     }
     made = [
@@ -100,6 +102,6 @@ def _print_rows(columns: dict[str, Any], heaviest: Any, kept: int) -> None:
     if hidden:
         rest = f" and {len(hidden) - NAMED:,} more" if len(hidden) > NAMED else ""
         printing.say(
-            f"Not shown: {wording.several(len(hidden), 'column')},"
+            f"Not shown: {several(len(hidden), 'column')},"
             f" {', '.join(hidden[:NAMED])}{rest}; --json has all."
         )

@@ -11,7 +11,7 @@ import typer
 import karat
 from karat.cli import printing
 from karat.cli.options import Common, check_output
-from karat.errors import InputError
+from karat.errors import InputError, several
 
 
 def merge(
@@ -50,7 +50,7 @@ def merge(
         )
     else:
         printing.key_values(
-            f"{len(cores)} coresets became {len(merged):,} rows in {output}",
+            f"{several(len(cores), 'coreset')} became {several(len(merged), 'row')} in {output}",
             printing.summary_lines(merged),
             printing.GOLD,
         )

@@ -12,7 +12,7 @@ import karat
 from karat.cli import printing
 from karat.cli.options import Common, count, named
 from karat.cli.problems import ProblemOptions
-from karat.errors import InputError
+from karat.errors import InputError, several
 
 Where = StrEnum("Where", ["MEMORY", "FILES", "CLUSTER"])
 
@@ -104,7 +104,8 @@ def plan(
     beside = "in each process" if expected.method == "sketch" else "in addition to the data"
     lines = {
         "problem": facts["problem"],
-        "data": f"{'about ' if source and not exact else ''}{rows:,} rows, {columns:,} columns",
+        "data": f"{'about ' if source and not exact else ''}{several(rows, 'row')},"
+        f" {several(columns, 'column')}",
         "rows made" if synthetic else "rows kept": f"{expected.rows:,}, as a rule"
         if synthetic
         else f"at most {expected.rows:,}",

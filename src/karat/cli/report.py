@@ -12,6 +12,7 @@ import karat
 from karat.cli import printing
 from karat.cli.options import FAILED, Common, Database, OutputKind, check_output
 from karat.core import wording
+from karat.errors import several
 
 
 def report(
@@ -69,7 +70,7 @@ def report(
             verified
         )
         printing.key_values(
-            f"{wording.several(page_facts['rows'], 'row')}, {page_facts['kept']:,}"
+            f"{several(page_facts['rows'], 'row')}, {page_facts['kept']:,}"
             f" {'made' if page_facts['made'] else 'kept'}",
             lines | {"time": printing.seconds(seconds)},
         )

@@ -13,6 +13,7 @@ import karat
 from karat.cli import printing
 from karat.cli.models import Fitted, Model, Trainer, trainer
 from karat.cli.options import FAILED, Common
+from karat.errors import several
 
 # relative to the largest parameter; converged solvers differ by far less on the same data
 SAME = 1e-6
@@ -81,7 +82,8 @@ def train(
         printing.document(results)
     else:
         printing.say(
-            f"{chosen.value} from {len(loaded):,} rows that represent {loaded.n_represented:,}",
+            f"{chosen.value} from {several(len(loaded), 'row')} in place of"
+            f" {loaded.n_represented:,}",
             style="bold",
         )
         _print_parameters(loaded, fitted, full)

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
+from karat.core.construct import check_equal_rows
 from karat.data import containers
 from karat.data.batch import Batch, check_weights, read_input
 from karat.data.labels import check_groups
@@ -56,11 +57,7 @@ def views_batch(number: int, problem: Problem, arrays: dict[str, Any]) -> Batch:
         return Batch([], np.zeros(0, dtype=np.int64))
     try:
         parts = [read_input(view, None, problem, None, None).parts[0] for view in views]
-        others = [part.shape[0] for part in parts if part.shape[0] != count]
-        if others:
-            raise InputError(
-                f"The views have {count} and {others[0]} rows; the numbers must be equal."
-            )
+        check_equal_rows([int(part.shape[0]) for part in parts])
         checked_weights = None if weights is None else _weights(weights, count)
         labels = None if sequence is None else check_groups(sequence, count)
     except InputError as error:

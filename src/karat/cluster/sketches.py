@@ -29,7 +29,7 @@ from karat.data import containers
 from karat.data.arguments import ColumnRoles
 from karat.data.batch import Batch, joined
 from karat.engine.linalg import Flags
-from karat.errors import InputError
+from karat.errors import InputError, several
 from karat.io.layout import Layout
 from karat.io.scan import Reduce, next_samples
 from karat.io.source import Chunk
@@ -197,14 +197,16 @@ def finish(
     if first is not None and not facts.same_rows(first.facts):
         raise InputError(
             "The second pass read other rows than the first, or read them in another order:"
-            f" {first.facts.rows:,} rows in the first pass. Write the source to files, or persist"
-            " it, so that both passes read the same rows."
+            f" {several(first.facts.rows, 'row')} in the first pass. Write the source to files, or"
+            " persist it, so that both passes read the same rows."
         )
     core: Coreset = sketch.coreset()
     sent = facts.sent + (0 if first is None else first.facts.sent)
-    notes = [*core.certificate.notes, f"{facts.partitions} partitions sent {sent:,} bytes."]
+    parts = several(facts.partitions, "partition")
+    notes = [*core.certificate.notes, f"{parts} sent {sent:,} bytes."]
     if facts.missing:
-        notes.append(f"{facts.missing:,} rows with missing values were left out.")
+        was = "was" if facts.missing == 1 else "were"
+        notes.append(f"{several(facts.missing, 'row')} with missing values {was} left out.")
     method = f"{core.certificate.method}, partitions merged by {name}"
     core = replace(core, certificate=replace(core.certificate, method=method, notes=tuple(notes)))
     if first is not None:

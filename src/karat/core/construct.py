@@ -119,12 +119,16 @@ def _read_tables(X: Any, problem: Latent) -> tuple[Table, ...]:
             " rows."
         )
     tables = tuple(read_input(view, None, problem, None, None) for view in X)
-    if len({len(table) for table in tables}) > 1:
-        raise InputError(
-            f"The three views have {', '.join(str(len(t)) for t in tables)} rows; they must have"
-            " equally many."
-        )
+    check_equal_rows([len(table) for table in tables])
     return tables
+
+
+def check_equal_rows(counts: list[int]) -> None:
+    """Raise unless three views have equally many rows."""
+    if len(set(counts)) > 1:
+        raise InputError(
+            f"The three views have {', '.join(map(str, counts))} rows; they must have equally many."
+        )
 
 
 def read_sample(
@@ -148,6 +152,9 @@ def explaining_nan(tables: tuple[Table, ...], action: Callable[[], Result]) -> R
         return action()
     except NonFiniteError:
         names = [name for table in tables for name in table.names]
+        if len(tables) > 1:
+            views = enumerate(tables, 1)
+            names = [f"{name} of view {view}" for view, table in views for name in table.names]
         raise explain_non_finite([table.parts[0] for table in tables], names) from None
 
 

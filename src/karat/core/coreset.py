@@ -127,6 +127,8 @@ class Coreset:
 
     def arrays(self) -> tuple[Array, Array | None]:
         """X and y of the kept rows as the problem reads them, in double precision."""
+        if isinstance(self.X, tuple):
+            raise InputError("The rows are in several tables, one per view: use tables().")
         X = features_of(self.X, self.problem)
         X = X.toarray() if hasattr(X, "toarray") else X
         if self.y is None:

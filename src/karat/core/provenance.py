@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from karat.data.arguments import ColumnRoles
+from karat.errors import several
 
 # fields of a union, where all parts agree on them
 SHARED = (
@@ -18,7 +19,7 @@ SHARED = (
 )  # fmt: skip
 
 PART, COLUMNS = 16, 4  # characters of the name of a part of a cell; older versions had others
-LEFT_OUT = {"missing": "rows with missing values", "broken": "broken rows"}
+LEFT_OUT = {"missing": ("row", " with missing values"), "broken": ("broken row", "")}
 
 
 @dataclass(frozen=True)
@@ -102,15 +103,15 @@ class Provenance:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a certificate says about rows that were left out, for each source that had some."""
-        counts = [
-            [
-                f"{part.dropped[kind]:,} {noun}"
-                for kind, noun in LEFT_OUT.items()
-                if part.dropped.get(kind)
-            ]
-            for part in self.parts
-        ]
-        return tuple(f"{' and '.join(phrases)} were left out." for phrases in counts if phrases)
+        notes = []
+        for part in self.parts:
+            counts = [part.dropped.get(kind, 0) for kind in LEFT_OUT]
+            pairs = zip(counts, LEFT_OUT.values(), strict=True)
+            phrases = [several(count, noun) + more for count, (noun, more) in pairs if count]
+            if phrases:
+                was = "was" if sum(counts) == 1 else "were"
+                notes.append(f"{' and '.join(phrases)} {was} left out.")
+        return tuple(notes)
 
     @property
     def targets(self) -> list[str] | None:

@@ -24,7 +24,7 @@ import numpy as np
 from karat.compat import array_api
 from karat.core.certify import Certificate, certify
 from karat.core.provenance import Provenance, merged_provenance
-from karat.core.wording import readable, several
+from karat.core.wording import readable
 from karat.data import containers
 from karat.data.batch import Table, stored_weights
 from karat.engine.claim import Claim, Reduction
@@ -34,7 +34,7 @@ from karat.engine.points import PEELED
 from karat.engine.rows import Progress
 from karat.engine.synthetic import ORDINARY, VERBATIM, WILD, MadeRows, synthesise
 from karat.engine.tolerances import EXACT
-from karat.errors import InputError, NotExactError, check_choice
+from karat.errors import InputError, NotExactError, check_choice, several
 from karat.problems import Problem
 
 if TYPE_CHECKING:

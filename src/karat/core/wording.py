@@ -16,6 +16,7 @@ from re import compile as pattern
 from typing import TYPE_CHECKING, Any
 
 from karat.engine.tolerances import EPS, PROOF_VERSION, WILD
+from karat.errors import plural, several
 
 if TYPE_CHECKING:
     from karat.core.certify import Certificate
@@ -138,18 +139,6 @@ def amount(size: float) -> str:
     while size >= 999.5 and power < len(units) - 1:
         size, power = size / 1000, power + 1
     return f"{size:.3g} {units[power]}" if power else f"{size:.0f} {units[0]}"
-
-
-def plural(noun: str) -> str:
-    """The plural of a noun: rows, passes, entries."""
-    if noun.endswith("y"):
-        return f"{noun[:-1]}ies"
-    return f"{noun}es" if noun.endswith("s") else f"{noun}s"
-
-
-def several(number: int, noun: str) -> str:
-    """Write a number with its noun: 1 column, 2,000 columns."""
-    return TERMINAL.several(number, noun)
 
 
 def plain_claim(kept: int, rows: int, target: str | None, made: bool) -> str:

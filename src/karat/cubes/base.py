@@ -15,7 +15,7 @@ import numpy as np
 from karat.core.certify import Certificate
 from karat.core.coreset import Coreset
 from karat.core.export import distinct
-from karat.core.wording import notebook_box, several
+from karat.core.wording import notebook_box
 from karat.cubes.build import stamped
 from karat.cubes.cells import MADE, CellLayout, Cells
 from karat.cubes.changes import (
@@ -46,7 +46,7 @@ from karat.cubes.verify import CubeVerification, verify_cube
 from karat.data.containers import native_frame
 from karat.engine.linalg import Indices
 from karat.engine.rows import Progress
-from karat.errors import InputError, StorageError, check_memory
+from karat.errors import InputError, StorageError, check_memory, several
 from karat.io.build import MEMORY
 from karat.problems import Problem
 from karat.storage.archive import read_bytes
@@ -98,7 +98,7 @@ class Cube:
         return len(self.cells)
 
     def __repr__(self) -> str:
-        cells = f"{len(self):,} cells by {', '.join(self.by)}"
+        cells = f"{several(len(self), 'cell')} by {', '.join(self.by)}"
         return f"Cube({cells}, {self.describe()}, {self.problem.describe()})"
 
     def _repr_html_(self) -> str:

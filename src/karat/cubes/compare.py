@@ -27,7 +27,7 @@ from karat.data import containers
 from karat.data.containers import native_frame
 from karat.engine.least_squares import DependentColumnError, LeastSquaresSolution, solve
 from karat.engine.linalg import Array
-from karat.errors import InputError, NotExactError
+from karat.errors import InputError, NotExactError, several
 
 if TYPE_CHECKING:
     from karat.cubes.base import Cube
@@ -88,8 +88,8 @@ def compare_slices(cube: Cube, first: Mapping[str, Any], second: Mapping[str, An
     shared = np.intersect1d(first_cells, second_cells)
     if len(shared):
         raise InputError(
-            f"The slices share {len(shared):,} cells; compare slices that have no rows in common,"
-            " such as one region against the others."
+            f"The slices share {several(len(shared), 'cell')}; compare slices that have no rows in"
+            " common, such as one region against the others."
         )
     return chow(cube.coreset_of(cube.cells, first_cells), cube.coreset_of(cube.cells, second_cells))
 
@@ -100,7 +100,9 @@ def chow(first: Coreset, second: Coreset) -> Comparison:
     model_a, model_b = _model(first, names), _model(second, names)
     k, n = len(names), first.n_rows + second.n_rows
     if n <= 2 * k:
-        raise InputError(f"{n:,} rows are too few to compare two models of {k} terms.")
+        raise InputError(
+            f"To compare two models of {several(k, 'term')} takes more than {several(n, 'row')}."
+        )
     difference, root_a, root_b = _in_shifted_columns(model_a, model_b)
     # A^-1 + B^-1 = U'U for U stacked of the roots of both, so that the form is |U^-T d|^2.
     joint_root = linalg.qr(np.vstack([root_a.T, root_b.T]), mode="economic")[1]
@@ -153,7 +155,10 @@ def _model(core: Coreset, names: tuple[str, ...]) -> LeastSquaresSolution:
     X, y = core.arrays()
     assert y is not None
     if core.n_rows <= len(names):
-        raise InputError(f"A slice of {core.n_rows:,} rows is too small for {len(names)} terms.")
+        raise InputError(
+            f"A slice of {several(core.n_rows, 'row')} is too small for"
+            f" {several(len(names), 'term')}."
+        )
     intercept = core.problem.shifts
     try:
         return solve(

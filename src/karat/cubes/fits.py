@@ -13,7 +13,7 @@ from karat.core.certify import Certificate
 from karat.core.coreset import Coreset
 from karat.core.export import distinct
 from karat.core.synthetic import REAL, SYNTHETIC, as_made
-from karat.core.wording import notebook_box, several
+from karat.core.wording import notebook_box
 from karat.cubes.cells import MADE, Cells, label_keys
 from karat.cubes.changes import batches_of
 from karat.cubes.merge import numbered_after
@@ -21,7 +21,7 @@ from karat.cubes.select import label_key
 from karat.data.containers import frame_of, native_frame
 from karat.engine.linalg import Indices
 from karat.engine.synthetic import ORDINARY
-from karat.errors import InputError, MissingExtraError, UnknownLabelError
+from karat.errors import InputError, MissingExtraError, UnknownLabelError, several
 
 if TYPE_CHECKING:
     from karat.cubes.base import Cube

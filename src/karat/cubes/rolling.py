@@ -25,14 +25,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from karat.core.coreset import Coreset
-from karat.core.wording import several
 from karat.cubes.cells import Cells, in_order
 from karat.cubes.fits import Fits, Place, check_estimator, fit_one, plain_coreset
 from karat.cubes.merge import joined_cells, merge_cells
 from karat.cubes.reduce import Reducer
 from karat.cubes.select import check_name
 from karat.engine.linalg import Indices
-from karat.errors import InputError, check_integer
+from karat.errors import InputError, check_integer, several
 
 if TYPE_CHECKING:
     from karat.cubes.base import Cube

@@ -23,7 +23,7 @@ from karat.core.coreset import Coreset
 from karat.core.synthetic import REAL
 from karat.core.verify import kept_like, measured
 from karat.core.verify_synthetic import measured_again
-from karat.core.wording import certificate_facts, notebook_box, readable, several, verdict
+from karat.core.wording import certificate_facts, notebook_box, readable, verdict
 from karat.cubes.build import gather_cells
 from karat.cubes.cells import MADE, Cells, label_list
 from karat.cubes.labels import Labels
@@ -32,6 +32,7 @@ from karat.data.batch import read_input
 from karat.engine.claim import Reduction
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.rows import Progress
+from karat.errors import several
 from karat.problems import LeastSquares, Moments
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from karat.engine.linalg import Array, Indices, is_long
 from karat.engine.parts import Chunked, Offsets, SideBySide, all_exact, long_columns, nearby_offset
 from karat.engine.rows import Rows
 from karat.engine.tolerances import TINY
-from karat.errors import InputError, NotExactError
+from karat.errors import InputError, NotExactError, several
 from karat.problems import Problem
 
 RESCALE = (
@@ -284,7 +284,9 @@ def read_input(
         if target.shape[1] == 0:
             raise InputError("y has no columns; leave it out, or pass at least one target.")
         if len(target) != count:
-            raise InputError(f"X has {count} rows but y has {len(target)}; they must be equal.")
+            raise InputError(
+                f"X has {several(count, 'row')} but y has {len(target)}; they must be equal."
+            )
         if isinstance(table, DevicePart) or isinstance(target, DevicePart):
             check_one_device(table, target)
         target_names = containers.column_names(y, target.shape[1])
@@ -346,7 +348,8 @@ def check_weights(sample_weight: Any, count: int) -> Array | None:
     weights = np.ascontiguousarray(weights[:, 0], dtype=float)
     if len(weights) != count:
         raise InputError(
-            f"X has {count} rows but sample_weight has {len(weights)}; they must be equal."
+            f"X has {several(count, 'row')} but sample_weight has {len(weights)}; they must be"
+            " equal."
         )
     for wrong, fault, remedy in (
         (~np.isfinite(weights), "values that are not finite", "drop or correct them"),

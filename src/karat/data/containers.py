@@ -20,7 +20,7 @@ from karat.data.advice import about_time
 from karat.data.device_arrays import device_table
 from karat.engine.linalg import is_long
 from karat.engine.parts import WHOLE, SideBySide, all_exact
-from karat.errors import InputError, MissingExtraError
+from karat.errors import InputError, MissingExtraError, several
 
 FRAME_LIBRARIES = ("pandas", "polars", "pyarrow", "modin", "cudf")
 TOO_LONG = "integers beyond 2^53, which double precision cannot tell apart"
@@ -118,8 +118,15 @@ def as_table(table: Any, name: str, apart: bool = False) -> Any:
     if np.ma.isMaskedArray(table) and np.ma.getmaskarray(table).any():
         rows = np.flatnonzero(np.ma.getmaskarray(table).reshape(len(table), -1).any(axis=1))
         raise InputError(
-            f"{name} has masked values in {len(rows)} rows, the first in row {rows[0]}; fill or"
+            f"{name} has masked values in {several(len(rows), 'row')}, the first in row"
+            f" {rows[0]}; fill or"
             " drop them first."
+        )
+    if hasattr(table, "__arrow_c_stream__") and not is_frame(table):
+        raise InputError(
+            f"{name} is a {type(table).__name__}, which is read in batches; call"
+            " karat.coreset_files, or pass a data frame.",
+            argument=name,
         )
     try:
         array = _frame_values(table, name, apart) if is_frame(table) else np.asarray(table)

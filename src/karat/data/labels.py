@@ -30,7 +30,7 @@ from scipy import sparse
 
 from karat.compat import array_api
 from karat.engine.linalg import Array, Flags, Indices
-from karat.errors import InputError
+from karat.errors import InputError, several
 
 NUL = ("\0", b"\0")
 MANY = 2**16  # integers within so large a range are counted, however few there are
@@ -160,8 +160,8 @@ def check_groups(groups: Any, count: int) -> np.ndarray:
         ) from error
     if labels.shape != (count,):
         raise InputError(
-            f"X has {count} rows but groups has shape {labels.shape}; it must be one label per"
-            " row.",
+            f"X has {several(count, 'row')} but groups has shape {labels.shape}; it must be one"
+            " label per row.",
             argument="groups",
         )
     missing = missing_values(labels)

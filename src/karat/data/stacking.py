@@ -9,7 +9,7 @@ from scipy import sparse
 
 from karat.compat import array_api
 from karat.data.containers import as_narwhals, as_numpy, is_foreign, is_frame, rounds
-from karat.errors import InputError
+from karat.errors import InputError, several
 
 
 def stack_rows(first: Any, *others: Any) -> Any:
@@ -20,8 +20,8 @@ def stack_rows(first: Any, *others: Any) -> Any:
         return _stack_frames(first, *others)
     for other in others:
         if len(first.shape) == 2 and first.shape[1] != other.shape[1]:
-            counts = f"{first.shape[1]} and {other.shape[1]}"
-            raise InputError(f"The rows have {counts} columns; they must have the same ones.")
+            counts = f"{first.shape[1]} and {several(other.shape[1], 'column')}"
+            raise InputError(f"The rows have {counts}; they must have the same ones.")
     if sparse.issparse(first):
         return sparse.csr_array(sparse.vstack([first, *others], format="csr"))
     arrays = [as_numpy(table) for table in (first, *others)]

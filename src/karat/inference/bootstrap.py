@@ -99,8 +99,8 @@ def wild_bootstrap(
     if count < least:
         advice = " Use weights='webb'." if count >= WEIGHTS["webb"][1] else ""
         raise NotExactError(
-            f"There are {count} clusters, and the bootstrap with weights={weights!r} needs at least"
-            f" {least}: with fewer it has no valid test at 5 %.{advice}"
+            f"The bootstrap with weights={weights!r} needs at least {least} clusters, not {count}:"
+            f" with fewer it has no valid test at 5 %.{advice}"
         )
     squares, scores = products.scores(choice, slice(None))
     turned = choice.turn.T @ (row @ results.solution.root)

@@ -109,8 +109,8 @@ class Covariance:
         rank = int((np.abs(np.diag(u)) > COLLINEAR * max(rows.shape)).sum())
         if rank < len(rows):
             warnings.warn(
-                f"The hypothesis has {len(rows)} rows, but only {rank} are linearly independent;"
-                " the others are left out.",
+                f"The hypothesis has {len(rows)} rows, but only {rank}"
+                f" {'is' if rank == 1 else 'are'} linearly independent; the others are left out.",
                 UserWarning,
                 stacklevel=6,
             )

@@ -34,11 +34,10 @@ import pandas as pd
 from scipy import stats
 
 from karat.core.regression import stage_sums
-from karat.core.wording import several
 from karat.data.batch import Batch
 from karat.engine.least_squares import DependentColumnError, LeastSquaresSolution, solve
 from karat.engine.linalg import Array
-from karat.errors import InputError, NotExactError
+from karat.errors import InputError, NotExactError, several
 from karat.formulas.design import INTERCEPT
 from karat.inference import show
 from karat.inference.covariance import Covariance, FullData

@@ -14,7 +14,7 @@ from karat.data import containers
 from karat.data.arguments import ColumnRoles
 from karat.engine.linalg import Array
 from karat.engine.stream import FOLD
-from karat.errors import InputError, NotExactError
+from karat.errors import InputError, NotExactError, several
 from karat.formulas.design import INTERCEPT, Design, make_design
 from karat.formulas.formula import Factor, parse
 from karat.formulas.layout import DesignLayout, typed_row
@@ -114,8 +114,9 @@ def checked_array(rows: np.ndarray, labels: list[str]) -> Array:
         ) from None
     if array.ndim != 2 or array.shape[1] != len(labels):
         raise InputError(
-            f"The array of new rows has shape {rows.shape}; it must have the {len(labels)} columns"
-            f" of the design: {', '.join(labels)}. Or pass a frame with the columns of the data.",
+            f"The array of new rows has shape {rows.shape}; it must have"
+            f" {several(len(labels), 'column')}, those of the design: {', '.join(labels)}. Or pass"
+            " a frame with the columns of the data.",
             argument="exog",
         )
     return array

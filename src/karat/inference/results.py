@@ -22,7 +22,7 @@ from statsmodels.stats.contrast import ContrastResults
 from karat.core.regression import BY_CLUSTER
 from karat.engine.least_squares import DependentColumnError, LeastSquaresSolution, solve
 from karat.engine.linalg import Array
-from karat.errors import InputError, NotExactError
+from karat.errors import InputError, NotExactError, several
 from karat.formulas.design import INTERCEPT
 from karat.inference import covariance, hypotheses, show
 from karat.inference.bootstrap import WildBootstrap, wild_bootstrap
@@ -80,8 +80,8 @@ class FrequencyWLS(WLS):
         self._check_size()
         if self.nobs <= self.rank:
             raise InputError(
-                f"{self.nobs:.0f} observations leave no degrees of freedom for {self.rank} columns;"
-                " remove terms."
+                f"No degrees of freedom are left: {several(round(self.nobs), 'observation')} and"
+                f" {several(self.rank, 'column')}; remove terms."
             )
         return show.ShownResults(self.results_class(self, solution, cov_type, use_t))
 

@@ -16,9 +16,8 @@ from statsmodels.regression.linear_model import RegressionResultsWrapper
 
 from karat.core.regression import BY_CLUSTER
 from karat.core.synthetic import SYNTHETIC
-from karat.core.wording import several
 from karat.engine.least_squares import DependentColumnError
-from karat.errors import InputError
+from karat.errors import InputError, several
 from karat.inference.ssc import STATSMODELS
 
 NOTED = 1e-8  # standard errors by which rounding moves estimates, from which on the table says so

@@ -18,7 +18,7 @@ from pyarrow import compute as pc
 from pyarrow import csv as pacsv
 
 from karat.compat.pyarrow import invalid_value
-from karat.errors import InputError
+from karat.errors import InputError, several
 from karat.io.csv_text import (
     CODECS,
     INTEGER,
@@ -363,8 +363,8 @@ class CsvFiles(Files):
             bad = broken[0]
             where = self._line(file, piece, bad.number)
             raise InputError(
-                f"{where}: {bad.actual_columns} values where the header has {bad.expected_columns}"
-                f" ({bad.text[:60]!r}).",
+                f"{where}: {several(bad.actual_columns, 'value')} where the header has"
+                f" {bad.expected_columns} ({bad.text[:60]!r}).",
                 "Correct the line, or leave such rows out with on_missing='drop'.",
                 argument="on_missing",
             )
@@ -372,8 +372,8 @@ class CsvFiles(Files):
         # A broken row is counted as one row, so it must not swallow several lines.
         if lost is not None:
             raise InputError(
-                f"{self.names[file]} has {lost.actual_columns} values where the header has"
-                f" {lost.expected_columns}, in a quoted row of {lost.text.count(chr(10)) + 1:,}"
+                f"{self.names[file]} has {several(lost.actual_columns, 'value')} where the header"
+                f" has {lost.expected_columns}, in a quoted row of {lost.text.count(chr(10)) + 1:,}"
                 f" lines ({lost.text[:60]!r}). Correct the quotes."
             )
         return table, len(broken)

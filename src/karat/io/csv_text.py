@@ -29,7 +29,7 @@ from pyarrow import compute as pc
 from pyarrow import csv as pacsv
 
 from karat.engine.parts import WHOLE
-from karat.errors import InputError
+from karat.errors import InputError, several
 from karat.io.source import check_unique_columns
 
 SOME = 2**22  # bytes read at a time to count lines
@@ -229,8 +229,8 @@ def read_header(path: str, line: str, given: bool | Sequence[str] | None = None)
     if isinstance(given, Sequence):
         if len(given) != len(names):
             raise InputError(
-                f"{path} has {len(names)} values in its first row, but header has {len(given)}"
-                " names; name every column.",
+                f"{path} has {several(len(names), 'value')} in its first row, but header has"
+                f" {several(len(given), 'name')}; name every column.",
                 argument="header",
             )
         return Header(list(given), delimiter, is_row=True)

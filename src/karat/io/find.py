@@ -223,7 +223,8 @@ def find_files(sources: Sequence[Any]) -> tuple[str, Any, list[File]]:
     searched: list[tuple[Any, list[File], str]] = []
     for path in sources:
         if not isinstance(path, str) or "\0" in path:
-            raise InputError(f"{path!r} is not a path.")
+            given = repr(path) if isinstance(path, str) else f"A {type(path).__name__}"
+            raise InputError(f"{given} is not a path; pass paths, or one table to karat.coreset.")
         searched.append((*_find(path), path))
     filesystem = searched[0][0]
     other = next((given for its, _, given in searched if not its.equals(filesystem)), None)

@@ -25,7 +25,7 @@ from karat.data.advice import FILL, IMPUTE, OR_MEAN, about_time, leave_or_encode
 from karat.data.arguments import ColumnRoles
 from karat.data.batch import Batch
 from karat.data.labels import as_keys
-from karat.errors import InputError, check_choice
+from karat.errors import InputError, check_choice, several
 from karat.io.encoding import Encoding, level_text
 from karat.io.source import (
     DROP_ROWS,
@@ -360,8 +360,8 @@ class Layout:
         block = containers.as_table(self.pipeline.transform(frame), "The pipeline's output")
         if block.shape[0] != table.num_rows:
             raise InputError(
-                f"The pipeline returned {block.shape[0]} rows for {table.num_rows}; it must keep"
-                " every row."
+                f"The pipeline returned {several(block.shape[0], 'row')} for {table.num_rows}; it"
+                " must keep every row."
             )
         if sparse.issparse(block):
             if not np.isfinite(block.data).all():

@@ -20,7 +20,6 @@ from karat.core.coreset import Coreset
 from karat.core.synthetic import readable_by_doubles
 from karat.core.verify import shared_groups
 from karat.core.verify_synthetic import as_bytes, measured_by_moments
-from karat.core.wording import several
 from karat.data.advice import explain_non_finite
 from karat.data.batch import Batch, Table, find_offsets, stack, stacked_rows
 from karat.data.labels import same_kind
@@ -31,7 +30,7 @@ from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.moment_stream import MomentStream
 from karat.engine.rows import Rows, column_sums, own_weights
 from karat.engine.synthetic import VERBATIM
-from karat.errors import InputError
+from karat.errors import InputError, several
 from karat.io.scan import Consumer
 from karat.io.source import Chunk
 from karat.stream.sketch import BUFFER_BYTES

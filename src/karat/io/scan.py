@@ -200,7 +200,8 @@ def require_rows(source: Source, layout: Layout, position: Position) -> None:
         raise InputError("The data has no rows; leave it out, or check where they went.")
     if not position.dropped + position.bad or position.dropped < position.rows:
         return
-    problem = f"All {position.dropped + position.bad:,} rows were left out"
+    read = position.dropped + position.bad
+    problem = f"All {read:,} rows were left out" if read > 1 else "The only row was left out"
     if not source.identity() or not position.dropped:
         raise InputError(f"{problem}, because each is broken or has a missing value.")
     table = next(

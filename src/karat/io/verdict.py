@@ -11,8 +11,8 @@ from itertools import zip_longest
 from typing import Any, Literal
 
 from karat.core.certify import Certificate
-from karat.core.wording import certificate_facts, data_verdict, notebook_box, several
-from karat.errors import InputError
+from karat.core.wording import certificate_facts, data_verdict, notebook_box
+from karat.errors import InputError, several
 from karat.io.layout import Layout
 from karat.io.row_hashes import BLOCK, RowHashes, changed_row, spans
 from karat.io.source import ResumePoint, Source

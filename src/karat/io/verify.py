@@ -31,7 +31,7 @@ from karat.engine.claim import Reduction
 from karat.engine.kernel import fit_moments
 from karat.engine.reduce import better
 from karat.engine.rows import Progress, Rows
-from karat.errors import InputError, NotExactError
+from karat.errors import InputError, NotExactError, several
 from karat.io.build import MEMORY, fold_rows, require_rereadable
 from karat.io.content_digest import Digest
 from karat.io.find import open_source
@@ -199,7 +199,8 @@ class FileCheck:
         data, refutations = self._digested(data, digests, provenance, refutations)
         if core.n_rows != position.rows:
             refutations.append(
-                f"The coreset was made of {core.n_rows:,} rows, the data has {position.rows:,}."
+                f"The coreset was made of {several(core.n_rows, 'row')}, the data has"
+                f" {position.rows:,}."
             )
         seconds = time.perf_counter() - start
         certificate = certify_again(
@@ -224,7 +225,8 @@ class FileCheck:
         data, refutations = self._digested(data, digests, provenance, refutations)
         if core.n_rows != position.rows:
             refutations.append(
-                f"The coreset was made of {core.n_rows:,} rows, the data has {position.rows:,}."
+                f"The coreset was made of {several(core.n_rows, 'row')}, the data has"
+                f" {position.rows:,}."
             )
         seconds = time.perf_counter() - start
         certificate = verified(core, reductions, total, position.rows, seconds, refutations)

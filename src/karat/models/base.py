@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 from scipy import linalg as sla
+from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -23,7 +24,7 @@ from karat.core.coreset import Coreset
 from karat.data import containers
 from karat.data.transformed import dense
 from karat.engine.linalg import Array
-from karat.errors import InputError, NotExactError
+from karat.errors import InputError, NotExactError, plural, several
 from karat.models import number
 from karat.models.misfit import Check
 from karat.models.recovery import NOISE, Recovery, warn_recovery
@@ -161,9 +162,9 @@ class Learner(BaseEstimator):
         self._impossible: list[str] = []
         self._recover(moments, maps, problem)
         if sample is not None and len(sample) < ENOUGH:
-            why = f"fewer than {ENOUGH} samples"
+            few, why = several(len(sample), "sample"), f"fewer than {ENOUGH} samples"
             checks = [Check("fit", None, why)]
-            self._notes.append(f"only {len(sample)} samples; of {why} nothing is compared")
+            self._notes.append(f"only {few}; of {why} nothing is compared")
         else:
             checks = self._checks(maps, problem, sample)
         self.recovery_ = replace(
@@ -178,8 +179,8 @@ class Learner(BaseEstimator):
 
     def _warned(self, instead: str | None = None, done: str = "") -> Self:
         """Warn if anything speaks against the model."""
-        parts, k = self.problem_type.parts, self.n_components_
-        if verdict := self.recovery_.verdict(parts, k, instead or self.instead, done):
+        part, k = self.problem_type.part, self.n_components_
+        if verdict := self.recovery_.verdict(part, k, instead or self.instead, done):
             warn_recovery(f"{verdict} [{self.recovery_}]")
         return self
 
@@ -195,9 +196,9 @@ class Learner(BaseEstimator):
         if problem.order == 3 and not ell.min() > 1e-8 * ell.max():
             listed = ", ".join(f"{x:.3g}" for x in ell)
             raise InputError(
-                f"The third moments hold fewer than {problem.k} {problem.parts}: the eigenvalues of"
-                f" the tensor are {listed}, and all must be positive. Ask for fewer"
-                f" {problem.parts}, or give more data."
+                f"The third moments hold fewer than {several(problem.k, problem.part)}: the"
+                f" eigenvalues of the tensor are {listed}, and all must be positive. Ask for fewer"
+                f" {plural(problem.part)}, or give more data."
             )
         return ell, V
 
@@ -219,7 +220,7 @@ class Learner(BaseEstimator):
                 f"a component has a share of about {max(float(last.min()), 0.0) ** 2:.1e} of the"
                 " samples, so that its place is not determined"
             )
-        return Mixture.about_mean(V, float(mass.sum()), maps["B"], problem.parts)
+        return Mixture.about_mean(V, float(mass.sum()), maps["B"], problem.part)
 
     def _check_fitted(self) -> None:
         check_is_fitted(self, "recovery_")
@@ -230,6 +231,9 @@ class Learner(BaseEstimator):
         """
         if isinstance(X, tuple) and self.problem_type.input_tables > 1:
             return X
+        plain = isinstance(X, np.ndarray) and not np.ma.isMaskedArray(X)
+        if not (plain or isinstance(X, list | tuple) or sparse.issparse(X)):
+            containers.as_table(X, "X")  # what is no table, or has masked values, is refused here
         if containers.is_frame(X):
             validate_data(self, X, reset=reset, skip_check_array=True)
             return X
@@ -259,12 +263,28 @@ class Learner(BaseEstimator):
                 f"X has {table.shape[1]} features, but {type(self).__name__} is expecting"
                 f" {self.n_features_in_} features as input."
             )
-        if not np.isfinite(table).all():
-            row, column = np.argwhere(~np.isfinite(table))[0]
-            raise InputError(
-                f"Row {row}, column {column} of X is NaN or infinite; drop or fill such rows first."
-            )
+        check_finite(table, "X")
         return table
+
+
+def check_finite(table: Array, name: str) -> None:
+    """Raise if a table holds NaN or infinity."""
+    bad = np.argwhere(~np.isfinite(table))
+    if len(bad):
+        row, column = bad[0]
+        raise InputError(
+            f"Row {row}, column {column} of {name} is NaN or infinite; drop or fill such rows"
+            " first."
+        )
+
+
+def is_text(X: Any) -> bool:
+    """Whether X is text: an array, or a list or series."""
+    if isinstance(X, np.ndarray) and X.dtype.kind in "SU":
+        return True
+    if not hasattr(X, "__len__") or isinstance(X, str) or containers.dimensions(X) != 1:
+        return False
+    return len(X) > 0 and isinstance(next(iter(X)), str)
 
 
 def fit_quietly(learner: AnyLearner, X: Any, lengths: Any = None) -> AnyLearner:
@@ -293,7 +313,7 @@ class Mixture(NamedTuple):
     points: Array
 
     @staticmethod
-    def about_mean(V: Array, mass: float, B: Array, parts: str) -> Mixture:
+    def about_mean(V: Array, mass: float, B: Array, part: str) -> Mixture:
         """From the vectors ``v_j = sqrt(g_j) (M'(mu_j - m), 1)``: only their directions are used.
 
         The weights solve ``sum_j g_j = 1`` and ``sum_j g_j mu_j = m``; for orthogonal v_j they are
@@ -303,18 +323,18 @@ class Mixture(NamedTuple):
         last = np.where(last < 0, np.minimum(last, -FAR), np.maximum(last, FAR))
         small = V / last[:, None]
         small[:, -1] = 1.0
-        weights = solve_small(small.T, np.eye(len(V))[-1], parts)
+        weights = solve_small(small.T, np.eye(len(V))[-1], part)
         return Mixture(weights, mass, small, small[:, :-1] @ B.T)
 
 
-def solve_small(matrix: Array, right: Array, parts: str) -> Array:
+def solve_small(matrix: Array, right: Array, part: str) -> Array:
     """Solve a k x k system; raise if its columns depend on each other."""
     try:
         return np.asarray(sla.solve(matrix, right, check_finite=False))
     except (sla.LinAlgError, ValueError) as error:
         raise InputError(
-            f"The {parts} found depend on each other, so the rest cannot be solved for; ask for"
-            f" fewer {parts}."
+            f"The {plural(part)} found depend on each other, so the rest cannot be solved for; ask"
+            f" for fewer {plural(part)}."
         ) from error
 
 

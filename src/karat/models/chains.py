@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from karat.engine.linalg import Array, Indices
+from karat.errors import several
 from karat.models import misfit, simulate
 from karat.models.misfit import Check
 
@@ -36,7 +37,7 @@ def steps_checks(views: list[Array], origin: Indices, k: int) -> list[Check]:
         Number of states.
     """
     now, later = later_steps([view - view.mean(axis=0) for view in views], origin)
-    says = f"steps have more in common with later ones than {k} states explain"
+    says = f"steps have more in common with later ones than {several(k, 'state')} can explain"
     why = (
         f"the sequences have fewer than {LATER + 2} steps, or there are no more symbols than states"
     )

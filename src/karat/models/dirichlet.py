@@ -14,7 +14,7 @@ from scipy.special import digamma, gammaln
 
 from karat.core.construct import read_sample
 from karat.engine.linalg import Array
-from karat.errors import InputError, NotExactError, check_integer
+from karat.errors import InputError, NotExactError, check_integer, several
 from karat.models.base import AUTO
 from karat.models.recovery import warn_recovery
 from karat.models.tensor import decompose
@@ -121,8 +121,9 @@ class LatentDirichlet(TopicLearner):
     ) -> latent.LatentDirichlet:
         k = self._number(X, sample_weight, latent.LatentDirichlet(1, 1.0))
         if self.alpha0 != "auto":
-            self.alpha0_, self.alpha0_curve_ = float(self.alpha0), None
-            return latent.LatentDirichlet(k, self.alpha0)
+            problem = latent.LatentDirichlet(k, self.alpha0)
+            self.alpha0_, self.alpha0_curve_ = problem.alpha0, None
+            return problem
         if X is None:
             raise InputError(
                 'alpha0="auto" needs data; a coreset was built for one alpha0, give that one.',
@@ -139,7 +140,8 @@ class LatentDirichlet(TopicLearner):
         if self.alpha0 == "auto" and isinstance(core.problem, latent.LatentDirichlet):
             if self.n_topics not in (AUTO, core.problem.n_topics):
                 raise NotExactError(
-                    f"The coreset is of {core.problem.n_topics} topics, not {self.n_topics}."
+                    f"The coreset is of {several(core.problem.n_topics, 'topic')}, not"
+                    f" {self.n_topics}."
                 )
             self.alpha0_, self.alpha0_curve_ = float(core.problem.alpha0), None
             return core.problem
@@ -162,17 +164,6 @@ class LatentDirichlet(TopicLearner):
         orders: that of the variational fixed point.
         """
         return self._posteriors(X)[1]
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """The mean of :meth:`score_samples`; y is ignored."""
-        return float(self.score_samples(X).mean())
-
-    def perplexity(self, X: Any) -> float:
-        """``exp(-bound per word)``: of how many equally likely words the next seems to be one;
-        lower is better.
-        """
-        counts = self._counts(X)
-        return float(np.exp(-self.score_samples(X).sum() / counts.sum()))
 
     def sample(self, n_samples: int = 1, length: int = 100) -> tuple[np.ndarray, Array]:
         """Draw the word counts of documents of one length, and the proportions of their topics."""

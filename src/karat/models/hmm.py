@@ -26,6 +26,7 @@ from karat.models.base import (
     as_distributions,
     common_variance,
     fit_quietly,
+    is_text,
     positive_variances,
     solve_small,
     spherical_log_density,
@@ -179,17 +180,14 @@ class HiddenMarkov(Refinable):
         self.covars_ = covariances
 
     def _validated(self, X: Any, reset: bool) -> Any:
+        if self.emissions == "categorical" and is_text(X):
+            fault = "X has text; number the symbols that occur:"
+            raise InputError(f"{fault} names, X = numpy.unique(X, return_inverse=True).")
         # as hmmlearn, a list of numbers is one column
         if isinstance(X, np.ndarray | list | tuple) and np.ndim(X) == 1:
             X = np.reshape(X, (-1, 1))
         if self.emissions == "gaussian":
             return super()._validated(X, reset)
-        if isinstance(X, np.ndarray) and X.dtype.kind in "SU":
-            raise InputError(
-                "X has text; number the symbols that occur: names, X = numpy.unique(X,"
-                " return_inverse=True).",
-                argument="X",
-            )
         return X  # n_features_in_ counts symbols, not columns
 
     def __sklearn_tags__(self) -> Any:
@@ -228,15 +226,15 @@ class HiddenMarkov(Refinable):
             inner[-1, -1] = 1.0
             # the steps have means of their own
             before = small + np.append((maps["mean2"] - maps["mean1"]) @ maps["M"], 0.0)
-        half = solve_small(before.T, inner, problem.parts)
-        self.joint_ = solve_small(small.T, half.T, problem.parts).T
+        half = solve_small(before.T, inner, problem.part)
+        self.joint_ = solve_small(small.T, half.T, problem.part).T
         n = float(maps["n"])
         self.transmat_ = as_distributions(
             self.joint_, "the transition probabilities", self._impossible, n
         )
         law = self.joint_.sum(axis=1)
         if self.start == "first":
-            law = solve_small(small.T, maps["first"], problem.parts)
+            law = solve_small(small.T, maps["first"], problem.part)
         self.startprob_ = as_distributions(
             law[None], "the probabilities of the first state", self._impossible, n
         )[0]
@@ -247,7 +245,7 @@ class HiddenMarkov(Refinable):
             )
             return
         variances = solve_small(
-            (mixture.weights[:, None] * small).T, moments["spread"], problem.parts
+            (mixture.weights[:, None] * small).T, moments["spread"], problem.part
         )
         columns = mixture.points.shape[1]
         if maps["top"].shape[1] >= columns:
@@ -278,7 +276,7 @@ class HiddenMarkov(Refinable):
     def _checks(self, maps: Maps, problem: latent.Latent, sample: Sample | None) -> list[Check]:
         if sample is not None:
             constant = (
-                misfit.constant_columns(read(sample.views[1], misfit.probe(sample)))
+                misfit.constant_columns(read(sample.views[1], misfit.probe(sample)), len(sample))
                 if problem.lifted
                 else []
             )

@@ -8,7 +8,10 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
+from karat.data import containers
+from karat.data.transformed import dense
 from karat.engine.linalg import Array
+from karat.errors import InputError, several
 from karat.models import misfit
 from karat.models.base import Learner
 from karat.models.misfit import JACKKNIFE as BLOCKS
@@ -19,7 +22,8 @@ from karat.problems.latent.base import Maps
 from karat.problems.latent.sample import Sample, read
 from karat.problems.latent.terms import expand
 
-MOST, STEPS = 8, 60  # sources that are compared; steps of the power method, from the sources found
+MOST = 6  # sources that are compared; the pairs of more are more than the blocks
+STEPS = 60  # of the power method, from the sources found
 CAP = 3.0  # sources are compared up to this many standard deviations
 
 
@@ -29,7 +33,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
     Parameters
     ----------
     n_components : int or "auto"
-        "auto": the rank of the covariance.
+        "auto": the rank of the correlations.
 
     Attributes
     ----------
@@ -90,19 +94,18 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
         sizes = np.column_stack(
             [bent[:, i] * bent[:, j] for i, j in combinations(range(problem.k), 2)]
         )
-        why = "the samples are too few for so many sources"
         return [
             misfit.compared(
                 "sizes",
                 misfit.wald(sizes),
                 "the sources are not independent: their sizes are correlated",
-                why,
+                "the samples are too few for so many sources",
             ),
             misfit.compared(
                 "bends",
                 bends(z, V),
                 "the sources are not independent: some go with the size of others",
-                why,
+                f"it needs at most {MOST} sources, all of which vary in most of the samples",
             ),
         ]
 
@@ -117,7 +120,14 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
     def inverse_transform(self, sources: Any) -> Array:
         """Rows from their sources."""
         self._check_fitted()
-        return np.asarray(np.asarray(sources, dtype=float) @ self.mixing_.T + self.mean_)
+        table = np.asarray(dense(containers.as_table(sources, "sources")), dtype=float)
+        if table.shape[1] != self.n_components_:
+            raise InputError(
+                f"sources has {several(table.shape[1], 'column')}; it must have one for each of the"
+                f" {several(self.n_components_, 'source')}.",
+                argument="sources",
+            )
+        return np.asarray(table @ self.mixing_.T + self.mean_)
 
     def to_sklearn(self) -> Any:
         """A fitted ``sklearn.decomposition.FastICA`` with this unmixing.
@@ -166,7 +176,7 @@ def bends(z: Array, V: Array) -> float | None:
     """
     h = z @ V.T
     n, k = h.shape
-    if not MOST >= k > 1 or n < 2 * BLOCKS or k * (k - 1) + 10 > BLOCKS:
+    if not MOST >= k > 1 or n < 2 * BLOCKS:
         return None
     f, g = np.clip(h, -CAP, CAP), np.minimum(np.square(h), CAP**2)
     f, g = f - f.mean(axis=0), g - g.mean(axis=0)
@@ -181,25 +191,27 @@ def bends(z: Array, V: Array) -> float | None:
         products = f[start::BLOCKS].T @ g[start::BLOCKS] / len(rows)
         blocks.append((fourth, rows.T @ rows / len(rows), rows.mean(axis=0), products))
     whole = tuple(np.mean(parts, axis=0) for parts in zip(*blocks, strict=True))
-    off = ~np.eye(k, dtype=bool)
-
-    def measured(moments: tuple[Array, ...]) -> Array:
-        error = unmixing(*moments[:3]) - np.eye(k)
-        return np.asarray((moments[3] + error * moved + error.T * turned_by)[off])
-
-    left_out = [
-        measured(tuple((BLOCKS * a - b) / (BLOCKS - 1) for a, b in zip(whole, block, strict=True)))
-        for block in blocks
-    ]
+    off, left_out = ~np.eye(k, dtype=bool), []
+    for block in blocks:
+        rest = [(BLOCKS * a - b) / (BLOCKS - 1) for a, b in zip(whole, block, strict=True)]
+        found = unmixing(*rest[:3])
+        if found is None:
+            return None
+        error = found - np.eye(k)
+        left_out.append((rest[3] + error * moved + error.T * turned_by)[off])
     # at the whole sample the unmixing is what it is: its error there is no deviation
     return misfit.jackknife_p_value(whole[3][off], np.array(left_out))
 
 
-def unmixing(fourth: Array, second: Array, mean: Array) -> Array:
-    """The matrix that takes nearly independent coordinates to those that these moments give."""
+def unmixing(fourth: Array, second: Array, mean: Array) -> Array | None:
+    """The matrix that takes nearly independent coordinates to those that these moments give; None
+    if these have no part in some direction.
+    """
     k = len(mean)
     covariance = second - np.outer(mean, mean)
     values, vectors = np.linalg.eigh(covariance)
+    if not values[0] > misfit.ALIKE * values[-1]:
+        return None
     white = (vectors / np.sqrt(values)) @ vectors.T
     tensor = transformed_axes(fourth, white)
     same = np.multiply.outer(np.eye(k), np.eye(k))

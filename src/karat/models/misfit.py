@@ -286,21 +286,23 @@ def directions(rows: Array, top: Array) -> float | None:
     return wald(np.column_stack([cubes, fourths]))
 
 
-def constant_columns(rows: Array) -> list[Check]:
-    """A failed check if columns do not vary: spherical components have noise in every column."""
+def constant_columns(rows: Array, samples: int) -> list[Check]:
+    """A failed check if columns do not vary in these rows of so many: spherical components have
+    noise in every column.
+    """
     constant = np.flatnonzero((rows == rows[0]).all(axis=0)).tolist()
     if not constant:
         return []
     named = (
         f"column {constant[0]} is"
         if len(constant) == 1
-        else f"columns {', '.join(map(str, constant[:5]))} are"
-    )
+        else f"columns {', '.join(map(str, constant[:5]))}{' ..' * (len(constant) > 5)} are"
+    ) + " nearly" * (len(rows) < samples)
     return [
         Check(
             "constant columns",
             0.0,  # noise that is constant has probability zero
-            f"{named} constant, but spherical noise is in every column; drop constant columns",
+            f"{named} constant, but spherical noise is in every column; drop such columns",
         )
     ]
 
@@ -332,9 +334,12 @@ def remainder(left: Array, right: Array, rank: int) -> float:
 
 
 def of_unit_size(table: Array) -> Array:
-    """Columns of mean square 1, so that their units do not matter."""
+    """Columns of mean square 1, so that their units do not matter; zero if they do not vary, as one
+    that varies elsewhere only, less its mean there, or up to rounding.
+    """
     size = np.sqrt(np.mean(np.square(table), axis=0))
-    return np.asarray(table / np.where(size > 0, size, 1.0))
+    varies = (table != table[:1]).any(axis=0)
+    return np.where(varies, table / np.where(varies, size, 1.0), 0.0)
 
 
 def _mean_in_standard_errors(values: Array) -> float:

@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 from sklearn.base import DensityMixin, clone
 
 from karat.engine.linalg import Array
-from karat.errors import InputError, check_integer
+from karat.errors import InputError, check_integer, several
 from karat.models import fourth, misfit, simulate
 from karat.models import refine as refining
 from karat.models.base import (
@@ -166,7 +166,7 @@ class GaussianMixture(DensityMixin, Refinable):
         common, d = float(maps["sigma2"]), len(maps["mean"])
         if self.variances == "spherical":
             estimates = solve_small(
-                (mixture.weights[:, None] * mixture.small).T, moments["spread"], problem.parts
+                (mixture.weights[:, None] * mixture.small).T, moments["spread"], problem.part
             )
             variances = positive_variances(
                 estimates, common, "the variances of the components", self._impossible
@@ -182,9 +182,9 @@ class GaussianMixture(DensityMixin, Refinable):
         last = problem.k - 1 - self.centred
         if last >= 0 and maps["spectrum"][last] < noise:
             self._notes.append(
-                f"the second moments do not clearly show {problem.k} components: eigenvalue"
-                f" {last + 1} is {maps['spectrum'][last]:.3g}, and sampling noise alone reaches"
-                f" about {noise:.3g}"
+                f"the second moments do not clearly show {several(problem.k, problem.part)}:"
+                f" eigenvalue {last + 1} is {maps['spectrum'][last]:.3g}, and sampling noise alone"
+                f" reaches about {noise:.3g}"
             )
         if not 0.5 < self.mass_ < 2.0:
             self._impossible.append(
@@ -195,7 +195,8 @@ class GaussianMixture(DensityMixin, Refinable):
         if not self.centred:  # its variance is one eigenvalue, for which no test is known
             return [misfit.compared("moments", None, "", "no test is known about the origin")]
         k, common = problem.k, float(maps["sigma2"])
-        free = len(maps["mean"]) - k + 1
+        d = len(maps["mean"])
+        free, size = d - k + 1, f"{several(k, 'component')} in {several(d, 'column')}"
         inflation = (
             max(1.0, float(self.weights_ @ np.square(self.covariances_ / common)))
             if common > 0
@@ -208,8 +209,7 @@ class GaussianMixture(DensityMixin, Refinable):
                 "equal variances",
                 equal,
                 "the directions in which the components do not differ have unequal variances",
-                f"k = {k} components in {len(maps['mean'])} columns leave {max(free, 0)} direction"
-                + "s" * (free != 1),
+                f"k = {size}: {several(max(free, 0), 'direction')} left",
             )
         ]
         shared = self.variances == "shared"
@@ -232,13 +232,12 @@ class GaussianMixture(DensityMixin, Refinable):
                 )
             if k > 1 and not any(check.tested for check in checks):
                 self._notes.append(
-                    f"a coreset of {k} components in {len(maps['mean'])} columns leaves nothing to"
-                    " compare; fit(X) compares fourth moments"
+                    f"a coreset of {size} leaves nothing to compare; fit(X) compares fourth moments"
                 )
             return checks
         index = misfit.probe(sample)
         x = read(sample.views[0], index) - maps["mean"]
-        checks += misfit.constant_columns(x)
+        checks += misfit.constant_columns(x, len(sample))
         top = x @ maps["top"]
         q = (np.square(x).sum(axis=1) - np.square(top).sum(axis=1)) / free
         checks.append(

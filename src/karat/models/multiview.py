@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from scipy.special import logsumexp, softmax
 
+from karat.core.construct import check_equal_rows
 from karat.core.coreset import Coreset
 from karat.data import containers
 from karat.data.transformed import dense
 from karat.engine.linalg import Array
-from karat.errors import InputError, NotExactError, check_integer
+from karat.errors import InputError, NotExactError, check_integer, several
 from karat.models import misfit
 from karat.models.base import (
     Learner,
     as_distributions,
+    check_finite,
     solve_small,
     spherical_log_density,
 )
@@ -53,6 +55,7 @@ class MultiView(Learner):
     """
 
     problem_type = latent.MultiView
+    variances_: tuple[Array, ...]
 
     def __init__(self, n_components: int | Literal["auto"] = 2, *, random_state: int = 0) -> None:
         self.n_components = n_components
@@ -68,7 +71,9 @@ class MultiView(Learner):
                 " of rows."
             )
         names = tuple(
-            containers.column_names(view, view.shape[1]) if containers.is_frame(view) else None
+            [repr(str(label)) for label in containers.column_labels(view)]
+            if containers.is_frame(view)
+            else None
             for view in X
         )
         if reset:
@@ -101,7 +106,7 @@ class MultiView(Learner):
             # M'P2a about the means, with the constant
             cross = np.vstack([maps[name].T, np.zeros((1, len(maps[name])))])
             views.append(
-                solve_small(mixture.small.T, cross, problem.parts) / mixture.weights[:, None]
+                solve_small(mixture.small.T, cross, problem.part) / mixture.weights[:, None]
                 + maps[mean]
             )
         second = mixture.points + maps["mean2"]
@@ -113,9 +118,18 @@ class MultiView(Learner):
         self.n_features_in_ = tuple(m.shape[1] for m in self.means_)
 
     def _checks(self, maps: Maps, problem: latent.Latent, sample: Sample | None) -> list[Check]:
+        return [] if sample is None else view_checks(maps, problem, sample, self._basis)
+
+    def _learn(
+        self, moments: dict[str, Array], maps: Maps, problem: latent.Latent,
+        sample: Sample | None = None,
+    ) -> Self:  # fmt: skip
+        super()._learn(moments, maps, problem, sample)
         if sample is not None:
             self.variances_ = self._spreads(sample)
-        return [] if sample is None else view_checks(maps, problem, sample, self._basis)
+        elif hasattr(self, "variances_"):  # of an earlier fit
+            del self.variances_
+        return self
 
     def _spreads(self, sample: Sample) -> tuple[Array, ...]:
         """Variance of every column about the nearest mean of a component: the noise that
@@ -135,16 +149,17 @@ class MultiView(Learner):
         self._check_fitted()
         self._known_variances()
         self._validated(X, reset=False)
+        tables = [np.asarray(dense(containers.as_table(view, "X")), dtype=float) for view in X]
+        check_equal_rows([len(table) for table in tables])
         joint = np.log(np.maximum(self.weights_, 1e-300))
-        for view, means, variances in zip(X, self.means_, self.variances_, strict=True):
-            table = np.asarray(dense(containers.as_table(view, "X")), dtype=float)
+        for number, table in enumerate(tables, 1):
+            means, variances = self.means_[number - 1], self.variances_[number - 1]
             if table.shape[1] != means.shape[1]:
                 raise InputError(
-                    f"A view has {table.shape[1]} columns; the model was fitted with"
-                    f" {means.shape[1]}."
+                    f"View {number} has {several(table.shape[1], 'column')}; the model was fitted"
+                    f" with {means.shape[1]}."
                 )
-            if not np.isfinite(table).all():
-                raise InputError("A view contains NaN or infinity; drop or fill such rows first.")
+            check_finite(table, f"view {number}")
             scale = np.sqrt(variances)
             joint = joint + spherical_log_density(table / scale, means / scale, np.ones(len(means)))
             joint = joint - np.log(scale).sum()

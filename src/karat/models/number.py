@@ -5,11 +5,12 @@ mixtures         k components add k - 1 large eigenvalues to the covariance: the
 views, chains    products of two views have rank k - 1 about their means: the smallest rank of
                  which the rest is noise (:func:`karat.models.misfit.remainder`)
 topics           pairs of words have rank k: in the same way
-sources          the rank of the covariance
+sources          the rank of the correlations
 """
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,10 @@ from karat.problems import latent
 from karat.problems.latent import Latent
 from karat.problems.latent.plain import mean_and_covariance
 from karat.problems.latent.sample import Sample, read
+from karat.problems.latent.whiten import POSITIVE
 
 MOST = 50  # topics that are tried
+LEAST = 20  # samples of which one half can be compared with the other
 
 
 def by_gap(sample: Sample, covariance: Array) -> int:
@@ -75,6 +78,17 @@ def by_words(sample: Sample) -> int:
 def number_shown(problem: Latent, X: Any, sample_weight: Any, lengths: Any) -> int:
     """How many parts the data show; ``problem`` has one."""
     sample, tables = read_sample(X, problem, sample_weight, lengths)
+    halves = isinstance(
+        problem,
+        latent.SingleTopic | latent.LatentDirichlet | latent.MultiView | latent.HiddenMarkov,
+    )
+    if halves and len(sample) < LEAST:
+        name = fields(problem)[0].name  # type: ignore[arg-type]
+        raise InputError(
+            f'{name}="auto" compares one half of the samples with the other and needs at least'
+            f" {LEAST} of them; X has {len(sample)}. Give {name} a number.",
+            argument=name,
+        )
     if isinstance(problem, latent.SingleTopic | latent.LatentDirichlet):
         return explaining_nan(tables, lambda: by_words(sample))
     if isinstance(problem, latent.MultiView | latent.HiddenMarkov):
@@ -82,4 +96,12 @@ def number_shown(problem: Latent, X: Any, sample_weight: Any, lengths: Any) -> i
     _, covariance = explaining_nan(tables, lambda: mean_and_covariance(problem.sums(sample)))
     if isinstance(problem, latent.GaussianMixture):
         return by_gap(sample, covariance)
-    return int(np.linalg.matrix_rank(covariance, hermitian=True))
+    return rank(covariance)
+
+
+def rank(covariance: Array) -> int:
+    """Of sources: the rank of the covariance, in any units of the columns; at least 1."""
+    size = np.sqrt(np.diag(covariance))
+    size = np.where(size > 0, size, 1.0)
+    values = np.linalg.eigvalsh(covariance / np.outer(size, size))
+    return max(1, int(np.sum(values > POSITIVE * values[-1])))

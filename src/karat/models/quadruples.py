@@ -35,6 +35,7 @@ from scipy.sparse import csr_array
 
 from karat.engine.linalg import Array
 from karat.models import misfit
+from karat.models.misfit import ALIKE
 from karat.models.tensor import follow, tensor_eigenvalues, transformed_axes
 
 MOST_TOPICS = 6  # the fourth moments of more have too many entries
@@ -107,9 +108,9 @@ def symmetric(tensor: Array) -> Array:
     return np.asarray(sum(tensor.transpose(order) for order in orders) / len(orders))
 
 
-def deviation(moments: WordTensors, V: Array, a: float) -> Array:
+def deviation(moments: WordTensors, V: Array, a: float) -> Array | None:
     """E[h_i^2 h_j^2], i < j, and E[h_i^3 h_j], i != j, less those of the model with the topics of
-    these moments; of many topics the latter summed over j.
+    these moments; of many topics the latter summed over j.  None if they show fewer topics.
 
     ``V``: about the components of the whitened tensor (rows); ``a``: alpha_0, 0 for single topics.
     """
@@ -118,7 +119,9 @@ def deviation(moments: WordTensors, V: Array, a: float) -> Array:
     cube = symmetric(np.multiply.outer(np.multiply.outer(first, first), first))
     tensor = third - 3 * a / (a + 2) * crossed + 2 * a * a / ((a + 1) * (a + 2)) * cube
     values, vectors = np.linalg.eigh(second - a / (a + 1) * np.outer(first, first))
-    root = np.sqrt(np.maximum(values, 1e-300))
+    if not values[0] > ALIKE * values[-1]:
+        return None
+    root = np.sqrt(values)
     white, back = (vectors / root) @ vectors.T, (vectors * root) @ vectors.T
     whitened = transformed_axes(tensor, white)
     V, _, _ = follow(whitened, V, STEPS)
@@ -157,5 +160,7 @@ def _p_value(whole: WordTensors, blocks: list[WordTensors], V: Array, a: float) 
         measured = deviation(whole, V, a)
         left_out = [deviation(whole.without(block, len(blocks)), V, a) for block in blocks]
     except np.linalg.LinAlgError:
+        return None
+    if measured is None or any(part is None for part in left_out):
         return None
     return misfit.jackknife_p_value(measured, np.array(left_out))

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from karat.core.wording import notebook_box
+from karat.errors import plural, several
 from karat.models.misfit import Check
 
 # |cosine| of whitened components beyond which the data are not of the model, or too few
@@ -104,7 +105,7 @@ class Recovery:
     @property
     def fits(self) -> bool:
         """Whether no check speaks against the model, nor for fewer components."""
-        return not (self.misfits or self.shortages("components", self.leading))
+        return not (self.misfits or self.shortages("component", self.leading))
 
     @property
     def tested(self) -> bool:
@@ -116,16 +117,17 @@ class Recovery:
         """The checks that speak against the model, in words."""
         return [str(check) for check in self.checks if not check.ok and not check.shortage]
 
-    def shortages(self, parts: str, k: int) -> list[str]:
+    def shortages(self, part: str, k: int) -> list[str]:
         """Signs that the moments do not determine k components, in words."""
         signs = [*self.notes, *self.impossible] + (
             [] if self.converged else ["a component did not converge"]
         )
+        these, parts = several(k, part), plural(part)
         e, last = self.spectrum, self.leading
         tested = any(check.name == "rank" and check.tested for check in self.checks)
         if not tested and 0 < last < len(e) and e[last] > FLAT * e[last - 1]:
             signs.append(
-                f"the second moments do not show {k} {parts}: eigenvalue {last} is"
+                f"the second moments do not show {these}: eigenvalue {last} is"
                 f" {e[last - 1]:.3g}, the next {e[last]:.3g}"
             )
         if self.order == 3 and self.whitening_condition > STRETCHED:
@@ -135,9 +137,7 @@ class Recovery:
                 " columns have different units, standardise them"
             )
         if self.tensor_residual > 0.5:
-            signs.append(
-                f"{self.tensor_residual:.0%} of the tensor is not explained by {k} {parts}"
-            )
+            signs.append(f"{self.tensor_residual:.0%} of the tensor is not explained by {these}")
         elif self.off_diagonal > SLANTED + NOISE / max(self.samples, 1.0) ** 0.5:
             signs.append(
                 f"the whitened {parts} are not at right angles (cosine {self.off_diagonal:.2g}), as"
@@ -151,14 +151,15 @@ class Recovery:
         return signs + [str(check) for check in self.checks if not check.ok and check.shortage]
 
     def verdict(
-        self, parts: str, k: int, instead: str = "other models", done: str = ""
+        self, part: str, k: int, instead: str = "other models", done: str = ""
     ) -> str | None:
         """One sentence, or None if nothing speaks against the model: that it does not fit, if a
         check says so; else that the data are too few; and which of both is not known if nothing
         could be compared, or estimates are none of a model.  ``instead``: what may serve better;
         ``done``: what was done about it.
         """
-        misfits, shortages = self.misfits, self.shortages(parts, k)
+        misfits, shortages = self.misfits, self.shortages(part, k)
+        these, parts = several(k, part), plural(part)
         if misfits:
             return (
                 f"The model does not fit: {'; '.join(misfits + shortages)}."
@@ -169,11 +170,11 @@ class Recovery:
         tested = self.tested or any(check.shortage and not check.ok for check in self.checks)
         if tested and not self.impossible:
             return (
-                f"Too little data for {k} {parts}: {'; '.join(shortages)}. Ask for fewer {parts},"
+                f"Too little data for {these}: {'; '.join(shortages)}. Ask for fewer {parts},"
                 f" or give more data.{' ' * bool(done)}{done}"
             )
         return (
-            f"The data are too few for {k} {parts}, or not of this model"
+            f"The data are too few for {these}, or not of this model"
             f"{'' if tested else ' (nothing could be tested)'}: {'; '.join(shortages)}."
             f" {done or f'Compare other numbers of {parts} and {instead}.'}"
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any, ClassVar, Self
 
-from karat.errors import InputError
+from karat.errors import InputError, plural
 from karat.models.base import Learner
 from karat.models.refine import AUTO, LARGE, Refinement, check_kind
 
@@ -65,7 +65,7 @@ class Refinable(Learner):
         if not done.kept:
             return (
                 "EM was no better on held-out rows, so the parameters are those of the moments;"
-                f" compare other numbers of {self.problem_type.parts}."
+                f" compare other numbers of {plural(self.problem_type.part)}."
             )
         return (
             f"The parameters are those of EM on all rows ({self._law()}):"

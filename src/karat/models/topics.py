@@ -19,9 +19,9 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from karat.data import containers
 from karat.engine.kernel import monomials
 from karat.engine.linalg import Array
-from karat.errors import InputError, check_integer
+from karat.errors import InputError, check_integer, several
 from karat.models import misfit, quadruples
-from karat.models.base import Learner, as_distributions
+from karat.models.base import Learner, as_distributions, is_text
 from karat.models.misfit import Check
 from karat.models.refine import smoothed
 from karat.problems import latent
@@ -50,12 +50,22 @@ class TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
         tags.input_tags.positive_only = True
         return tags
 
+    def _validated(self, X: Any, reset: bool) -> Any:
+        if is_text(X):
+            raise InputError(
+                "X has texts; count their words first: CountVectorizer().fit_transform(X) of"
+                " scikit-learn.",
+                argument="X",
+            )
+        return super()._validated(X, reset)
+
     def _recover(self, moments: dict[str, Array], maps: Maps, problem: Any) -> None:
         ell, V = self._components(moments["tensor"], maps, problem)
         documents, a = int(maps["n"]), problem.concentration
+        these = several(problem.k, "topic")
         if documents < FEW * problem.k:
             self._notes.append(
-                f"only {documents} documents of at least 3 words for {problem.k} topics; the result"
+                f"only {several(documents, 'document')} of at least 3 words for {these}; the result"
                 f" is mostly noise below {FEW * problem.k}"
             )
         # one topic is the law of all words, whether the model fits or not
@@ -80,16 +90,17 @@ class TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
         counts = only(csr_array(read(sample.views[0], misfit.probe(sample))), words)
         maps = maps | {name: maps[name][words] for name in ("M", "B", "m1")}
         rank = misfit.word_remainder(counts, maps["B"])
+        these = several(problem.k, "topic")
         checks = [
             Check(
                 "rank",
                 misfit.beyond(rank),
-                f"words occur together more often than {problem.k} topics explain",
+                f"words occur together more often than {these} can explain",
             )
         ]
         if problem.k > 1:
             fewer = misfit.beyond(misfit.word_remainder(counts, maps["B"][:, :-1]))
-            shown = f"pairs of words do not clearly show {problem.k} topics"
+            shown = f"pairs of words do not clearly show {these}"
             checks.append(Check("fewer", fewer, shown, shortage=True))
             ell, V = self._basis
             values = misfit.off_diagonal(
@@ -108,7 +119,7 @@ class TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
                 "quadruples",
                 quadruples.fourth_moment_p_value(counts, maps["M"], V, self._alpha0_values()),
                 f"quadruples of words {model}",
-                f"it needs at most {quadruples.MOST_TOPICS} topics and"
+                f"it needs at most {quadruples.MOST_TOPICS} topics, all of which show, and"
                 f" {quadruples.FEW * quadruples.FEW_BLOCKS} documents of four words",
             )
             checks += [diagonal, fourth]
@@ -125,7 +136,7 @@ class TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
         self._check_fitted()
         if vocabulary is not None and len(vocabulary) != self.n_features_in_:
             raise InputError(
-                f"The vocabulary has {len(vocabulary)} words; the model was fitted with"
+                f"The vocabulary has {several(len(vocabulary), 'word')}; the model was fitted with"
                 f" {self.n_features_in_}."
             )
         best = np.argsort(-self.topics_, axis=1, kind="stable")[:, :n_words]
@@ -147,6 +158,23 @@ class TopicLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):
     @abstractmethod
     def transform(self, X: Any) -> Array:
         """The topics of documents (n x k)."""
+
+    @abstractmethod
+    def score_samples(self, X: Any) -> Array:
+        """The log-likelihood of each document's words, or a lower bound."""
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The mean of :meth:`score_samples`; y is ignored."""
+        return float(self.score_samples(X).mean())
+
+    def perplexity(self, X: Any) -> float:
+        """``exp`` of minus :meth:`score_samples` per word: of how many equally likely words the
+        next seems to be one; lower is better.
+        """
+        words = float(self._counts(X).sum())
+        if not words:
+            raise InputError("X has no words.", argument="X")
+        return float(np.exp(-self.score_samples(X).sum() / words))
 
     def to_sklearn(self) -> Any:
         """A fitted ``sklearn.decomposition.LatentDirichletAllocation`` with these topics.
@@ -276,11 +304,9 @@ class SingleTopic(TopicLearner):
         """Learn from documents and return their most likely topics."""
         return self.fit(X, sample_weight=sample_weight).predict(X)
 
-    def score(self, X: Any, y: Any = None) -> float:
-        """Log-likelihood of the words per document, without the number of their orders; y is there
-        for searches only.
-        """
-        return float(logsumexp(self._log_joint(X), axis=1).mean())
+    def score_samples(self, X: Any) -> Array:
+        """Log-likelihood of each document's words, without the number of their orders."""
+        return np.asarray(logsumexp(self._log_joint(X), axis=1))
 
     def bic(self, X: Any) -> float:
         """Bayesian information criterion of documents; lower is better."""

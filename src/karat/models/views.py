@@ -8,6 +8,7 @@ import numpy as np
 
 from karat.data.transformed import dense
 from karat.engine.linalg import Array, Indices
+from karat.errors import several
 from karat.models import chains, misfit
 from karat.models.misfit import Check
 from karat.problems.latent import Latent
@@ -28,7 +29,7 @@ def view_checks(
     index, lifted = misfit.probe(sample, chain), problem.lifted
     views = [read(view, index) for view in sample.views]
     used = [_used_columns(view) for view in views]
-    checks = []
+    these, checks = several(problem.k, problem.part), []
     if min(len(columns) for columns in used) <= WIDE:
         centred = [dense(view[:, columns]) for view, columns in zip(views, used, strict=True)]
         if lifted:  # symbols have one unit; scaled, rare ones would bring in the most noise
@@ -42,13 +43,13 @@ def view_checks(
             (misfit.remainder(a, b, rank) for a, b in pairs if rank < min(a.shape[1], b.shape[1])),
             default=-np.inf,
         )
-        says = f"the views of a sample have more in common than {problem.k} {problem.parts} explain"
+        says = f"the views of a sample have more in common than {these} can explain"
         checks.append(Check("rank", min(1.0, 3 * misfit.beyond(more)), says))
         if chain:
             checks += chains.steps_checks(centred, sample.rows_of(index), problem.k)
         if rank:
             fewer = misfit.beyond(misfit.remainder(*pairs[1], rank - 1))
-            shown = f"the first and third views do not clearly show {problem.k} {problem.parts}"
+            shown = f"the first and third views do not clearly show {these}"
             checks.append(Check("fewer", fewer, shown, shortage=True))
     if problem.k > 1:
         ell, V = basis

@@ -23,6 +23,7 @@ from scipy import sparse
 from scipy.sparse import linalg as sparse_linalg
 
 from karat.engine.linalg import Array, Flags, Indices
+from karat.errors import several
 
 DEGREE = 4  # of vertices that are eliminated
 FEW = 200  # vertices for which a round is not worth its time
@@ -71,7 +72,7 @@ def solve_graph(matrix: Any, right: Array) -> tuple[Array, str]:
         x, steps, done = conjugate_gradients(
             core.__matmul__, b, diagonal_of(inverse), pivots, STEPS
         )
-        how = f"{steps} steps of conjugate gradients"
+        how = f"{several(steps, 'step')} of conjugate gradients"
     if not done:
         ridge = sparse.diags_array(np.where(inverse > 0, RIDGE, 1.0) * diagonal)
         factor = sparse_linalg.splu(
@@ -79,10 +80,10 @@ def solve_graph(matrix: Any, right: Array) -> tuple[Array, str]:
             options={"SymmetricMode": True},
         )  # fmt: skip
         x, steps, _ = conjugate_gradients(core.__matmul__, b, factor.solve, pivots, STEPS)
-        how = f"a factorisation and {steps} steps of conjugate gradients"
+        how = f"a factorisation and {several(steps, 'step')} of conjugate gradients"
     for last in reversed(rounds):
         x = last.restore(x)
-    return x, f"{matrix.shape[0] - core.shape[0]:,} levels eliminated, {how}"
+    return x, f"{several(matrix.shape[0] - core.shape[0], 'level')} eliminated, {how}"
 
 
 def _by_eigenvalues(matrix: Array, right: Array, inverse: Array) -> Array:

@@ -23,7 +23,7 @@ from karat.core.regression import ADJUSTED, CLUSTERED
 from karat.engine.least_squares import LeastSquaresSolution
 from karat.engine.linalg import Array, Flags
 from karat.engine.products import Products
-from karat.errors import InputError, NotExactError
+from karat.errors import InputError, NotExactError, several
 from karat.formulas.design import Design
 from karat.inference.submodels import adjusted
 from karat.io.passes import OTHER_ROWS
@@ -96,8 +96,9 @@ class SolvedPanel:
         parameters = Parameters(rows, regressors, levels, (False,) * len(levels), rank)
         if rows - regressors - parameters.absorbed(False) <= 0:
             raise InputError(
-                f"{rows:,} observations leave no degrees of freedom for {regressors} regressors and"
-                f" {sum(levels):,} levels of fixed effects."
+                f"No degrees of freedom are left: {several(rows, 'observation')},"
+                f" {several(regressors, 'regressor')} and {several(sum(levels), 'level')} of fixed"
+                " effects."
             )
         return parameters
 
@@ -161,8 +162,8 @@ class Estimation:
             )
         if singletons.rows:
             warnings.warn(
-                f"{self.sample}{singletons.rows:,} of {read:,} rows are singletons, each alone in a"
-                " level of a fixed effect that fits it exactly; they are left out.",
+                f"{self.sample}Some rows are singletons, each alone in a level of a fixed effect"
+                f" that fits it exactly: {singletons.rows:,} of {read:,} left out.",
                 UserWarning,
                 stacklevel=8,
             )

@@ -19,7 +19,7 @@ import pandas as pd
 from karat.data.arguments import ColumnRoles
 from karat.engine.linalg import Array, Flags, Indices
 from karat.engine.stream import FOLD
-from karat.errors import NotExactError
+from karat.errors import NotExactError, several
 from karat.formulas.layout import typed_row
 from karat.formulas.passes import only_columns, open_table
 from karat.inference.new_rows import FILL_FIRST, Encoder, check_rows
@@ -112,14 +112,14 @@ def predicted(model: PanelModel, frame: Any) -> pd.Series:
         codes = model.levels[place].find([labels[name] for name in effect.columns])
         known = codes >= 0
         known[known] = model.counts[place][codes[known]] > 0
-        reason = f"have a level of {effect.name!r} that the fit did not use"
+        reason = f"a level of {effect.name!r} that the fit did not use"
         _leave_out(means, ~known, f"{reason} (it had no row, or only rows that were left out)")
         codes = np.where(known, codes, 0)
         means += (model.absorbed.values[place] @ t)[codes]
         homes.append(np.where(known, _connected(model, place)[codes], -1))
     if model.components is not None:
         apart = (homes[0] != homes[1]) & ~np.isnan(means)
-        _leave_out(means, apart, "have levels that no chain of rows connects")
+        _leave_out(means, apart, "levels that no chain of rows connects")
     if len(homes) >= SEVERAL and not _only_constants(model):
         _caution(
             "Predictions are determined for combinations of levels that some row of the fit had,"
@@ -132,10 +132,12 @@ def predicted(model: PanelModel, frame: Any) -> pd.Series:
 
 def _leave_out(means: Array, rows: Flags, reason: str) -> None:
     """Make the predictions of rows NaN, and say so."""
-    if rows.any():
+    count = int(rows.sum())
+    if count:
         means[rows] = np.nan
+        has = "has" if count == 1 else "have"
         warnings.warn(
-            f"{int(rows.sum()):,} of {len(rows):,} rows {reason}; their predictions are NaN.",
+            f"{count:,} of {several(len(rows), 'row')} {has} {reason}; their predictions are NaN.",
             UserWarning,
             stacklevel=4,
         )

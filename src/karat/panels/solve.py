@@ -25,7 +25,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from karat.engine.linalg import Array, Indices
-from karat.errors import NotExactError
+from karat.errors import NotExactError, several
 from karat.panels.elimination import conjugate_gradients, diagonal_of, solve_graph
 from karat.panels.sums import PanelSums
 
@@ -135,7 +135,7 @@ class NormalEquations:
             lambda x: rest @ x - self.across.T @ (inverse * (self.across @ x)),
             b, diagonal_of(_inverse(diagonal)), diagonal, most,
         )  # fmt: skip
-        self.method = f"{steps} steps of conjugate gradients"
+        self.method = f"{several(steps, 'step')} of conjugate gradients"
         return x if done or last else None
 
     def left(self, right: list[Array], values: list[Array]) -> list[Array]:

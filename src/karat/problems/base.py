@@ -19,7 +19,7 @@ from karat.engine.claim import Claim, Reduction
 from karat.engine.kernel import FittedMoments, Kernel
 from karat.engine.linalg import Array
 from karat.engine.rows import Progress, Rows
-from karat.errors import InputError
+from karat.errors import InputError, several
 from karat.problems.absorb.correction import Correction
 
 NEVER_KEPT = (
@@ -223,8 +223,8 @@ def query_matrix(
     if coefficients.ndim > 2 or coefficients.shape[0] != columns:
         longer = f" (or {columns + 1}, the intercept last)" if intercept else ""
         raise InputError(
-            f"The query has {coefficients.shape[0]} coefficients, but the data has {columns}"
-            f" columns{longer}."
+            f"The query has {several(coefficients.shape[0], 'coefficient')}, but the data has"
+            f" {several(columns, 'column')}{longer}."
         )
     if not intercept and np.any(offset):
         raise InputError(
@@ -233,7 +233,7 @@ def query_matrix(
     coefficients = coefficients.reshape(columns, -1)
     if targets is not None and coefficients.shape[1] not in (1, targets):
         raise InputError(
-            f"The query has {coefficients.shape[1]} columns of coefficients, but there are"
-            f" {targets} targets."
+            f"The query has {several(coefficients.shape[1], 'column')} of coefficients, for"
+            f" {several(targets, 'target')}."
         )
     return coefficients, np.broadcast_to(np.asarray(offset, dtype=float), (coefficients.shape[1],))

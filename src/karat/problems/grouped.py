@@ -18,7 +18,7 @@ import numpy as np
 from karat.engine.kernel import Kernel
 from karat.engine.linalg import Array
 from karat.engine.small_kernels import GroupedKernel
-from karat.errors import InputError
+from karat.errors import InputError, several
 from karat.problems.base import LIKELIHOODS, NEVER_KEPT, Problem, query_matrix
 
 
@@ -92,7 +92,7 @@ class GroupedLogistic(Problem):
     def kernel(self, columns: int, targets: int) -> Kernel:
         if columns != len(self.points[0]):
             raise InputError(
-                f"X has {columns} columns, but the points of GroupedLogistic have"
+                f"X has {several(columns, 'column')}, but the points of GroupedLogistic have"
                 f" {len(self.points[0])}."
             )
         if targets != 1:

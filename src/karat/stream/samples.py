@@ -19,7 +19,7 @@ import numpy as np
 from karat.core.coreset import Coreset
 from karat.data.batch import Batch, stack
 from karat.engine.linalg import Indices
-from karat.errors import InputError
+from karat.errors import InputError, several
 from karat.problems.latent import KnownMaps, Latent
 from karat.problems.latent.known import tables_of
 from karat.problems.latent.sample import Sample
@@ -116,8 +116,8 @@ def finished(core: Coreset, rows: int, notes: tuple[str, ...]) -> Coreset:
     assert isinstance(lowered, KnownMaps)
     if core.n_rows != rows:
         raise InputError(
-            f"The first pass read {rows:,} rows and the second {core.n_rows:,}. Write the source to"
-            " files first, so that both passes read the same rows."
+            f"The first pass read {several(rows, 'row')} and the second {core.n_rows:,}. Write the"
+            " source to files first, so that both passes read the same rows."
         )
     problem, X = lowered.problem, core.X
     if lowered.widths is not None:

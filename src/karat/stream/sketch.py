@@ -37,7 +37,7 @@ from karat.data.arguments import (
 from karat.data.batch import RESCALE, Batch, find_offsets, read_input
 from karat.data.labels import same_kind
 from karat.engine.parts import SideBySide
-from karat.errors import InputError, check_integer
+from karat.errors import InputError, check_integer, several
 from karat.problems import Problem
 from karat.storage.archive import Stored, read_archive, write_archive
 from karat.stream.made import MadeSummary
@@ -368,7 +368,8 @@ class Sketch:
         problem = "no problem yet" if self.is_open else self.problem.describe()
         if self.rows == SYNTHETIC:
             held = "sums held"
-        return f"Sketch({problem}, {self.n_rows:,} rows seen, {held}, {self.buffer.rows:,} waiting)"
+        seen = several(self.n_rows, "row")
+        return f"Sketch({problem}, {seen} seen, {held}, {self.buffer.rows:,} waiting)"
 
 
 def _check_sizes(weights: np.ndarray, largest: float) -> None:

@@ -21,7 +21,6 @@ from scipy import sparse
 from karat.core.certify import certify, require_proven
 from karat.core.construct import NOTHING_ABSORBED
 from karat.core.coreset import Coreset
-from karat.core.wording import several
 from karat.data import containers
 from karat.data.advice import explain_non_finite
 from karat.data.batch import Batch, Table, stack, stacked_rows, stored_weights
@@ -33,7 +32,7 @@ from karat.engine.linalg import Array, Flags, one_blas_thread
 from karat.engine.parts import Offsets
 from karat.engine.rows import Rows, own_weights
 from karat.engine.stream import fold, prove_held
-from karat.errors import InputError, NotExactError
+from karat.errors import InputError, NotExactError, several
 from karat.problems import Problem
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from karat.data import containers
 from karat.data.batch import weights_or_ones
 from karat.engine.linalg import Array
 from karat.engine.tolerances import EPS
-from karat.errors import InputError
+from karat.errors import InputError, several
 
 SUMS, MEANS, VARIANCES = "sums", "means", "variances"
 # How a regressor counts rows.
@@ -344,7 +344,7 @@ def _fit_by_criterion(model: Any, rows: BalancedRows) -> None:
     if model.noise_variance is None and rows.total <= parameters:
         raise InputError(
             f"LassoLarsIC cannot estimate the variance of the noise from {rows.total:g} rows of"
-            f" {rows.X.shape[1]} columns; pass noise_variance.",
+            f" {several(rows.X.shape[1], 'column')}; pass noise_variance.",
             argument="noise_variance",
         )
     alphas, _, path, steps = linear_model.lars_path(

@@ -29,7 +29,7 @@ from karat.compat.sklearn import DIVIDES_BY_ROWS
 from karat.data.batch import weights_or_ones
 from karat.engine.linalg import Array
 from karat.engine.tolerances import EPS
-from karat.errors import InputError
+from karat.errors import InputError, several
 
 
 def weighted_rows(estimator: Any, X: Any, sample_weight: Any) -> tuple[Array, Array]:
@@ -373,8 +373,9 @@ class QuadraticDiscriminant(_GaussianClassifier):
                 or singular[-1] <= max(X.shape) * EPS * singular[0]
             ):
                 raise InputError(
-                    f"Class {name} has a singular covariance ({len(rows)} rows, {X.shape[1]}"
-                    " columns); drop dependent columns, or use LinearDiscriminant."
+                    f"Class {name} has a singular covariance ({several(len(rows), 'row')},"
+                    f" {several(X.shape[1], 'column')}); drop dependent columns, or use"
+                    " LinearDiscriminant."
                 )
             self.covariance_.append(axes.T * singular**2 @ axes)
             self._whiten.append(axes.T / singular)

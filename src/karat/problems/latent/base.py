@@ -26,7 +26,7 @@ import numpy as np
 from karat.engine.linalg import Array, Indices
 from karat.engine.rows import add_in_place, sweep
 from karat.engine.tolerances import EPS, EXACT
-from karat.errors import InputError, check_integer
+from karat.errors import InputError, check_integer, plural, several
 from karat.problems.base import NEVER_KEPT, CoresetLike, Problem
 from karat.problems.latent.known import KnownMaps
 from karat.problems.latent.sample import Reader, Sample
@@ -50,8 +50,8 @@ class Latent(Problem):
     mergeable: ClassVar[bool] = False
     needs_sums: ClassVar[bool] = True
     order: ClassVar[int] = 3
-    parts: ClassVar[str]
-    why_dropped: ClassVar[str] = ""  # why inputs are left out
+    part: ClassVar[str]  # what a model has k of
+    dropped_inputs: ClassVar[tuple[str, str]] = ("row", "")  # what is left out, if it has this
     keep: Keep
     total_weight: bool
 
@@ -140,9 +140,11 @@ class Latent(Problem):
 
     def notes(self, inputs: int, dropped: int) -> tuple[str, ...]:
         """Notes for the certificate about inputs that could not be used."""
-        return (
-            (f"{dropped:,} of {inputs:,} {self.why_dropped} and were left out.",) if dropped else ()
-        )
+        if not dropped:
+            return ()
+        noun, too_few = self.dropped_inputs
+        has, was = ("has", "was") if dropped == 1 else ("have", "were")
+        return (f"{dropped:,} of {several(inputs, noun)} {has} {too_few} and {was} left out.",)
 
     @abstractmethod
     def sums(self, sample: Sample, whole: bool = True) -> Sums:
@@ -202,20 +204,28 @@ class Latent(Problem):
     def __post_init__(self) -> None:
         """Check the parameters that all latent-variable problems have."""
         name = fields(self)[0].name  # type: ignore[arg-type]
-        check_integer(f"The number of {self.parts}", getattr(self, name))
+        if getattr(self, name) == "auto":
+            raise InputError(
+                f'{name}="auto" needs all rows: karat.models.{type(self).__name__}("auto").fit(X)'
+                " finds n_components_.",
+                argument=name,
+            )
+        check_integer(f"The number of {plural(self.part)}", getattr(self, name))
         vars(self)[name] = self.k  # JSON has no NumPy integers
         if self.keep not in KEEPS:
             raise InputError(
                 f'keep must be one of "tensor", "moments" and "all", not {self.keep!r}.'
             )
 
-    def check_columns(self, columns: int, unit: str = "columns", more: int = 0) -> None:
+    def check_columns(
+        self, columns: int, unit: str = "column", where: str = "", more: int = 0
+    ) -> None:
         """Raise if k > d + ``more``."""
         if self.k > columns + more:
             raise InputError(
-                f"{self.k} {self.parts} cannot be told apart in {columns} {unit}"
-                f" (n_features={columns}): the method needs k <= {'d + 1' if more else 'd'}. Ask"
-                f" for at most {columns + more}."
+                f"{several(self.k, self.part)} cannot be told apart in {several(columns, unit)}"
+                f"{where} (n_features={columns}): the method needs k <= {'d + 1' if more else 'd'}."
+                f" Ask for at most {columns + more}."
             )
 
     @property

@@ -25,7 +25,7 @@ from karat.problems.latent.plain import PlainRows, mean_and_covariance
 from karat.problems.latent.sample import Reader
 from karat.problems.latent.sums import Sums
 from karat.problems.latent.terms import LinearTerm, Power, Term
-from karat.problems.latent.whiten import whiten
+from karat.problems.latent.whiten import FAR_ROW, whiten
 
 
 @final
@@ -48,12 +48,12 @@ class ICA(PlainRows, Latent):
     keep: Keep = "tensor"
     total_weight: bool = True
     order: ClassVar[int] = 4
-    parts: ClassVar[str] = "components"
+    part: ClassVar[str] = "component"
 
     def maps_of(self, sums: Sums) -> Maps:
         mean, cov = mean_and_covariance(sums)
         self.check_columns(len(mean))
-        white = whiten(cov, self.k, "components")
+        white = whiten(cov, self.k, self.part, hint=FAR_ROW)
         maps = {
             "M": white.M, "B": white.B, "spectrum": white.spectrum,
             "magnify": np.array(white.magnify), "mean": mean, "total": sums["total"],

@@ -56,8 +56,8 @@ class HiddenMarkov(ThreeViews):
     emissions: Literal["categorical", "gaussian"] = "categorical"
     keep: Keep = "tensor"
     total_weight: bool = True
-    parts: ClassVar[str] = "states"
-    why_dropped: ClassVar[str] = "sequences have fewer than 3 steps"
+    part: ClassVar[str] = "state"
+    dropped_inputs: ClassVar[tuple[str, str]] = ("sequence", "fewer than 3 steps")
     takes: ClassVar[frozenset[str]] = frozenset({"lengths"})
     rows_per_sample: ClassVar[int] = 3
 

@@ -41,7 +41,14 @@ from karat.problems.latent.plain import PlainRows, mean_and_covariance
 from karat.problems.latent.sample import Reader
 from karat.problems.latent.sums import Sums, effective
 from karat.problems.latent.terms import Cubes, Cubic, LinearTerm, Power, Product, Term
-from karat.problems.latent.whiten import largest_eigenpairs, unit_axes, whiten, whitened
+from karat.problems.latent.whiten import (
+    COMMON_OFFSET,
+    FAR_ROW,
+    largest_eigenpairs,
+    unit_axes,
+    whiten,
+    whitened,
+)
 
 SHOWN = 8  # eigenvalues that are stored beyond those that k components have
 
@@ -81,7 +88,7 @@ class GaussianMixture(PlainRows, Latent):
     keep: Keep = "tensor"
     total_weight: bool = True
     centred: bool = True
-    parts: ClassVar[str] = "components"
+    part: ClassVar[str] = "component"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -126,7 +133,7 @@ class GaussianMixture(PlainRows, Latent):
             "total": sums["total"],
             "n": sums["n"],
         }
-        white = whitened(values - sigma2, vectors, k - 1, self.parts, more=1)
+        white = whitened(values - sigma2, vectors, k - 1, self.part, 1, FAR_ROW)
         rest = cov - (vectors[:, : k - 1] * values[: k - 1]) @ vectors[:, : k - 1].T
         with np.errstate(over="ignore"):  # rows beyond 1e75
             low = min(float(np.square(rest).sum()), np.finfo(float).max)
@@ -144,7 +151,7 @@ class GaussianMixture(PlainRows, Latent):
     def _maps_about_origin(self, mean: Array, cov: Array, sums: Sums) -> Maps:
         sigma2 = max(float(np.linalg.eigvalsh(cov)[0]), 0.0)
         second = cov + np.outer(mean, mean) - sigma2 * np.eye(len(mean))
-        white = whiten(second, self.k, self.parts)
+        white = whiten(second, self.k, self.part, hint=COMMON_OFFSET)
         return {
             "sigma2": np.array(sigma2), "mean": mean, "total": sums["total"], "n": sums["n"],
             "M": white.M, "B": white.B, "spectrum": white.spectrum,

@@ -39,10 +39,10 @@ class PlainRows:
         self, tables: tuple[Any, ...], weights: Array | None, steps: Indices | None = None
     ) -> Sample:
         self.check_size(int(tables[0].shape[1]))
-        return plain_sample((_dense_blocks(tables[0]),), weights)
+        return plain_sample((dense_blocks(tables[0]),), weights)
 
     def views(self, tables: tuple[Any, ...], maps: Any) -> tuple[Any, ...]:
-        return (_dense_blocks(tables[0]),)
+        return (dense_blocks(tables[0]),)
 
     def sums(self, sample: Sample, whole: bool = True) -> Sums:
         """Mean and scatter in one pass; the columns are shifted by a pilot's means first, for
@@ -109,7 +109,8 @@ def gram_in_place(table: Array) -> Array:
     return gram
 
 
-def _dense_blocks(table: Any) -> Any:
+def dense_blocks(table: Any) -> Any:
+    """The table; a sparse one is made dense when its blocks are read."""
     return (
         Computed(lambda block: block.toarray(), table, columns=int(table.shape[1]))
         if sparse.issparse(table)

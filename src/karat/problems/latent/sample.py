@@ -16,7 +16,7 @@ from scipy import sparse
 from karat.engine.linalg import Array, Indices
 from karat.engine.parts import Computed, SelectedRows
 from karat.engine.rows import Rows, consecutive
-from karat.errors import InputError
+from karat.errors import InputError, several
 
 BLOCK = 2**22  # bytes of a block of samples
 CODES = 2**20  # symbols or words, seen or not: a fitted model has a column for each
@@ -39,7 +39,8 @@ def sequence_steps(lengths: Any, count: int) -> Indices:
         )
     if int(long.sum()) != count:
         raise InputError(
-            f"lengths add up to {int(long.sum())}, but X has {count} rows; they must be equal.",
+            f"lengths add up to {int(long.sum()):,}, but X has {several(count, 'row')}; they must"
+            " be equal.",
             argument="lengths",
         )
     return np.asarray(np.arange(count) - np.repeat(np.cumsum(long) - long, long))

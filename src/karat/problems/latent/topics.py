@@ -36,7 +36,7 @@ from scipy.sparse.linalg import LinearOperator
 from karat.engine.kernel import monomials
 from karat.engine.linalg import Array, Indices
 from karat.engine.parts import Computed
-from karat.errors import InputError
+from karat.errors import InputError, several
 from karat.problems.latent.base import Keep, Latent, Maps
 from karat.problems.latent.sample import Reader, Sample, check_codes, only, spread_out
 from karat.problems.latent.sums import Sums, counted
@@ -44,14 +44,15 @@ from karat.problems.latent.terms import LinearTerm, Term, bracket
 from karat.problems.latent.whiten import standardise, whiten
 
 NEGLIGIBLE = 1e-12  # entries of a document's tensor, relative to its largest, that are rounding
+LONGEST = 2.0**53  # words of a document
 DENSE = 600  # words up to which the d x d matrix is formed
 
 
 class _Topics(Latent):
     """Base class of both topic models, which differ in alpha_0 only."""
 
-    parts: ClassVar[str] = "topics"
-    why_dropped: ClassVar[str] = "documents have fewer than 3 words"
+    part: ClassVar[str] = "topic"
+    dropped_inputs: ClassVar[tuple[str, str]] = ("document", "fewer than 3 words")
 
     @property
     def concentration(self) -> float:
@@ -81,7 +82,7 @@ class _Topics(Latent):
     def empty_message(self, inputs: int, dropped: int) -> str:
         if dropped == inputs:
             return (
-                f"All {inputs} documents have fewer than 3 words; the method needs triples of"
+                f"No document has 3 words or more, of {inputs:,}; the method needs triples of"
                 " words."
             )
         return "No document of at least 3 words has a positive weight."
@@ -122,20 +123,20 @@ class _Topics(Latent):
         total, n = float(sums["total"]), int(sums["n"])
         m1, words = sums["m1"] / total, sums["words"] / total
         d, pairs = len(m1), sums["pairs"]
-        self.check_columns(d, "words")
+        self.check_columns(d, "word")
         if n < self.k:
             raise InputError(
-                f"{n} documents of at least 3 words cannot support {self.k} topics; give longer"
-                " documents or ask for fewer topics."
+                f"{several(n, 'document')} of at least 3 words cannot support"
+                f" {several(self.k, 'topic')}; give longer documents or ask for fewer topics."
             )
         less = self.concentration / (self.concentration + 1)
         if d <= DENSE:
             second: Any = pairs / total - np.diag(words) - less * np.outer(m1, m1)
-            white = whiten(second, self.k, "topics")
+            white = whiten(second, self.k, self.part)
             M, B = white.M, white.B
         else:  # of the words that occur
             seen = np.flatnonzero(m1)
-            self.check_columns(len(seen), "words that occur")
+            self.check_columns(len(seen), "word", " that occur")
             if not isinstance(pairs, LinearOperator):
                 pairs = only(sparse.csr_array(pairs)[seen], seen)
             share, single = m1[seen], words[seen]
@@ -145,7 +146,7 @@ class _Topics(Latent):
                 return np.asarray(pairs @ v / total - single * v - less * share * (share @ v))
 
             second = LinearOperator((len(seen), len(seen)), matvec=multiply, dtype=float)
-            white = whiten(second, self.k, "topics")
+            white = whiten(second, self.k, self.part)
             M, B = (spread_out(rows, seen, d) for rows in (white.M, white.B))
         return {
             "M": M, "B": B, "spectrum": white.spectrum,
@@ -233,20 +234,26 @@ def checked_counts(table: Any) -> sparse.csr_array:
     """Word counts as CSR; integers of at least 0."""
     counts = sparse.csr_array(table if sparse.issparse(table) else table[:], dtype=float)
     values = counts.data
-    for bad, fault in (
-        (~np.isfinite(values), "NaN or infinite"),
-        (values < 0, "negative"),
-        (values != np.floor(values), "not integers"),
+    for bad, is_fault, are_faults in (
+        (~np.isfinite(values), "is NaN or infinite", "are NaN or infinite"),
+        (values < 0, "is negative", "are negative"),
+        (values != np.floor(values), "is not an integer", "are not integers"),
     ):
         if bad.any():
-            first = int(np.flatnonzero(bad)[0])
+            first, many = int(np.flatnonzero(bad)[0]), int(bad.sum())
             row = int(np.searchsorted(counts.indptr, first, side="right")) - 1
-            sign = "Negative values in data: " if fault == "negative" else ""
+            sign = "Negative values in data: " if is_fault == "is negative" else ""
             raise InputError(
-                f"{sign}{int(bad.sum())} counts are {fault}, the first in document {row}, word"
-                f" {counts.indices[first]} ({values[first]:g}); topics need word counts, not"
-                " frequencies or tf-idf."
+                f"{sign}{several(many, 'count')} {is_fault if many == 1 else are_faults}, the first"
+                f" in document {row}, word {counts.indices[first]} ({values[first]:g}); topics need"
+                " word counts, not frequencies or tf-idf."
             )
+    long = np.asarray(counts.sum(axis=1)).ravel()
+    if long.max(initial=0.0) > LONGEST:
+        raise InputError(
+            f"Document {int(long.argmax())} has {long.max():.1e} words, more than doubles can count"
+            f" ({LONGEST:.0e}); leave it out, or give a weight to documents that are repeated."
+        )
     return counts
 
 
@@ -295,7 +302,9 @@ class LatentDirichlet(_Topics):
     def __post_init__(self) -> None:
         super().__post_init__()
         given: Any = self.alpha0
-        if not (isinstance(given, Real) and isfinite(given) and float(given) > 0):
+        if isinstance(given, bool) or not (
+            isinstance(given, Real) and isfinite(given) and float(given) > 0
+        ):
             raise InputError(
                 f"alpha0 must be a positive number, not {given!r}; alpha0 -> 0 is SingleTopic."
             )

@@ -27,9 +27,11 @@ import numpy as np
 from scipy import linalg as sla
 from scipy import sparse
 
+from karat.engine.kernel import NonFiniteError
 from karat.engine.linalg import Array, Indices
-from karat.errors import InputError
+from karat.errors import InputError, several
 from karat.problems.latent.base import Keep, Latent, Maps
+from karat.problems.latent.plain import dense_blocks
 from karat.problems.latent.sample import (
     Reader,
     Sample,
@@ -40,7 +42,14 @@ from karat.problems.latent.sample import (
 )
 from karat.problems.latent.sums import Sums, counted
 from karat.problems.latent.terms import LinearTerm, Product, Symmetric, Term
-from karat.problems.latent.whiten import unit_axes, whiten
+from karat.problems.latent.whiten import (
+    FAR_ROW,
+    UNDERFLOW,
+    UNDERFLOWS,
+    ask_for,
+    unit_axes,
+    whiten,
+)
 
 PAIRS = ((0, 1), (0, 2), (1, 2))
 BY_SYMBOL = ("M", "B", "W1", "W3", "cross1", "cross3")  # maps with a row per column of a view
@@ -90,6 +99,10 @@ class ThreeViews(Latent):
                 shifts = [view.mean(axis=0) for view in blocks] if shifts is None else shifts
                 with np.errstate(over="ignore", invalid="ignore"):
                     views = [view - shift for view, shift in zip(blocks, shifts, strict=True)]
+                    sizes = np.array([np.abs(view).max() for view in views])
+                    # squares that are added up later
+                    if not np.isfinite(len(sample) * sizes * sizes).all():
+                        raise NonFiniteError
             for a, b in pairs:
                 right = views[b] if weights is None else views[b] * weights[:, None]
                 with np.errstate(over="ignore", invalid="ignore"):  # counted() raises
@@ -140,9 +153,9 @@ class ThreeViews(Latent):
         P12, P13, P23 = (sums[f"{letter}{pair}"] / total for pair in ("12", "13", "23"))
         columns = (*P12.shape, P13.shape[1])
         for count in columns:
-            self.check_columns(
-                count, "columns of a view" if len(set(columns)) > 1 else "dimensions", more=lifted
-            )
+            unit = "column" if lifted else "symbol"
+            where = " of a view" if len(set(columns)) > 1 else ""
+            self.check_columns(count, unit, where, more=lifted)
         P12, P13, P23, seen = self.without_unseen(P12, P13, P23)
         inverse, singular = self._inverse(P13, k)
         C1, C3 = P23 @ inverse, P12.T @ inverse.T
@@ -152,7 +165,7 @@ class ThreeViews(Latent):
             raise InputError(
                 "Products of the second moments overflow double precision; rescale the columns."
             )
-        white = whiten((second + second.T) / 2, k, self.parts, lifted)
+        white = whiten((second + second.T) / 2, k, self.part, lifted, FAR_ROW if lifted else "")
         M = white.M
         maps = {
             "M": M, "B": white.B, "spectrum": white.spectrum, "W1": C1.T @ M, "W3": C3.T @ M,
@@ -221,9 +234,9 @@ class ThreeViews(Latent):
             good = int(np.sum(s > 1e-12 * s[0])) + more
             listed = ", ".join(f"{x:.3g}" for x in s[:k])
             raise InputError(
-                f"The data support {good} {self.parts}, not {self.k}: the first and third views are"
-                f" related by a matrix with singular values {listed}. Ask for {max(good, 1)}, or"
-                " give more data."
+                f"The data support {several(good, self.part)}, not {self.k}: the first and third"
+                f" views are related by a matrix with singular values {listed}. {ask_for(good)}."
+                f"{UNDERFLOW if s[0] < UNDERFLOWS else ''}"
             )
         return np.asarray((vt[:k].T / s[:k]) @ u[:, :k].T), s[: k + SHOWN]
 
@@ -329,14 +342,14 @@ class MultiView(ThreeViews):
     n_components: int
     keep: Keep = "tensor"
     total_weight: bool = True
-    parts: ClassVar[str] = "components"
+    part: ClassVar[str] = "component"
     input_tables: ClassVar[int] = 3
 
     def sample(
         self, tables: tuple[Any, ...], weights: Array | None, steps: Indices | None = None
     ) -> Sample:
         self.check_size(max(int(table.shape[1]) for table in tables))
-        return plain_sample(tables, weights)
+        return plain_sample(self.views(tables, None), weights)
 
     def views(self, tables: tuple[Any, ...], maps: Maps | None) -> tuple[Any, ...]:
-        return tables
+        return tuple(map(dense_blocks, tables))

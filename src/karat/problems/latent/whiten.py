@@ -21,7 +21,7 @@ from scipy import linalg as sla
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from karat.engine.linalg import Array
-from karat.errors import InputError
+from karat.errors import InputError, several
 
 OFFSET = 1e8  # ratio of the first two eigenvalues beyond which the first hides the others
 COMMON_OFFSET = " A large common offset of the columns hides the rest: subtract it."
@@ -29,6 +29,11 @@ FAR_ROW = (
     " One direction hides the rest: look for a row far away from all others, or a column of another"
     " unit."
 )
+UNDERFLOW = (
+    " Squares of numbers below 1e-154 are zero in double precision: if the columns are so small,"
+    " rescale them."
+)
+UNDERFLOWS = np.finfo(float).tiny / np.finfo(float).eps  # squares that have lost digits
 POSITIVE = 1e-12  # smallest eigenvalue, relative to the largest, that counts as positive
 
 
@@ -90,8 +95,8 @@ def orthogonal_part(vectors: Array, basis: Array) -> Array:
     return np.asarray(vectors - basis @ (basis.T @ vectors))
 
 
-def whiten(matrix: Any, k: int, parts: str, more: int = 0) -> Whitening:
-    """Whiten a symmetric d x d matrix (array or LinearOperator); ``parts`` and ``more`` as in
+def whiten(matrix: Any, k: int, part: str, more: int = 0, hint: str = "") -> Whitening:
+    """Whiten a symmetric d x d matrix (array or LinearOperator); the rest as in
     :func:`whitened`.
     """
     d = matrix.shape[0]
@@ -106,27 +111,34 @@ def whiten(matrix: Any, k: int, parts: str, more: int = 0) -> Whitening:
         spectrum = np.append(spectrum, _lanczos(rest, 1, 1e-2)[0])
     else:
         spectrum, U = largest_eigenpairs(matrix, min(k + 1, d))
-    return whitened(spectrum, U, k, parts, more)
+    return whitened(spectrum, U, k, part, more, hint)
 
 
-def whitened(spectrum: Array, U: Array, k: int, parts: str, more: int = 0) -> Whitening:
-    """The whitening of the k largest eigenpairs; messages call them ``parts``, and there are
-    ``more`` besides them.
+def whitened(
+    spectrum: Array, U: Array, k: int, part: str, more: int = 0, hint: str = ""
+) -> Whitening:
+    """The whitening of the k largest eigenpairs; messages call each a ``part``, and there are
+    ``more`` besides them; ``hint`` is what to look for if the first is far larger than the rest.
     """
     e = spectrum[:k]
     if k and not e[-1] > POSITIVE * max(e[0], 0.0):
         good = int(np.sum(e > POSITIVE * max(e[0], 0.0))) + more
         listed = ", ".join(f"{x:.3g}" for x in e)
-        hidden = (
-            "" if k < 2 or not e[0] > OFFSET * abs(e[1]) else FAR_ROW if more else COMMON_OFFSET
-        )
+        largest = f"{k} largest eigenvalues" if k > 1 else "largest eigenvalue"
         raise InputError(
-            f"The data support {good} {parts}, not {k + more}: the {k} largest eigenvalues of the"
-            f" second-moment matrix must be positive to rounding, and they are {listed}. Ask for"
-            f" {max(good, 1)}, or give more data.{hidden}"
+            f"The data support {several(good, part)}, not {k + more}: the {largest} of the"
+            f" second-moment matrix {'are' if k > 1 else 'is'} {listed}, and must be positive to"
+            f" rounding. {ask_for(good)}."
+            f"{hint if k > 1 and e[0] > OFFSET * abs(e[1]) else ''}"
+            f"{UNDERFLOW if e[0] < UNDERFLOWS else ''}"
         )
     root = np.sqrt(e)
     return Whitening(U[:, :k] / root, U[:, :k] * root, spectrum)
+
+
+def ask_for(good: int) -> str:
+    """What to do if the data support so many parts only."""
+    return f"Ask for {good}, or give more data" if good else "Leave out columns that do not vary"
 
 
 def unit_axes(cov: Array) -> Array:
