@@ -44,7 +44,7 @@ from karat.engine.products import Products
 from karat.errors import InputError, NotExactError
 from karat.inference.cluster_sums import ClusterSums, joint_sums
 from karat.inference.covariance import WHITENING, turned
-from karat.inference.ssc import STATSMODELS, UNCORRECTED, SmallSample
+from karat.inference.options import STATSMODELS, UNCORRECTED, SmallSample
 from karat.inference.submodels import ProductSums, adjusted
 from karat.io.scan import Consumer
 from karat.io.source import Chunk

@@ -8,7 +8,7 @@ With n rows, k regressors, and L levels of F effects in all (singletons left out
     classical    RSS / (n - K);   HC1  n / (n - K)
     clustered    G / (G - 1) (n - 1) / (n - K);  t with G - 1, the smallest G of several ways
 
-These are the conventions of fixest and pyfixest (:mod:`karat.inference.ssc` has the switches).
+These are the conventions of fixest and pyfixest (:mod:`karat.inference.options` has the switches).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError
-from karat.inference.ssc import SmallSample
+from karat.inference.options import SmallSample
 from karat.panels.scores import ClusterScores
 
 MOST_DENSE = 2_000  # levels of three or more effects whose rank can be found
