@@ -18,8 +18,7 @@ import numpy as np
 
 from karat.data.batch import Batch
 from karat.errors import InputError
-from karat.formulas.contrasts import category_options
-from karat.formulas.design import Learned
+from karat.formulas.design import Learned, category_options
 from karat.formulas.formula import Factor
 from karat.formulas.layout import FormulaLayout
 from karat.formulas.transforms import transforms_of
