@@ -36,9 +36,8 @@ from karat.formulas.design import INTERCEPT, make_design, restored_design
 from karat.formulas.formula import parse
 from karat.formulas.kept import kept_rows
 from karat.formulas.layout import DesignLayout, FormulaLayout, formula_columns
-from karat.formulas.learn import Learn
+from karat.formulas.learn import Learn, transforms_of
 from karat.formulas.passes import is_kept, needed_columns, open_rows
-from karat.formulas.transforms import transforms_of
 from karat.inference import options
 from karat.inference.covariance import check_stored, full_data
 from karat.inference.instruments import (
