@@ -26,9 +26,16 @@ from karat.data import containers
 from karat.data.labels import as_text
 from karat.errors import InputError
 from karat.io.layout import Layout
-from karat.io.passes import Columns, Seen, joined_seen, seen_rows
-from karat.io.row_hashes import RowHashes, joined_hashes
-from karat.io.scan import Consumer, Hashes, scan
+from karat.io.row_hashes import (
+    Columns,
+    Hashes,
+    RowHashes,
+    Seen,
+    joined_hashes,
+    joined_seen,
+    seen_rows,
+)
+from karat.io.scan import Consumer, scan
 from karat.io.source import Chunk, ResumePoint, Source
 
 WHOLE = 2**62  # rows between pauses of a scan: a partition has none

@@ -33,8 +33,8 @@ from karat.formulas.formula import parse
 from karat.formulas.layout import DesignLayout, FormulaLayout
 from karat.io.columnar import ColumnarFiles
 from karat.io.find import open_source
-from karat.io.passes import SamePasses
 from karat.io.resume import ResumablePasses
+from karat.io.row_hashes import SamePasses
 from karat.io.scan import Consumer, Position, Reduce, require_rows
 from karat.io.source import Source
 from karat.problems import LeastSquares

@@ -20,9 +20,8 @@ from karat.engine.rows import Progress
 from karat.errors import InputError, reading, require
 from karat.io.checkpoint import Checkpoint
 from karat.io.layout import Layout
-from karat.io.passes import SamePasses, seen_rows
-from karat.io.row_hashes import RowHashes
-from karat.io.scan import Consumer, Hashes, Position, scan
+from karat.io.row_hashes import Hashes, RowHashes, SamePasses, seen_rows
+from karat.io.scan import Consumer, Position, scan
 from karat.io.source import Source
 from karat.storage.archive import Spec, Stored
 

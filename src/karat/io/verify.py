@@ -37,19 +37,9 @@ from karat.io.content_digest import Digest
 from karat.io.find import open_source
 from karat.io.layout import Layout
 from karat.io.measure import CheckKeptRows, FindAnywhere, SumMoments, SumSecondMoments
-from karat.io.passes import Seen, require_same, seen_rows
 from karat.io.read_all import file_layout
-from karat.io.row_hashes import RowHashes, joined_hashes
-from karat.io.scan import (
-    Consumer,
-    Hashes,
-    LatentSums,
-    Position,
-    Reduce,
-    changed_file,
-    require_rows,
-    scan,
-)
+from karat.io.row_hashes import Hashes, RowHashes, Seen, joined_hashes, require_same, seen_rows
+from karat.io.scan import Consumer, LatentSums, Position, Reduce, changed_file, require_rows, scan
 from karat.io.source import Source, short_names
 from karat.io.verdict import Data, FileVerification, compare, read_changed
 from karat.problems import Problem

@@ -26,7 +26,7 @@ from karat.engine.products import Products
 from karat.errors import InputError, NotExactError
 from karat.formulas.design import Design
 from karat.inference.submodels import adjusted
-from karat.io.passes import OTHER_ROWS
+from karat.io.row_hashes import OTHER_ROWS
 from karat.panels.errors import MOST_DENSE, ClusterMiddles, Parameters, check_cluster_counts
 from karat.panels.model import PanelModel
 from karat.panels.rows import PanelPass, PanelPlan
