@@ -31,9 +31,9 @@ from karat.engine.stream import FOLD
 from karat.errors import InputError, NotExactError
 from karat.formulas.formula import parse
 from karat.formulas.layout import DesignLayout, FormulaLayout
+from karat.io.checkpoint import ResumablePasses
 from karat.io.columnar import ColumnarFiles
 from karat.io.find import open_source
-from karat.io.resume import ResumablePasses
 from karat.io.row_hashes import SamePasses
 from karat.io.scan import Consumer, Position, Reduce, require_rows
 from karat.io.source import Source

@@ -6,9 +6,9 @@
         pause, save                      # every so many rows: folds, then a checkpoint
         progress
 
-A :class:`Consumer` is anything that is done with the rows.  Here are those of builds: ``Reduce``,
-``LatentSums`` and ``Hashes``.  Others are in :mod:`karat.io.measure` (verification),
-:mod:`karat.io.sample`, :mod:`karat.io.learn`, and with the regression tables and cubes.
+A :class:`Consumer` is anything that is done with the rows.  Here are those of builds: ``Reduce``
+and ``LatentSums``.  Others are in :mod:`karat.io.row_hashes`, :mod:`karat.io.measure`
+(verification), :mod:`karat.io.sample`, :mod:`karat.io.learn`, and with tables and cubes.
 
 Pauses happen at places that depend on the files alone, so a resumed scan repeats what an
 uninterrupted one does.
