@@ -39,28 +39,18 @@ from karat.io.scan import Consumer, scan
 from karat.io.source import Chunk, ResumePoint, Source
 
 WHOLE = 2**62  # rows between pauses of a scan: a partition has none
-
-
 MIXED = np.uint64(0x9E3779B97F4A7C15)  # odd, with bits that look random
 
 
-# the module of karat for each library
-LIBRARIES = {"dask": "dask", "dask_expr": "dask", "pyspark": "spark"}
-
-
 def cluster_of(data: Any) -> Any:
-    """The module of karat for data of Dask or Spark, also of a subclass; None for other data."""
-    homes = [kind.__module__.split(".")[0] for kind in type(data).__mro__]
-    name = next((LIBRARIES[home] for home in homes if home in LIBRARIES), None)
-    if name == "dask":
-        from karat import dask
-
-        return dask
-    if name == "spark":
+    """The module of karat for rows in partitions: of Dask or Spark."""
+    if containers.partition_library(data) == "pyspark":
         from karat import spark
 
         return spark
-    return None
+    from karat import dask
+
+    return dask
 
 
 def scan_partitions(

@@ -194,9 +194,8 @@ class ClusterRows:
 
 def open_rows(data: Any, progress: Progress | None) -> SourceRows | ClusterRows:
     """Rows of anything that :func:`karat.inference.ols` takes."""
-    cluster = cluster_of(data)
-    if cluster is not None:
-        return ClusterRows(data, cluster)
+    if containers.partition_library(data) is not None:
+        return ClusterRows(data, cluster_of(data))
     source, collected = open_table(data), containers.collected(data)
     rows = SourceRows(source, _declared(collected), progress)
     if containers.is_frame(collected) and hasattr(collected, "shape"):
