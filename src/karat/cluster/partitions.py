@@ -57,7 +57,6 @@ def scan_partitions(
     data: Any,
     layout: Layout,
     make: Callable[[], Consumer],
-    hashed: Sequence[str] = (),
     compared: Sequence[Columns] = (),
 ) -> tuple[Any, Facts]:
     """Read a Dask or Spark frame once: the merged consumers of its partitions, and facts about the
@@ -69,12 +68,10 @@ def scan_partitions(
     layout : Layout
     make : callable
         Makes an empty consumer, on a worker or here.
-    hashed : list of str
-        Columns to hash the rows by; none, if they need not be hashed.
     compared : list of tuples of str
         Columns whose hashes are compared with those of other passes (:attr:`Facts.seen`).
     """
-    work = PartitionPass(layout, make, tuple(hashed), compared=tuple(compared))
+    work = PartitionPass(layout, make, compared=tuple(compared))
     return work.merged(cluster_of(data).messages(data, work))
 
 
@@ -143,8 +140,10 @@ class PartitionPass:
     ----------
     layout : Layout or None
         None where rows come as arrays, all of which are hashed.
-    make, hashed
+    make
         See :func:`scan_partitions`.
+    hashed : tuple of str
+        Columns to hash the rows by; none, if they need not be hashed.
     ordered : bool
         Also hash each row with its place in its sequence.
     compared

@@ -186,11 +186,7 @@ class FileCheck:
         refutations = [*other_maps, *other_groups]
         if kept_rows.moved and (data != "reordered" or (again and not self._all_present())):
             refutations.append(OTHER_ROWS)
-        data, refutations = self._digested(data, digests, provenance, refutations)
-        if core.n_rows != position.rows:
-            refutations.append(
-                f"The coreset was made of {core.n_rows:,} rows, the data has {position.rows:,}."
-            )
+        data = self._checked(data, digests, provenance, position.rows, refutations)
         seconds = time.perf_counter() - start
         certificate = certify_again(
             core, reductions, total, position.rows, seconds, refutations, notes
@@ -211,11 +207,7 @@ class FileCheck:
         self._require_same_rows(files, hashes)
         reductions, total, refutations = sums.measured(passes)
         data, changed = compare(stored, hashes.rows, short_names(source.names), position.counts)
-        data, refutations = self._digested(data, digests, provenance, refutations)
-        if core.n_rows != position.rows:
-            refutations.append(
-                f"The coreset was made of {core.n_rows:,} rows, the data has {position.rows:,}."
-            )
+        data = self._checked(data, digests, provenance, position.rows, refutations)
         seconds = time.perf_counter() - start
         certificate = verified(core, reductions, total, position.rows, seconds, refutations)
         return FileVerification(certificate, data, changed, (), tuple(hashes.rows.columns))
@@ -238,17 +230,21 @@ class FileCheck:
         )
         return stored, hashes, digests
 
-    def _digested(
-        self, data: Data, digests: list[Digest], provenance: Provenance, refutations: list[str]
-    ) -> tuple[Data, list[str]]:  # fmt: skip
-        """The verdict of the hashes, corrected by the digest of the rows."""
+    def _checked(
+        self, data: Data, digests: list[Digest], provenance: Provenance, rows: int,
+        refutations: list[str],
+    ) -> Data:  # fmt: skip
+        """The verdict of the hashes, corrected by the digest of the rows; adds refutations by the
+        digest and by the number of rows.
+        """
         if data == "identical" and digests and digests[0].to_dict() != provenance.parts[0].digest:
-            # Somebody has changed the data such that the hashes agree.
-            return "changed", [
-                *refutations,
-                "The SHA-256 digest of the rows differs from the stored one.",
-            ]
-        return data, refutations
+            data = "changed"  # somebody has changed the data such that the hashes agree
+            refutations.append("The SHA-256 digest of the rows differs from the stored one.")
+        if self.core.n_rows != rows:
+            refutations.append(
+                f"The coreset was made of {self.core.n_rows:,} rows, the data has {rows:,}."
+            )
+        return data
 
     def _require_same_rows(self, files: list[list[Any]], hashes: Hashes) -> None:
         """Raise if the source changed between passes."""
