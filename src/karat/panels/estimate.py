@@ -27,8 +27,13 @@ from karat.errors import InputError, NotExactError
 from karat.formulas.design import Design
 from karat.inference.submodels import adjusted
 from karat.io.row_hashes import OTHER_ROWS
-from karat.panels.errors import MOST_DENSE, ClusterMiddles, Parameters, check_cluster_counts
-from karat.panels.model import PanelModel
+from karat.panels.model import (
+    MOST_DENSE,
+    ClusterMiddles,
+    PanelModel,
+    Parameters,
+    check_cluster_counts,
+)
 from karat.panels.rows import PanelPass, PanelPlan
 from karat.panels.scores import PanelScores
 from karat.panels.singletons import Singletons, drop_singletons
