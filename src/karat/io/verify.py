@@ -167,50 +167,40 @@ class FileCheck:
         files = source.identity()
         problem, notes, other_maps = self._lowered()
         self.kept = kept = kept_table(core, problem)
-        if core.rows == SYNTHETIC:
-            return self._made(provenance, files, start)
         stored, hashes, digests = self._fingerprints(provenance)
-        kept_rows = CheckKeptRows(kept)
+        made = core.rows == SYNTHETIC
+        kept_rows = [] if made else [CheckKeptRows(kept)]  # made rows are no rows of the data
         # Otherwise the rows of a sketch stand for all rows.
         again = not source.once and not core.absorbed
-        apart = np.zeros(len(core), dtype=bool)
-        # Rows that were kept unchanged cancel exactly, so they are left out on both sides.
-        if again and core.certificate.peeled and layout.roles.weight is None:
-            apart = core.weights == 1.0
-        self.sums = SumMoments(kept, self.rows, apart) if again else Reduce(self._sketch(), layout)
+        self.sums = SumSecondMoments(core, kept, self.rows) if made else self._sums(again)
         beside = [] if self.beside is None else self.beside(self)
-        position, passes = self._scans([hashes, *digests, kept_rows, self.sums, *beside])
+        position, passes = self._scans([hashes, *digests, *kept_rows, self.sums, *beside])
         self._require_same_rows(files, hashes)
         reductions, total, other_groups = self._measured(self.sums, passes)
         data, changed = compare(stored, hashes.rows, short_names(source.names), position.counts)
         refutations = [*other_maps, *other_groups]
-        if kept_rows.moved and (data != "reordered" or (again and not self._all_present())):
+        moved = [number for check in kept_rows for number in sorted(check.moved)]
+        if moved and (data != "reordered" or (again and not self._all_present())):
             refutations.append(OTHER_ROWS)
         data = self._checked(data, digests, provenance, position.rows, refutations)
         seconds = time.perf_counter() - start
-        certificate = certify_again(
+        certificate = (verified if made else certify_again)(
             core, reductions, total, position.rows, seconds, refutations, notes
         )
         return FileVerification(
-            certificate, data, changed, tuple(sorted(kept_rows.moved)), tuple(hashes.rows.columns)
+            certificate, data, changed, tuple(moved), tuple(hashes.rows.columns)
         )
 
-    def _made(
-        self, provenance: Provenance, files: list[list[Any]], start: float
-    ) -> FileVerification:
-        """The same for synthetic rows, which are not rows of the data."""
-        core, source = self.core, self.source
-        stored, hashes, digests = self._fingerprints(provenance)
-        self.sums = sums = SumSecondMoments(core, self.kept, self.rows)
-        beside = [] if self.beside is None else self.beside(self)
-        position, passes = self._scans([hashes, *digests, sums, *beside])
-        self._require_same_rows(files, hashes)
-        reductions, total, refutations = sums.measured(passes)
-        data, changed = compare(stored, hashes.rows, short_names(source.names), position.counts)
-        data = self._checked(data, digests, provenance, position.rows, refutations)
-        seconds = time.perf_counter() - start
-        certificate = verified(core, reductions, total, position.rows, seconds, refutations)
-        return FileVerification(certificate, data, changed, (), tuple(hashes.rows.columns))
+    def _sums(self, again: bool) -> SumMoments | Reduce:
+        """What sums up the data beside real rows."""
+        core = self.core
+        if not again:
+            return Reduce(self._sketch(), self.layout)
+        apart = np.zeros(len(core), dtype=bool)
+        # Rows that were kept unchanged cancel exactly, so they are left out on both sides.
+        if core.certificate.peeled and self.layout.roles.weight is None:
+            apart = core.weights == 1.0
+        return SumMoments(self.kept, self.rows, apart)
 
     def _fingerprints(
         self, provenance: Provenance
@@ -322,9 +312,11 @@ class FileCheck:
         return not present.missing
 
     def _measured(
-        self, sums: SumMoments | Reduce, passes: int
+        self, sums: SumMoments | Reduce | SumSecondMoments, passes: int
     ) -> tuple[list[Reduction], float, list[str]]:
         """The coreset against the moments of every group, the total weight, and notes on groups."""
+        if isinstance(sums, SumSecondMoments):
+            return sums.measured(passes)
         if isinstance(sums, Reduce):
             sums.sketch.fold()
         running = sums.running if isinstance(sums, SumMoments) else sums.sketch.summary.running
