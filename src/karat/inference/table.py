@@ -37,7 +37,7 @@ from karat.formulas.formula import parse
 from karat.formulas.kept import kept_rows
 from karat.formulas.layout import DesignLayout, FormulaLayout, formula_columns
 from karat.formulas.learn import Learn, transforms_of
-from karat.formulas.passes import is_kept, needed_columns, open_rows
+from karat.formulas.passes import is_kept, needed_columns, open_rows, rows_again
 from karat.inference import options
 from karat.inference.covariance import check_stored, full_data
 from karat.inference.instruments import (
@@ -428,19 +428,11 @@ def _with_scores(
         raise NotExactError(
             "This coreset was not made from a formula; call ols(formula, data, cov_type=...)."
         )
-    design = restored_design(core.regression.facts)
-    others = (core.regression.facts["weights"], *clusters)
-    rows = open_rows(needed_columns(data, design.formula.text, others), progress)
-    columns = formula_columns(
-        design.formula, rows.schema(), core.regression.facts["weights"], on_missing, clusters
-    )
-    columns = replace(columns, frequencies=bool(core.regression.facts.get("frequencies")))
-    if columns.frequencies and quantiles:
+    rows, layout = rows_again(core.regression.facts, data, on_missing, clusters, progress)
+    if layout.frequencies and quantiles:
         raise InputError(
             "Quantiles of residuals are not available with frequencies; repeat the rows.",
             argument="residual_quantiles",
         )
-    rows.as_codes(columns.coded())
-    layout = columns.of_design(design)
     (scored,) = _scored([core], rows, layout, kinds, clusters, quantiles, submodels)
     return scored
