@@ -54,7 +54,11 @@ class ICA(PlainRows, Latent):
         mean, cov = mean_and_covariance(sums)
         self.check_columns(len(mean))
         white = whiten(cov, self.k, "components")
-        maps = white.maps | {"mean": mean, "total": sums["total"], "n": sums["n"]}
+        maps = {
+            "M": white.M, "B": white.B, "spectrum": white.spectrum,
+            "magnify": np.array(white.magnify), "mean": mean, "total": sums["total"],
+            "n": sums["n"],
+        }  # fmt: skip
         return maps | {"frame": whitening_matrix(cov)} if self.keep == "all" else maps
 
     def reader(self, maps: Maps, keep: Keep) -> Reader:

@@ -130,7 +130,13 @@ class GaussianMixture(PlainRows, Latent):
         rest = cov - (vectors[:, : k - 1] * values[: k - 1]) @ vectors[:, : k - 1].T
         with np.errstate(over="ignore"):  # rows beyond 1e75
             low = min(float(np.square(rest).sum()), np.finfo(float).max)
-        maps |= {"low": np.array(low), "effective": effective(sums)} | white.maps
+        maps |= {"low": np.array(low), "effective": effective(sums)}
+        maps |= {
+            "M": white.M,
+            "B": white.B,
+            "spectrum": white.spectrum,
+            "magnify": np.array(white.magnify),
+        }
         if self.keep != "tensor":
             maps |= {"axes": unit_axes(white.M.T @ cov @ white.M)}
         return maps | {"frame": whitening_matrix(cov)} if self.keep == "all" else maps
@@ -139,8 +145,11 @@ class GaussianMixture(PlainRows, Latent):
         sigma2 = max(float(np.linalg.eigvalsh(cov)[0]), 0.0)
         second = cov + np.outer(mean, mean) - sigma2 * np.eye(len(mean))
         white = whiten(second, self.k, self.parts)
-        named = {"sigma2": np.array(sigma2), "mean": mean, "total": sums["total"], "n": sums["n"]}
-        return named | white.maps
+        return {
+            "sigma2": np.array(sigma2), "mean": mean, "total": sums["total"], "n": sums["n"],
+            "M": white.M, "B": white.B, "spectrum": white.spectrum,
+            "magnify": np.array(white.magnify),
+        }  # fmt: skip
 
     def reader(self, maps: Maps, keep: Keep) -> Reader:
         if not self.centred:

@@ -147,8 +147,10 @@ class _Topics(Latent):
             second = LinearOperator((len(seen), len(seen)), matvec=multiply, dtype=float)
             white = whiten(second, self.k, "topics")
             M, B = (spread_out(rows, seen, d) for rows in (white.M, white.B))
-        own = {"M": M, "B": B, "m1": m1, "total": sums["total"], "n": sums["n"]}
-        return white.maps | own
+        return {
+            "M": M, "B": B, "spectrum": white.spectrum,
+            "magnify": np.array(white.magnify), "m1": m1, "total": sums["total"], "n": sums["n"],
+        }  # fmt: skip
 
     def reader(self, maps: Maps, keep: Keep) -> Reader:
         seen = np.flatnonzero(maps["m1"])

@@ -53,12 +53,6 @@ class Whitening:
         k = self.M.shape[1]
         return float(np.sqrt(self.spectrum[0] / self.spectrum[k - 1])) if k else 1.0
 
-    @property
-    def maps(self) -> dict[str, Array]:
-        """The maps of a problem that are made of it."""
-        magnify = np.array(self.magnify)
-        return {"M": self.M, "B": self.B, "spectrum": self.spectrum, "magnify": magnify}
-
 
 def largest_eigenpairs(matrix: Any, count: int) -> tuple[Array, Array]:
     """The ``count`` algebraically largest eigenpairs, in decreasing order, of a symmetric array or
