@@ -24,8 +24,9 @@ from karat.panels.effects import Effect, parse_effects
 from karat.panels.estimate import Estimation
 from karat.panels.model import PanelModel
 from karat.panels.pairs import announce
+from karat.panels.read import PanelLayout
 from karat.panels.results import PanelResults
-from karat.panels.rows import PanelLayout, PanelPlan
+from karat.panels.rows import PanelPlan
 from karat.panels.split import SplitResults, split_models
 
 KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", *BY_CLUSTER)

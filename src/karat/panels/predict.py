@@ -26,7 +26,7 @@ from karat.inference.new_rows import FILL_FIRST, Encoder, check_rows
 from karat.io.source import ResumePoint, text_columns
 from karat.panels.levels import Coded
 from karat.panels.model import PanelModel
-from karat.panels.rows import PanelLayout
+from karat.panels.read import PanelLayout
 
 SEVERAL = 3  # effects, from which on constants are not all that may be undetermined
 
