@@ -196,6 +196,7 @@ class TestDask:
 
 def test_data_of_clusters_is_told_by_its_type(table):
     from karat.cluster.partitions import cluster_of
+    from karat.data.containers import partition_library
 
     class Own(type(dd.from_pandas(table.to_pandas(), npartitions=1))):
         """A subclass in another module, such as a frame of dask-geopandas."""
@@ -205,9 +206,10 @@ def test_data_of_clusters_is_told_by_its_type(table):
 
     ddf = dd.from_pandas(table.to_pandas(), npartitions=1)
     for data in (ddf, Own(ddf.expr), ddf["a"], da.ones(3), dask.delayed(3)):
+        assert partition_library(data)
         assert cluster_of(data) is karat.dask
     for data in (table, table.to_pandas(), Alike(), "rows.csv", None):
-        assert cluster_of(data) is None
+        assert partition_library(data) is None
 
 
 def slowly(frame):

@@ -133,13 +133,13 @@ def test_a_regression_table_takes_few_modules(frame, tmp_path):
     path = tmp_path / "data.parquet"
     frame.to_parquet(path)
     call = partial(inference.ols, "price ~ a + b + C(k)", path, cov_type="cluster", cluster="g")
-    check_few(modules_visited(call), 55)
+    check_few(modules_visited(call), 50)
 
 
 def test_a_cube_takes_few_modules(frame):
     pytest.importorskip("pyarrow")
     rows = frame[["a", "b", "price", "g"]]
-    check_few(modules_visited(lambda: karat.cube(rows, by=["g"], target="price")), 38)
+    check_few(modules_visited(lambda: karat.cube(rows, by=["g"], target="price")), 37)
 
 
 def test_the_oldest_versions_are_the_floors():

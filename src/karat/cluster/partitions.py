@@ -26,41 +26,37 @@ from karat.data import containers
 from karat.data.labels import as_text
 from karat.errors import InputError
 from karat.io.layout import Layout
-from karat.io.passes import Columns, Seen, joined_seen, seen_rows
-from karat.io.row_hashes import RowHashes, joined_hashes
-from karat.io.scan import Consumer, Hashes, scan
+from karat.io.row_hashes import (
+    Columns,
+    Hashes,
+    RowHashes,
+    Seen,
+    joined_hashes,
+    joined_seen,
+    seen_rows,
+)
+from karat.io.scan import Consumer, scan
 from karat.io.source import Chunk, ResumePoint, Source
 
 WHOLE = 2**62  # rows between pauses of a scan: a partition has none
-
-
 MIXED = np.uint64(0x9E3779B97F4A7C15)  # odd, with bits that look random
 
 
-# the module of karat for each library
-LIBRARIES = {"dask": "dask", "dask_expr": "dask", "pyspark": "spark"}
-
-
 def cluster_of(data: Any) -> Any:
-    """The module of karat for data of Dask or Spark, also of a subclass; None for other data."""
-    homes = [kind.__module__.split(".")[0] for kind in type(data).__mro__]
-    name = next((LIBRARIES[home] for home in homes if home in LIBRARIES), None)
-    if name == "dask":
-        from karat import dask
-
-        return dask
-    if name == "spark":
+    """The module of karat for rows in partitions: of Dask or Spark."""
+    if containers.partition_library(data) == "pyspark":
         from karat import spark
 
         return spark
-    return None
+    from karat import dask
+
+    return dask
 
 
 def scan_partitions(
     data: Any,
     layout: Layout,
     make: Callable[[], Consumer],
-    hashed: Sequence[str] = (),
     compared: Sequence[Columns] = (),
 ) -> tuple[Any, Facts]:
     """Read a Dask or Spark frame once: the merged consumers of its partitions, and facts about the
@@ -72,12 +68,10 @@ def scan_partitions(
     layout : Layout
     make : callable
         Makes an empty consumer, on a worker or here.
-    hashed : list of str
-        Columns to hash the rows by; none, if they need not be hashed.
     compared : list of tuples of str
         Columns whose hashes are compared with those of other passes (:attr:`Facts.seen`).
     """
-    work = PartitionPass(layout, make, tuple(hashed), compared=tuple(compared))
+    work = PartitionPass(layout, make, compared=tuple(compared))
     return work.merged(cluster_of(data).messages(data, work))
 
 
@@ -146,8 +140,10 @@ class PartitionPass:
     ----------
     layout : Layout or None
         None where rows come as arrays, all of which are hashed.
-    make, hashed
+    make
         See :func:`scan_partitions`.
+    hashed : tuple of str
+        Columns to hash the rows by; none, if they need not be hashed.
     ordered : bool
         Also hash each row with its place in its sequence.
     compared

@@ -13,8 +13,7 @@ import numpy as np
 
 from karat.core import export, synthetic
 from karat.core.certify import Certificate
-from karat.core.construct import assembled, merge, read_rows, reduced
-from karat.core.encoded import encoded_coreset
+from karat.core.construct import assembled, encoded_coreset, merge, read_rows, reduced
 from karat.core.files import loaded_fields, save
 from karat.core.provenance import Provenance
 from karat.core.regression import Regression

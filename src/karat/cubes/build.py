@@ -40,6 +40,7 @@ from karat.cubes.labels import Labels
 from karat.cubes.merge import joined_cells, merge_cells
 from karat.cubes.reduce import TOO_LONG, Reducer, too_long, with_made
 from karat.data.batch import Batch, joined
+from karat.data.containers import partition_library
 from karat.engine.linalg import Indices
 from karat.engine.rows import Progress
 from karat.errors import InputError
@@ -66,9 +67,8 @@ def gather_cells(
     ``origin`` is the number of the change; ``present`` looks for kept rows among the rows.  With
     ``either``, cells keep real rows if the data has integers that synthetic rows do not have.
     """
-    cluster = cluster_of(data)
-    if cluster is not None:
-        cell_layout = layout.named(cluster.frame_schema(data).names)
+    if partition_library(data) is not None:
+        cell_layout = layout.named(cluster_of(data).frame_schema(data).names)
         make = partial(CollectCells, problem, cell_layout, seed, memory, present, content, either)
         collector, facts = scan_partitions(data, cell_layout, make)
         source: dict[str, Any] = {"given": [], "files": []}

@@ -23,6 +23,7 @@ from karat.engine.parts import WHOLE, SideBySide, all_exact
 from karat.errors import InputError, MissingExtraError, several
 
 FRAME_LIBRARIES = ("pandas", "polars", "pyarrow", "modin", "cudf")
+IN_PARTITIONS = ("dask", "dask_expr", "pyspark")  # libraries of rows on several workers
 TOO_LONG = "integers beyond 2^53, which double precision cannot tell apart"
 NUMERIC_TARGET = "karat needs a numeric target: encode it as numbers first"
 
@@ -43,9 +44,18 @@ def rounds(values: np.ndarray) -> bool:
 
 def frame_library(table: Any) -> str | None:
     """The library of a data frame or series that narwhals reads; None for another table."""
-    # of a subclass, too, such as a GeoDataFrame
+    return _home(table, FRAME_LIBRARIES)
+
+
+def partition_library(table: Any) -> str | None:
+    """The library of rows in partitions; None for other data."""
+    return _home(table, IN_PARTITIONS)
+
+
+def _home(table: Any, libraries: tuple[str, ...]) -> str | None:
+    """Which of the libraries a table is of; also a subclass, such as a GeoDataFrame."""
     homes = (kind.__module__.split(".")[0] for kind in type(table).__mro__)
-    return next((home for home in homes if home in FRAME_LIBRARIES), None)
+    return next((home for home in homes if home in libraries), None)
 
 
 def is_frame(table: Any) -> bool:

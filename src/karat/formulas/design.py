@@ -2,6 +2,7 @@
 
     term    = product of factors, times a number;  column (j, i) of A:B is A[:, i] * B[:, j]
     factor  = a column, an expression, or a category: row r has the row ``coding[code[r]]``
+    coding  = the row of each level, by the contrasts that ``C(...)`` names
 
 formulaic decides once which columns there are (:func:`make_design`), from one row and from what was
 learned from all rows.  Its decision is stored as JSON, with the levels and the states of the
@@ -12,6 +13,7 @@ those of patsy.
 
 from __future__ import annotations
 
+import ast
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,15 +25,18 @@ import pandas as pd
 from formulaic import Formula as ParsedFormula
 from formulaic import ModelSpec
 from formulaic.parser.types import Factor as ParsedFactor
+from formulaic.transforms import TRANSFORMS
+from formulaic.transforms.contrasts import Contrasts, encode_contrasts
 
-from karat.compat.formulaic import BooleanLevels, first_line
+from karat.compat.formulaic import BooleanLevels, Without, first_line
 from karat.engine.linalg import Array
 from karat.errors import InputError, reading
-from karat.formulas.contrasts import coding
 from karat.formulas.expression import with_numbers
 from karat.formulas.formula import Factor, Formula, parse
 
 INTERCEPT = "Intercept"
+CONTRASTS = ("Treatment", "Sum", "Helmert", "Diff", "Poly")
+CONTRASTS_OF_R = ("treatment", "SAS", "sum", "helmert", "diff", "poly")  # contr.treatment, ...
 
 
 @dataclass(frozen=True)
@@ -313,3 +318,88 @@ def _first_value(factor: Factor, learned: Learned) -> np.ndarray:
         for name, value in values.items()
     }
     return factor.expression.numbers(columns, learned.states)
+
+
+def coding(factor: Factor, levels: Sequence[Any], reduced: bool) -> Array:
+    """The row of the design that each level of a category has."""
+    contrasts, _ = category_options(factor)
+    try:
+        rows = encode_contrasts(
+            pd.Series(list(levels)),
+            contrasts=contrasts,
+            levels=list(levels),
+            reduced_rank=reduced,
+            output="pandas",
+        )
+    except (ValueError, TypeError, IndexError) as error:
+        raise InputError(f"The term {factor.text!r} cannot be encoded: {error}") from error
+    return np.ascontiguousarray(np.asarray(rows, dtype=float))
+
+
+def category_options(factor: Factor) -> tuple[Any, list[Any] | None]:
+    """The contrasts and the levels that ``C(...)`` names; None for those it does not."""
+    if factor.category is None:
+        return None, None
+    given = {keyword.arg: keyword.value for keyword in factor.category.keywords}
+    if len(factor.category.args) > 1:
+        given["contrasts"] = factor.category.args[1]
+    unknown = set(given) - {"contrasts", "levels"}
+    if unknown or len(factor.category.args) > 2:
+        other = ", ".join(repr(name or "**") for name in unknown) or "more"
+        raise InputError(
+            f"The term {factor.text!r}: C takes a column, contrasts and levels, not {other}."
+        )
+    return _contrasts(factor, given.get("contrasts")), _levels(factor, given.get("levels"))
+
+
+def _levels(factor: Factor, node: ast.expr | None) -> list[Any] | None:
+    levels = None if node is None else _literal(factor, node)
+    if levels is None:
+        return None
+    plain = isinstance(levels, list | tuple) and all(
+        isinstance(level, str | int | float) for level in levels
+    )
+    if not plain or len(set(levels)) < len(levels) or not levels:
+        raise InputError(
+            f"The term {factor.text!r}: levels must be a list of different texts or numbers, not"
+            f" {levels!r}."
+        )
+    return list(levels)
+
+
+def _contrasts(factor: Factor, node: ast.expr | None) -> Any:
+    """``contr.sum``, ``contr.treatment("b")``, ``Treatment("b")`` and the like."""
+    if node is None:
+        return None
+    call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
+    function, kind = call.func, None
+    if isinstance(function, ast.Attribute) and getattr(function.value, "id", None) == "contr":
+        known = function.attr in CONTRASTS_OF_R
+        kind = getattr(TRANSFORMS["contr"], function.attr) if known else None
+    elif isinstance(function, ast.Name) and function.id in CONTRASTS:
+        kind = TRANSFORMS[function.id]
+    elif isinstance(function, ast.Name) and function.id == Without.__name__:
+        kind = Without
+    arguments = [_literal(factor, argument) for argument in call.args]
+    keywords = {str(k.arg): _literal(factor, k.value) for k in call.keywords}
+    try:
+        contrasts = None if kind is None else kind(*arguments, **keywords)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"The term {factor.text!r}: {ast.unparse(node)} cannot be used ({error})."
+        ) from error
+    if not isinstance(contrasts, Contrasts):
+        raise InputError(
+            f"The term {factor.text!r}: {ast.unparse(node)} are not known contrasts; use"
+            " contr.treatment, contr.sum, contr.helmert, contr.diff or contr.poly."
+        )
+    return contrasts
+
+
+def _literal(factor: Factor, node: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        raise InputError(
+            f"The term {factor.text!r}: {ast.unparse(node)} must be a written-out value."
+        ) from None

@@ -1,12 +1,23 @@
-"""A formula: its responses, its terms, and the columns of the data they read.
+"""A formula as it is written: its responses, its terms, and the columns of the data they read.
 
 formulaic parses the formula and decides which columns the terms have.
-:mod:`karat.formulas.design` computes the values batch by batch, straight from Arrow columns.
+:mod:`karat.formulas.design` computes the values batch by batch, straight from Arrow columns.  Two
+parts are rewritten before formulaic reads them:
+
+    [endogenous ~ instruments]   as in linearmodels: cut out; a name stands in the place of the
+                                 brackets, so that the parser says where they are
+    i(year, ref=2004)            as in fixest: an indicator per level of year, but that of 2004
+    i(year, treated, ref=2004)   the same, times the number treated (an event study)
+    i(year)                      without a reference: as C(year)
+
+Indicators become categories with contrasts that leave out the reference whether or not there is a
+constant; columns are named ``year::2001:treated``.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,9 +28,14 @@ from formulaic.errors import FormulaicError
 
 from karat.compat.formulaic import first_line, parse_formula
 from karat.errors import InputError
-from karat.formulas.brackets import EXAMPLE, PLACE, Brackets, brackets_of, outside
-from karat.formulas.event import without_i
 from karat.formulas.expression import QUOTED, Expression, parsed
+
+PLACE = "brackets_"  # stands for the brackets in the formula
+EXAMPLE = "y ~ w + [endogenous ~ instruments]"
+CLOSING = {"(": ")", "[": "]", "{": "}"}
+QUOTES = "`'\""
+CALL = re.compile(r"`[^`]*`|'[^']*'|\"[^\"]*\"|(?<![\w.])i\s*\(")
+QUOTES_AND_BRACKETS = re.compile(r"`[^`]*`|'[^']*'|\"[^\"]*\"|[()]")
 
 
 @dataclass(frozen=True)
@@ -275,3 +291,133 @@ def _without_place(text: str, terms: Any) -> list[Any]:
             f" {EXAMPLE}."
         )
     return rest
+
+
+@dataclass(frozen=True)
+class Brackets:
+    """A formula with instruments, taken apart.
+
+    Attributes
+    ----------
+    formula : str
+        The formula, with :data:`PLACE` for the brackets.
+    endogenous, instruments : str
+        What is on the left and on the right of ``~`` in the brackets.
+    """
+
+    formula: str
+    endogenous: str
+    instruments: str
+
+
+def brackets_of(text: str) -> Brackets | None:
+    """The brackets of a formula; None if it has none."""
+    spans, bars, tildes = outside(text)
+    # behind a bar, brackets without '~' are slopes of effects
+    spans = [(a, b) for a, b in spans if not bars or a < bars[0] or "~" in text[a:b]]
+    if not spans:
+        return None
+    if len(spans) > 1:
+        raise InputError(
+            f"The formula {text!r} has {len(spans)} pairs of brackets; write all endogenous"
+            f" regressors and all instruments in one: {EXAMPLE}."
+        )
+    start, end = spans[0]
+    if bars:
+        raise InputError(
+            f"The formula {text!r} has instruments and, after '|', fixed effects; karat has no"
+            " instrumental variables with absorbed effects. Write effects with few levels as"
+            " C(g), or remove one of the two."
+        )
+    inside = text[start + 1 : end]
+    _, bars, middle = outside(inside)
+    if len(middle) != 1 or bars or not any(place < start for place in tildes):
+        raise InputError(
+            f"The brackets of the formula {text!r} cannot be read; write them after '~', as"
+            f" in {EXAMPLE}."
+        )
+    return Brackets(
+        f"{text[:start]}{PLACE}{text[end + 1 :]}",
+        inside[: middle[0]].strip(),
+        inside[middle[0] + 1 :].strip(),
+    )
+
+
+def outside(text: str) -> tuple[list[tuple[int, int]], list[int], list[int]]:
+    """The brackets, the bars and the tildes that are not inside parentheses or quotes."""
+    spans, bars, tildes = [], [], []
+    waiting: list[tuple[str, int]] = []  # what closes what is open, and where it was opened
+    quote = ""
+    for place, sign in enumerate(text):
+        if quote:
+            quote = "" if sign == quote else quote
+        elif sign in QUOTES:
+            quote = sign
+        elif sign in CLOSING:
+            waiting.append((CLOSING[sign], place))
+        elif waiting and sign == waiting[-1][0]:
+            _, start = waiting.pop()
+            if sign == "]" and not waiting:
+                spans.append((start, place))
+        elif not waiting and sign == "|":
+            bars.append(place)
+        elif not waiting and sign == "~":
+            tildes.append(place)
+    return spans, bars, tildes
+
+
+def without_i(text: str) -> tuple[str, dict[str, str]]:
+    """A formula without ``i(...)``, and what the rewritten parts are called in names of columns."""
+    shown: dict[str, str] = {}
+    pieces, done = [], 0
+    for found in CALL.finditer(text):
+        if not found[0].endswith("(") or found.start() < done:
+            continue
+        end = _closing(text, found.end())
+        pieces += [text[done : found.start()], _term(text[found.start() : end], shown)]
+        done = end
+    return "".join([*pieces, text[done:]]), shown
+
+
+def _closing(text: str, start: int) -> int:
+    """The place behind the bracket that closes one before ``start``."""
+    depth = 1
+    for found in QUOTES_AND_BRACKETS.finditer(text, start):
+        depth += (found[0] == "(") - (found[0] == ")")
+        if not depth:
+            return found.end()
+    raise InputError(f"The formula {text!r}: close the bracket of i(...).")
+
+
+def _term(text: str, shown: dict[str, str]) -> str:
+    """One call as a term of formulaic."""
+    call = parsed(QUOTED.sub(lambda name: "_" * len(name[0].encode()), text), text)
+    assert isinstance(call, ast.Call)
+    columns = [str(ast.get_source_segment(text, argument)) for argument in call.args]
+    names = [keyword.arg for keyword in call.keywords]
+    if len(columns) not in (1, 2) or names not in ([], ["ref"]):
+        raise InputError(
+            f"The term {text!r}: i takes a column of levels, perhaps a number that multiplies the"
+            " indicators, and ref=, as in i(year, treated, ref=2004)."
+        )
+    left_out = _references(text, call.keywords[0].value) if names else []
+    written = f"C({columns[0]}, Without({', '.join(map(repr, left_out))}))"
+    shown[written] = columns[0].strip("`")
+    if len(columns) == 1:
+        return written
+    number = f"I({columns[1]} * 1)"  # of a boolean, too
+    shown[number] = columns[1].strip("`")
+    return f"{written}:{number}"
+
+
+def _references(text: str, node: ast.expr) -> list[Any]:
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        value = None
+    levels = list(value) if isinstance(value, list | tuple) else [value]
+    if not levels or not all(isinstance(level, str | int | float) for level in levels):
+        raise InputError(
+            f"The term {text!r}: ref must be a level, or a list of levels, written out."
+        )
+    return levels

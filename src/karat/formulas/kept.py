@@ -31,8 +31,8 @@ from karat.errors import InputError, NotExactError
 from karat.formulas.cells import FREQUENCY, RESPONSE
 from karat.formulas.formula import Factor, Formula
 from karat.formulas.layout import DesignLayout, FormulaLayout
+from karat.formulas.learn import transforms_of
 from karat.formulas.passes import SourceRows, open_table
-from karat.formulas.transforms import transforms_of
 from karat.problems import Problem
 
 NOTE = "The table was made from the kept rows of a {}, which have the second moments of all rows."

@@ -29,12 +29,13 @@ from karat.data.labels import as_objects
 from karat.engine.rows import Progress
 from karat.engine.stream import FOLD
 from karat.errors import InputError, NotExactError
+from karat.formulas.design import restored_design
 from karat.formulas.formula import parse
-from karat.formulas.layout import DesignLayout, FormulaLayout
+from karat.formulas.layout import DesignLayout, FormulaLayout, formula_columns
+from karat.io.checkpoint import ResumablePasses
 from karat.io.columnar import ColumnarFiles
 from karat.io.find import open_source
-from karat.io.passes import SamePasses
-from karat.io.resume import ResumablePasses
+from karat.io.row_hashes import SamePasses
 from karat.io.scan import Consumer, Position, Reduce, require_rows
 from karat.io.source import Source
 from karat.problems import LeastSquares
@@ -194,14 +195,26 @@ class ClusterRows:
 
 def open_rows(data: Any, progress: Progress | None) -> SourceRows | ClusterRows:
     """Rows of anything that :func:`karat.inference.ols` takes."""
-    cluster = cluster_of(data)
-    if cluster is not None:
-        return ClusterRows(data, cluster)
+    if containers.partition_library(data) is not None:
+        return ClusterRows(data, cluster_of(data))
     source, collected = open_table(data), containers.collected(data)
     rows = SourceRows(source, _declared(collected), progress)
     if containers.is_frame(collected) and hasattr(collected, "shape"):
         rows.known_rows = containers.row_count(collected)
     return rows
+
+
+def rows_again(
+    facts: dict[str, Any], data: Any, on_missing: str, clusters: Sequence[str],
+    progress: Progress | None,
+) -> tuple[SourceRows | ClusterRows, DesignLayout]:  # fmt: skip
+    """The rows of a table whose design is known, and the layout that encodes them."""
+    design, weight = restored_design(facts), facts["weights"]
+    rows = open_rows(needed_columns(data, design.formula.text, (weight, *clusters)), progress)
+    columns = formula_columns(design.formula, rows.schema(), weight, on_missing, clusters)
+    columns = replace(columns, frequencies=bool(facts.get("frequencies")))
+    rows.as_codes(columns.coded())
+    return rows, columns.of_design(design)
 
 
 def is_kept(data: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Sums by cluster, for labels of any kind.
+"""Sums by cluster, for labels of any kind, in several ways of clustering.
 
 Rows may arrive in any order.  Integer labels that lie close together are used as addresses of the
 sums of their clusters; other labels get addresses from a table.
@@ -6,7 +6,7 @@ sums of their clusters; other labels get addresses from a table.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -141,7 +141,78 @@ class ClusterSums:
         return total
 
 
-def joint_sums(labels: Sequence[np.ndarray], values: Array) -> tuple[np.ndarray, Array]:
+class SumsByWay:
+    """Sums of k numbers by label, for each way of clustering and each combination of ways.
+
+    Adding to clusters costs time in proportion to their number, so columns wait in a room and many
+    are added at once.
+
+    Parameters
+    ----------
+    width : int
+        The number of sums for each label.
+    subsets : sequence of tuples
+        The ways, and their combinations.
+    waiting : int
+        Columns that may wait.
+    near : bool
+        As in :class:`ClusterSums`.
+    check : callable, optional
+        Called with a number of clusters; raises if there are too many.
+    """
+
+    def __init__(
+        self, width: int, subsets: Sequence[tuple[int, ...]], waiting: int, near: bool = True,
+        check: Callable[[int], None] | None = None,
+    ) -> None:  # fmt: skip
+        self.by_way = {subset: ClusterSums(width, near) for subset in subsets}
+        self.waiting, self.check = waiting, check
+        self.room = np.empty((width, 0))
+        self.held, self.labels = 0, list[Any]()
+
+    def place(self, labels: Any, count: int) -> Array:
+        """Where to write the columns of so many rows with these labels of each way."""
+        if self.held + count > self.room.shape[1]:
+            self.flush()
+            size = max(count, self.waiting)
+            if size != self.room.shape[1]:
+                self.room = np.empty((len(self.room), size))
+        columns = self.room[:, self.held : self.held + count]
+        if self.by_way:
+            self.labels.append(labels)
+            self.held += count
+        return columns
+
+    def flush(self) -> None:
+        """Add the columns that wait to their clusters."""
+        if self.held:
+            labels = [np.concatenate(parts) for parts in zip(*self.labels, strict=True)]
+            columns = self.room[:, : self.held]
+            for subset, sums in self.by_way.items():
+                if len(subset) == 1:
+                    sums.add(labels[subset[0]], columns)
+                else:
+                    sums.add(*_joint_sums([labels[way] for way in subset], columns))
+            if self.check is not None:
+                self.check(sum(sums.count for sums in self.by_way.values()))
+        self.held, self.labels = 0, []
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For messages between workers: without the room."""
+        self.flush()
+        return vars(self) | {"room": self.room[:, :0]}
+
+    def merge(self, other: SumsByWay) -> None:
+        """Add the sums of other rows."""
+        self.flush()
+        other.flush()
+        for subset, sums in other.by_way.items():
+            self.by_way[subset].merge(sums)
+            if self.check is not None:
+                self.check(self.by_way[subset].count)
+
+
+def _joint_sums(labels: Sequence[np.ndarray], values: Array) -> tuple[np.ndarray, Array]:
     """The distinct combinations of labels, as texts, and the sums of the columns of ``values``."""
     encoded = [encode(column) for column in labels]
     codes = np.zeros(len(labels[0]), dtype=np.int64)

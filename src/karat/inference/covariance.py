@@ -31,6 +31,7 @@ from karat.core.regression import (
     BY_CLUSTER,
     CLUSTERED,
     JACKKNIFE,
+    JOINT,
     PLAIN,
     Regression,
     stage_sums,
@@ -40,7 +41,7 @@ from karat.engine.linalg import Array
 from karat.engine.products import Choice, Products
 from karat.errors import NotExactError
 from karat.formulas.design import INTERCEPT
-from karat.inference.ssc import STATSMODELS, SmallSample
+from karat.inference.options import STATSMODELS, SmallSample
 from karat.inference.submodels import LEAST, adjusted
 
 WARNED = 1e-4  # standard errors by which rounding moves estimates, from which on there is a warning
@@ -284,6 +285,17 @@ def stored_clusters(regression: Regression | None) -> dict[str, Any]:
     """Which clusters the stored sums are about."""
     covariances = {} if regression is None else regression.facts["covariances"]
     return next((covariances[kind] for kind in BY_CLUSTER if kind in covariances), {})
+
+
+def check_stored(core: Coreset, clusters: Sequence[str]) -> None:
+    """Raise if the stored sums are of the clusters of another column."""
+    stored = stored_clusters(core.regression)
+    cluster = JOINT.join(clusters)
+    if clusters and stored and stored["column"] != cluster:
+        raise NotExactError(
+            f"This coreset stores the sums of the clusters {stored['column']!r}, not {cluster!r};"
+            " pass the data."
+        )
 
 
 def without_negative(covariance: Covariance) -> Covariance:

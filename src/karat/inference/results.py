@@ -28,8 +28,7 @@ from karat.inference import covariance, hypotheses, show
 from karat.inference.bootstrap import WildBootstrap, wild_bootstrap
 from karat.inference.covariance import Covariance, FullData, constraints_of, singular_values
 from karat.inference.new_rows import check_rows, checked_array, design_columns, in_blocks
-from karat.inference.options import check_cov_type, check_options
-from karat.inference.ssc import STATSMODELS
+from karat.inference.options import STATSMODELS, check_cov_type, check_options
 
 NO_RESIDUALS = "They need every residual of the full data, which a coreset does not keep."
 NO_FITTED = "A coreset does not keep the rows of the full data."

@@ -42,9 +42,9 @@ from karat.engine.least_squares import LeastSquaresSolution
 from karat.engine.linalg import Array
 from karat.engine.products import Products
 from karat.errors import InputError, NotExactError
-from karat.inference.cluster_sums import ClusterSums, joint_sums
+from karat.inference.cluster_sums import ClusterSums, SumsByWay
 from karat.inference.covariance import WHITENING, turned
-from karat.inference.ssc import STATSMODELS, UNCORRECTED, SmallSample
+from karat.inference.options import STATSMODELS, UNCORRECTED, SmallSample
 from karat.inference.submodels import ProductSums, adjusted
 from karat.io.scan import Consumer
 from karat.io.source import Chunk
@@ -113,14 +113,11 @@ class Scores(Consumer):
     frequencies: bool = False
     submodels: bool = False
     products: ProductSums | None = field(default=None, init=False)
-    clusters: dict[tuple[int, ...], ClusterSums] = field(default_factory=dict, init=False)
+    clusters: SumsByWay = field(init=False)
     rows: float = 0
     rss: float = 0.0
     size: float = 0.0  # the sum of squares of the response
     block: Array = field(init=False)  # columns of the current block of rows
-    room: Array = field(init=False)  # scores that are not yet added to their clusters
-    held: int = 0
-    labels: list[Any] = field(default_factory=list, init=False)  # clusters of these scores
     total: Array = field(init=False)
     sums: dict[str, Array] = field(init=False)
 
@@ -131,13 +128,11 @@ class Scores(Consumer):
         self.sums = {kind: np.zeros((width, width)) for kind in squares}
         places = range(self.ways)
         subsets = [s for size in places for s in combinations(places, size + 1)]
-        if CLUSTERED in self.kinds:
-            self.clusters = {subset: ClusterSums(columns) for subset in subsets}
+        self.clusters = SumsByWay(columns, subsets if CLUSTERED in self.kinds else [], WAITING)
         if self.submodels or not ADJUSTED.keys().isdisjoint(self.kinds):
             single = self.submodels and "HC0" in self.kinds
             self.products = ProductSums(self.solution, single, subsets, self.frequencies)
         self.block = np.empty((columns, BLOCK))
-        self.room = np.empty((columns, WAITING if self.clusters else 0))
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
         *design, response = batch.parts
@@ -154,34 +149,16 @@ class Scores(Consumer):
             if self.products is not None:
                 labels = None if batch.keys is None else batch.keys[rows].columns
                 self.products.add(z, weighted, weights, labels)
-            if self.clusters:
+            if self.clusters.by_way:
                 assert batch.keys is not None
-                if self.held + len(weighted) > self.room.shape[1]:
-                    self.flush()
-                np.multiply(x, weighted, out=self.room[:, self.held : self.held + len(weighted)])
-                self.labels.append(batch.keys[rows].columns)
-                self.held += len(weighted)
+                labels = batch.keys[rows].columns
+                np.multiply(x, weighted, out=self.clusters.place(labels, len(weighted)))
         counts = batch.weights if self.frequencies else None
         self.rows += len(batch) if counts is None else float(counts.sum())
 
-    def flush(self) -> None:
-        """Add the collected scores to their clusters; each call costs time in proportion to the
-        number of clusters, so many are added at once.
-        """
-        if self.held:
-            labels = [np.concatenate(parts) for parts in zip(*self.labels, strict=True)]
-            for subset, sums in self.clusters.items():
-                scores = self.room[:, : self.held]
-                if len(subset) == 1:
-                    sums.add(labels[subset[0]], scores)
-                else:
-                    sums.add(*joint_sums([labels[place] for place in subset], scores))
-        self.held, self.labels = 0, []
-
     def __getstate__(self) -> dict[str, Any]:
-        """For messages between workers: without the room for scores."""
-        self.flush()
-        return vars(self) | {"room": self.room[:, :0], "block": self.block[:, :0]}
+        """For messages between workers: without the block."""
+        return vars(self) | {"block": self.block[:, :0]}
 
     def _add_block(
         self, design: Sequence[Any], y: Array, weights: Array | None, rows: slice
@@ -231,12 +208,9 @@ class Scores(Consumer):
             self.total + other.total,
         )
         self.size += other.size
-        self.flush()
-        other.flush()
         for kind, value in other.sums.items():
             self.sums[kind] += value
-        for subset, sums in other.clusters.items():
-            self.clusters[subset].merge(sums)
+        self.clusters.merge(other.clusters)
         if self.products is not None and other.products is not None:
             self.products.merge(other.products)
 
@@ -245,9 +219,9 @@ class Scores(Consumer):
         rows are not those of the coreset.
         """
         self._check_same()
-        self.flush()
+        self.clusters.flush()
         middles = dict(self.sums)
-        if self.clusters:
+        if self.clusters.by_way:
             middles[CLUSTERED] = self._clustered(STATSMODELS)
             if self.ways > 1:
                 middles[PLAIN] = self._clustered(UNCORRECTED)
@@ -263,10 +237,10 @@ class Scores(Consumer):
     def _clustered(self, ssc: SmallSample) -> Array:
         whitening = self.solution.estimate.whitening
         if self.ways == 1:
-            return self.clusters[0,].outer(whitening)
+            return self.clusters.by_way[0,].outer(whitening)
         middle = np.zeros((self.solution.width, self.solution.width))
         for subset, factor in self._factors(ssc).items():
-            middle += factor * self.clusters[subset].outer(whitening)
+            middle += factor * self.clusters.by_way[subset].outer(whitening)
         return middle
 
     def _factors(self, ssc: SmallSample) -> dict[tuple[int, ...], float]:
@@ -297,8 +271,8 @@ class Scores(Consumer):
 
     @property
     def _groups(self) -> dict[tuple[int, ...], ClusterSums]:
-        products = {} if self.products is None else self.products.clusters
-        return self.clusters or products
+        products = {} if self.products is None else self.products.clusters.by_way
+        return self.clusters.by_way or products
 
     @property
     def counts(self) -> list[int]:

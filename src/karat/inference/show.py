@@ -18,7 +18,7 @@ from karat.core.regression import BY_CLUSTER
 from karat.core.synthetic import SYNTHETIC
 from karat.engine.least_squares import DependentColumnError
 from karat.errors import InputError, several
-from karat.inference.ssc import STATSMODELS
+from karat.inference.options import STATSMODELS
 
 NOTED = 1e-8  # standard errors by which rounding moves estimates, from which on the table says so
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from karat.core.regression import ADJUSTED
 from karat.engine.linalg import Array
 from karat.engine.products import EPS, Choice, Products, product_count, products
 from karat.errors import NotExactError
-from karat.inference.cluster_sums import ClusterSums, joint_sums
+from karat.inference.cluster_sums import SumsByWay
 
 BUDGET = 2**30  # bytes of sums of clusters, or of their products
 WAITING = 2**23  # sums that are collected before they are added to their clusters
@@ -51,12 +51,9 @@ class ProductSums:
     single: bool
     subsets: Sequence[tuple[int, ...]]
     frequencies: bool
-    clusters: dict[tuple[int, ...], ClusterSums] = field(init=False)
+    clusters: SumsByWay = field(init=False)
     totals: Array = field(init=False)
     squares: Array = field(init=False)
-    room: Array = field(init=False)  # sums that are not yet added to their clusters
-    held: int = 0
-    labels: list[Any] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         width = self.solution.width
@@ -70,8 +67,8 @@ class ProductSums:
         self._check_memory(size, size)
         self.totals = np.zeros(size)
         self.squares = np.zeros((size, size) if self.single else (0, 0))
-        self.clusters = {subset: ClusterSums(size, near=False) for subset in self.subsets}
-        self.room = np.empty((size, 0))
+        check = partial(self._check_memory, size)
+        self.clusters = SumsByWay(size, self.subsets, WAITING // size, near=False, check=check)
 
     @staticmethod
     def _check_memory(size: int, many: int) -> None:
@@ -84,49 +81,18 @@ class ProductSums:
 
     def add(self, z: Array, weighted: Array, weights: Array | None, labels: Any) -> None:
         """Add rows: their whitened columns, u e, u, and labels of clusters."""
-        size, rows = len(self.totals), z.shape[1]
-        if self.held + rows > self.room.shape[1]:
-            self.flush()
-            self.room = np.empty((size, max(rows, WAITING // size)))
-        part = products(
-            z, weights, weighted / self.scale, self.room[:, self.held : self.held + rows]
-        )
+        part = products(z, weights, weighted / self.scale, self.clusters.place(labels, z.shape[1]))
         self.totals += part.sum(axis=1)
         if self.single:
             if self.frequencies and weights is not None:
                 part = part / np.sqrt(weights)
             self.squares += part @ part.T
-        if self.clusters:
-            self.labels.append(labels)
-            self.held += rows
-
-    def flush(self) -> None:
-        """Add the collected sums to their clusters."""
-        if self.held:
-            labels = [np.concatenate(parts) for parts in zip(*self.labels, strict=True)]
-            sums = self.room[:, : self.held]
-            for subset, clusters in self.clusters.items():
-                if len(subset) == 1:
-                    clusters.add(labels[subset[0]], sums)
-                else:
-                    clusters.add(*joint_sums([labels[place] for place in subset], sums))
-            self._check_memory(len(self.totals), sum(c.count for c in self.clusters.values()))
-        self.held, self.labels = 0, []
-
-    def __getstate__(self) -> dict[str, Any]:
-        """For messages between workers: without the room."""
-        self.flush()
-        return vars(self) | {"room": self.room[:, :0]}
 
     def merge(self, other: ProductSums) -> None:
         """Add the sums of other rows."""
-        self.flush()
-        other.flush()
         self.totals += other.totals
         self.squares += other.squares
-        for subset, clusters in other.clusters.items():
-            self.clusters[subset].merge(clusters)
-            self._check_memory(len(self.totals), self.clusters[subset].count)
+        self.clusters.merge(other.clusters)
 
     @property
     def scale(self) -> float:
@@ -141,17 +107,17 @@ class ProductSums:
     @cached_property
     def of_clusters(self) -> Products:
         """The products of the clusters of one way, with the sums of each."""
-        self.flush()
-        (clusters,) = self.clusters.values()
+        self.clusters.flush()
+        (clusters,) = self.clusters.by_way.values()
         return self._products(clusters.outer(), clusters.sums[:, clusters.seen])
 
     def of_ways(self, factors: dict[tuple[int, ...], float]) -> Products:
         """The sum of the products of several ways, each with its sign and factor."""
-        self.flush()
+        self.clusters.flush()
         size = len(self.totals)
         squares = np.zeros((size, size))
         for subset, factor in factors.items():
-            squares += factor * self.clusters[subset].outer()
+            squares += factor * self.clusters.by_way[subset].outer()
         return self._products(squares, np.empty((size, 0)))
 
     def _products(self, squares: Array, clusters: Array) -> Products:

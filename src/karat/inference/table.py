@@ -36,11 +36,10 @@ from karat.formulas.design import INTERCEPT, make_design, restored_design
 from karat.formulas.formula import parse
 from karat.formulas.kept import kept_rows
 from karat.formulas.layout import DesignLayout, FormulaLayout, formula_columns
-from karat.formulas.learn import Learn
-from karat.formulas.passes import is_kept, needed_columns, open_rows
-from karat.formulas.transforms import transforms_of
+from karat.formulas.learn import Learn, transforms_of
+from karat.formulas.passes import is_kept, needed_columns, open_rows, rows_again
 from karat.inference import options
-from karat.inference.covariance import full_data
+from karat.inference.covariance import check_stored, full_data
 from karat.inference.instruments import (
     InstrumentalVariables,
     Stage,
@@ -49,11 +48,11 @@ from karat.inference.instruments import (
     responses,
 )
 from karat.inference.new_rows import Encoder
+from karat.inference.options import PYFIXEST, STATSMODELS, SmallSample, small_sample
 from karat.inference.residuals import residual_quantiles
 from karat.inference.results import FrequencyWLS
 from karat.inference.scores import FullDataSolution, Scores, wanted_sums, with_sums
 from karat.inference.several import Tables, by_response
-from karat.inference.ssc import PYFIXEST, STATSMODELS, SmallSample, small_sample
 from karat.panels.effects import has_effects
 from karat.panels.fit import panel_table
 
@@ -191,7 +190,7 @@ def ols(
                 core = _with_scores(
                     core, data, kinds, clusters, on_missing, residual_quantiles, advance, submodels
                 )
-        options.check_stored(core, kinds, clusters)
+        check_stored(core, clusters)
         fit = _shown(core, kinds[0], use_t, drop, corrections)
         if residual_quantiles:
             fit.residual_quantiles  # noqa: B018 - raises if they are not stored
@@ -203,7 +202,7 @@ def ols(
                 "A submodel of a coreset has the weights of the coreset, and no quantiles of"
                 " residuals: these belong to one formula. Leave out these arguments."
             )
-        options.check_stored(data, kinds, clusters)
+        check_stored(data, clusters)
         whole = _shown(data, "nonrobust", None, drop, corrections)
         return whole.submodel(formula, cov_type=kinds[0], use_t=use_t)
     with progress_bar(progress, "B") as advance:
@@ -429,19 +428,11 @@ def _with_scores(
         raise NotExactError(
             "This coreset was not made from a formula; call ols(formula, data, cov_type=...)."
         )
-    design = restored_design(core.regression.facts)
-    others = (core.regression.facts["weights"], *clusters)
-    rows = open_rows(needed_columns(data, design.formula.text, others), progress)
-    columns = formula_columns(
-        design.formula, rows.schema(), core.regression.facts["weights"], on_missing, clusters
-    )
-    columns = replace(columns, frequencies=bool(core.regression.facts.get("frequencies")))
-    if columns.frequencies and quantiles:
+    rows, layout = rows_again(core.regression.facts, data, on_missing, clusters, progress)
+    if layout.frequencies and quantiles:
         raise InputError(
             "Quantiles of residuals are not available with frequencies; repeat the rows.",
             argument="residual_quantiles",
         )
-    rows.as_codes(columns.coded())
-    layout = columns.of_design(design)
     (scored,) = _scored([core], rows, layout, kinds, clusters, quantiles, submodels)
     return scored

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from karat.core.coreset import Coreset
 from karat.core.provenance import Provenance
+from karat.data import containers
 from karat.engine.rows import Progress
 from karat.errors import InputError
-from karat.formulas.design import restored_design
-from karat.formulas.layout import formula_columns
-from karat.formulas.passes import SourceRows, needed_columns, open_rows
+from karat.formulas.passes import SourceRows, rows_again
 from karat.io.verdict import FileVerification
 from karat.io.verify import FileCheck
 
@@ -48,12 +46,8 @@ def verify(
     on_missing = on_missing or provenance.on_missing or "error"
     if isinstance(data, list) and not data:
         raise InputError("The coreset does not store its source; pass the data.", argument="data")
-    facts = core.regression.facts
-    design, weight = restored_design(facts), facts["weights"]
-    rows = open_rows(needed_columns(data, design.formula.text, (weight,)), progress)
-    if not isinstance(rows, SourceRows):
+    if containers.partition_library(data) is not None:
         raise InputError("Rows in partitions cannot be verified; write them to files.")
-    columns = formula_columns(design.formula, rows.schema(), weight, on_missing, ())
-    columns = replace(columns, frequencies=bool(facts.get("frequencies")))
-    rows.as_codes(columns.coded())
-    return FileCheck(core, rows.source, columns.of_design(design), progress=progress).run()
+    rows, layout = rows_again(core.regression.facts, data, on_missing, (), progress)
+    assert isinstance(rows, SourceRows)
+    return FileCheck(core, rows.source, layout, progress=progress).run()

@@ -46,9 +46,8 @@ from karat.io.encoding import Encoding, categories
 from karat.io.find import open_source
 from karat.io.layout import Layout
 from karat.io.learn import learned
-from karat.io.passes import Seen, require_same, seen_rows
-from karat.io.row_hashes import RowHashes
-from karat.io.scan import Hashes, LatentSums, Position, Reduce, changed_file, require_rows, scan
+from karat.io.row_hashes import Hashes, RowHashes, Seen, require_same, seen_rows
+from karat.io.scan import LatentSums, Position, Reduce, changed_file, require_rows, scan
 from karat.io.source import Source, sort_of
 from karat.problems import Kernel, Problem
 from karat.problems.latent import KnownMaps, Latent

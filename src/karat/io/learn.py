@@ -19,9 +19,8 @@ from karat.engine.rows import Progress
 from karat.errors import InputError
 from karat.io.encoding import Encoding, level_text
 from karat.io.layout import Layout
-from karat.io.passes import Seen, seen_rows
-from karat.io.row_hashes import RowHashes
-from karat.io.scan import Hashes, LearnLevels, require_rows, scan
+from karat.io.row_hashes import Hashes, RowHashes, Seen, seen_rows
+from karat.io.scan import LearnLevels, require_rows, scan
 from karat.io.source import Chunk, ResumePoint, Source
 from karat.storage.archive import read_archive
 from karat.stream.state import validate_schema

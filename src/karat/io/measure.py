@@ -189,13 +189,7 @@ class SumSecondMoments(Consumer):
         if not len(batch):
             return
         kept = self.kept
-        columns = sum(part.shape[1] for part in batch.parts) - kept.targets
-        if columns != kept.columns:
-            raise InputError(
-                f"The coreset has {several(kept.columns, 'column')} and"
-                f" {several(kept.targets, 'target')}, the data has"
-                f" {columns} and {kept.targets}."
-            )
+        _check_width(kept, batch)
         if not self.began:
             self._begin(batch)
         offsets = find_offsets(batch.parts, kept.names, kept.problem, self.kept.offsets)
@@ -261,6 +255,17 @@ class SumSecondMoments(Consumer):
         )
 
 
+def _check_width(kept: Table, batch: Batch) -> None:
+    """Raise unless the data has as many columns as the kept rows."""
+    columns = sum(part.shape[1] for part in batch.parts) - kept.targets
+    if columns != kept.columns:
+        raise InputError(
+            f"The coreset has {several(kept.columns, 'column')} and"
+            f" {several(kept.targets, 'target')}, the data has"
+            f" {columns} and {kept.targets}."
+        )
+
+
 class CheckKeptRows(Consumer):
     """Checks whether each kept row is in the data under its number; ``moved`` has the numbers of
     those that are not.
@@ -274,13 +279,7 @@ class CheckKeptRows(Consumer):
         if not len(batch):
             return
         kept = self.kept
-        columns = sum(part.shape[1] for part in batch.parts) - kept.targets
-        if columns != kept.columns:
-            raise InputError(
-                f"The coreset has {several(kept.columns, 'column')} and"
-                f" {several(kept.targets, 'target')}, the data has"
-                f" {columns} and {kept.targets}."
-            )
+        _check_width(kept, batch)
         wanted = np.arange(
             *np.searchsorted(kept.numbers, [batch.numbers[0], batch.numbers[-1] + 1])
         )

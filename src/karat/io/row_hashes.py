@@ -1,4 +1,5 @@
-"""Hashes of all rows, which detect a single changed digit.
+"""Hashes of all rows, which detect a single changed digit: since a coreset was made, and from one
+pass to the next.
 
 A changed digit among 2e7 rows moves moments by less than rounding does.  So a pass that reads the
 rows hashes them as well:
@@ -26,19 +27,27 @@ order.  The hashes detect accidental changes (a rewritten file, a lost or repeat
 not a signature: rows can be forged.
 
 All rows are hashed, including those that ``on_missing="drop"`` drops, but not broken lines of a CSV
-file.
+file.  A query may give other rows every time, and a table or file may change meanwhile.  So every
+pass hashes its rows, and the sums are compared with those of an earlier pass over the same columns
+(:class:`SamePasses`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import compute as pc
 
-from karat.io.source import DIGITS, decimals_as_doubles
+from karat.data.batch import Batch
+from karat.engine.rows import Progress
+from karat.errors import InputError
+from karat.io.layout import Layout
+from karat.io.scan import Consumer, Position, scan
+from karat.io.source import DIGITS, Chunk, Source, decimals_as_doubles
+from karat.storage.archive import Stored
 
 BLOCK = 2**15
 TEXT = 2**20  # bytes of text at a time
@@ -49,6 +58,12 @@ MISSING = np.uint64(0x94D049BB133111EB)  # the word of a missing text
 MODULUS = 2**64
 WHOLE = "^(0|-?[1-9][0-9]{0,18})$"  # how integers are written
 WRITTEN = "^-?[0-9]+([.][0-9]+)?(e[+-]?[0-9]+)?$"  # how numbers may be written
+Columns = tuple[str, ...]
+Seen = tuple[int, int, int]  # rows, and the two sums of their hashes
+OTHER_ROWS = (
+    "A later pass over the data read other rows than the first: a query gives other rows every"
+    " time, or the data changed meanwhile. Write the rows to a file first, and read that."
+)
 
 
 class RowHashes:
@@ -355,3 +370,72 @@ def _text_words(column: Any) -> np.ndarray:
 
 
 KEYS = _mixed(np.arange(1, BLOCK + 1, dtype=np.uint64) * MULTIPLIER) | np.uint64(1)
+
+
+def seen_rows(hashes: RowHashes) -> Seen:
+    """What must be the same in every pass."""
+    return hashes.rows, hashes.sums[0], hashes.sums[1]
+
+
+def joined_seen(parts: Sequence[Seen]) -> Seen:
+    """Of the rows of several parts of the data."""
+    rows, first, second = (sum(numbers) for numbers in zip(*parts, strict=True))
+    return rows, first % MODULUS, second % MODULUS
+
+
+def require_same(first: Seen, later: Seen) -> None:
+    """Raise if two passes did not read the same rows."""
+    if first != later:
+        raise InputError(OTHER_ROWS)
+
+
+class Hashes(Consumer):
+    """Hashes all rows, including dropped ones."""
+
+    background = True
+
+    def __init__(self, hashes: RowHashes) -> None:
+        self.rows = hashes
+
+    def add(self, chunk: Chunk, batch: Batch) -> None:
+        self.rows.add(chunk.table)
+
+    def state(self) -> Stored:
+        return {"content": self.rows.to_dict()}, {}
+
+    def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        self.rows = RowHashes.from_dict(header["content"], self.rows.gaps)
+
+
+class SamePasses:
+    """The hashes of the passes over a source, by the columns that were read."""
+
+    def __init__(self) -> None:
+        self.seen: dict[Columns, Seen] = {}
+
+    def remembered(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What ``make`` returns."""
+        return make()
+
+    def hashed(self, layout: Layout) -> list[Columns]:
+        """The columns to hash in a pass: all of them, and those of an earlier pass, if others."""
+        columns = tuple(sorted(layout.columns))
+        before = [known for known in self.seen if set(known) <= set(columns)]
+        return sorted({columns, max(before, key=len, default=columns)})
+
+    def compare(self, now: Mapping[Columns, Seen]) -> None:
+        """Raise if a pass did not read the rows of the passes before."""
+        for columns, seen in now.items():
+            require_same(self.seen.setdefault(columns, seen), seen)
+
+    def scan(
+        self, source: Source, layout: Layout, consumers: Sequence[Consumer], rows: int,
+        progress: Progress | None = None,
+    ) -> Position:  # fmt: skip
+        """:func:`karat.io.scan.scan`; an error if the rows are not those of the passes before."""
+        if source.in_memory or source.once:
+            return scan(source, layout, consumers, rows, progress=progress)
+        hashes = {names: Hashes(RowHashes(names, gaps=True)) for names in self.hashed(layout)}
+        position = scan(source, layout, [*hashes.values(), *consumers], rows, progress=progress)
+        self.compare({names: seen_rows(each.rows) for names, each in hashes.items()})
+        return position

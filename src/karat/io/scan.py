@@ -6,9 +6,9 @@
         pause, save                      # every so many rows: folds, then a checkpoint
         progress
 
-A :class:`Consumer` is anything that is done with the rows.  Here are those of builds: ``Reduce``,
-``LatentSums`` and ``Hashes``.  Others are in :mod:`karat.io.measure` (verification),
-:mod:`karat.io.sample`, :mod:`karat.io.learn`, and with the regression tables and cubes.
+A :class:`Consumer` is anything that is done with the rows.  Here are those of builds: ``Reduce``
+and ``LatentSums``.  Others are in :mod:`karat.io.row_hashes`, :mod:`karat.io.measure`
+(verification), :mod:`karat.io.sample`, :mod:`karat.io.learn`, and with tables and cubes.
 
 Pauses happen at places that depend on the files alone, so a resumed scan repeats what an
 uninterrupted one does.
@@ -34,7 +34,6 @@ from karat.engine.rows import Progress
 from karat.engine.stream import FOLD
 from karat.errors import InputError
 from karat.io.layout import Layout
-from karat.io.row_hashes import RowHashes
 from karat.io.source import Chunk, ResumePoint, Source
 from karat.io.written_labels import as_stored_text
 from karat.problems.latent import Latent
@@ -270,24 +269,6 @@ class Consumer:
     def unpack(self, message: bytes) -> Any:
         """The consumer that was packed; this one is empty and of the same kind."""
         return pickle.loads(message)
-
-
-class Hashes(Consumer):
-    """Hashes all rows, including dropped ones."""
-
-    background = True
-
-    def __init__(self, hashes: RowHashes) -> None:
-        self.rows = hashes
-
-    def add(self, chunk: Chunk, batch: Batch) -> None:
-        self.rows.add(chunk.table)
-
-    def state(self) -> Stored:
-        return {"content": self.rows.to_dict()}, {}
-
-    def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
-        self.rows = RowHashes.from_dict(header["content"], self.rows.gaps)
 
 
 class Reduce(Consumer):

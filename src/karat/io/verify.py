@@ -31,25 +31,15 @@ from karat.engine.claim import Reduction
 from karat.engine.kernel import fit_moments
 from karat.engine.reduce import better
 from karat.engine.rows import Progress, Rows
-from karat.errors import InputError, NotExactError, several
+from karat.errors import InputError, NotExactError
 from karat.io.build import MEMORY, fold_rows, require_rereadable
 from karat.io.content_digest import Digest
 from karat.io.find import open_source
 from karat.io.layout import Layout
 from karat.io.measure import CheckKeptRows, FindAnywhere, SumMoments, SumSecondMoments
-from karat.io.passes import Seen, require_same, seen_rows
 from karat.io.read_all import file_layout
-from karat.io.row_hashes import RowHashes, joined_hashes
-from karat.io.scan import (
-    Consumer,
-    Hashes,
-    LatentSums,
-    Position,
-    Reduce,
-    changed_file,
-    require_rows,
-    scan,
-)
+from karat.io.row_hashes import Hashes, RowHashes, Seen, joined_hashes, require_same, seen_rows
+from karat.io.scan import Consumer, LatentSums, Position, Reduce, changed_file, require_rows, scan
 from karat.io.source import Source, short_names
 from karat.io.verdict import Data, FileVerification, compare, read_changed
 from karat.problems import Problem
@@ -177,60 +167,40 @@ class FileCheck:
         files = source.identity()
         problem, notes, other_maps = self._lowered()
         self.kept = kept = kept_table(core, problem)
-        if core.rows == SYNTHETIC:
-            return self._made(provenance, files, start)
         stored, hashes, digests = self._fingerprints(provenance)
-        kept_rows = CheckKeptRows(kept)
+        made = core.rows == SYNTHETIC
+        kept_rows = [] if made else [CheckKeptRows(kept)]  # made rows are no rows of the data
         # Otherwise the rows of a sketch stand for all rows.
         again = not source.once and not core.absorbed
-        apart = np.zeros(len(core), dtype=bool)
-        # Rows that were kept unchanged cancel exactly, so they are left out on both sides.
-        if again and core.certificate.peeled and layout.roles.weight is None:
-            apart = core.weights == 1.0
-        self.sums = SumMoments(kept, self.rows, apart) if again else Reduce(self._sketch(), layout)
+        self.sums = SumSecondMoments(core, kept, self.rows) if made else self._sums(again)
         beside = [] if self.beside is None else self.beside(self)
-        position, passes = self._scans([hashes, *digests, kept_rows, self.sums, *beside])
+        position, passes = self._scans([hashes, *digests, *kept_rows, self.sums, *beside])
         self._require_same_rows(files, hashes)
         reductions, total, other_groups = self._measured(self.sums, passes)
         data, changed = compare(stored, hashes.rows, short_names(source.names), position.counts)
         refutations = [*other_maps, *other_groups]
-        if kept_rows.moved and (data != "reordered" or (again and not self._all_present())):
+        moved = [number for check in kept_rows for number in sorted(check.moved)]
+        if moved and (data != "reordered" or (again and not self._all_present())):
             refutations.append(OTHER_ROWS)
-        data, refutations = self._digested(data, digests, provenance, refutations)
-        if core.n_rows != position.rows:
-            refutations.append(
-                f"The coreset was made of {several(core.n_rows, 'row')}, the data has"
-                f" {position.rows:,}."
-            )
+        data = self._checked(data, digests, provenance, position.rows, refutations)
         seconds = time.perf_counter() - start
-        certificate = certify_again(
+        certificate = (verified if made else certify_again)(
             core, reductions, total, position.rows, seconds, refutations, notes
         )
         return FileVerification(
-            certificate, data, changed, tuple(sorted(kept_rows.moved)), tuple(hashes.rows.columns)
+            certificate, data, changed, tuple(moved), tuple(hashes.rows.columns)
         )
 
-    def _made(
-        self, provenance: Provenance, files: list[list[Any]], start: float
-    ) -> FileVerification:
-        """The same for synthetic rows, which are not rows of the data."""
-        core, source = self.core, self.source
-        stored, hashes, digests = self._fingerprints(provenance)
-        self.sums = sums = SumSecondMoments(core, self.kept, self.rows)
-        beside = [] if self.beside is None else self.beside(self)
-        position, passes = self._scans([hashes, *digests, sums, *beside])
-        self._require_same_rows(files, hashes)
-        reductions, total, refutations = sums.measured(passes)
-        data, changed = compare(stored, hashes.rows, short_names(source.names), position.counts)
-        data, refutations = self._digested(data, digests, provenance, refutations)
-        if core.n_rows != position.rows:
-            refutations.append(
-                f"The coreset was made of {several(core.n_rows, 'row')}, the data has"
-                f" {position.rows:,}."
-            )
-        seconds = time.perf_counter() - start
-        certificate = verified(core, reductions, total, position.rows, seconds, refutations)
-        return FileVerification(certificate, data, changed, (), tuple(hashes.rows.columns))
+    def _sums(self, again: bool) -> SumMoments | Reduce:
+        """What sums up the data beside real rows."""
+        core = self.core
+        if not again:
+            return Reduce(self._sketch(), self.layout)
+        apart = np.zeros(len(core), dtype=bool)
+        # Rows that were kept unchanged cancel exactly, so they are left out on both sides.
+        if core.certificate.peeled and self.layout.roles.weight is None:
+            apart = core.weights == 1.0
+        return SumMoments(self.kept, self.rows, apart)
 
     def _fingerprints(
         self, provenance: Provenance
@@ -250,17 +220,21 @@ class FileCheck:
         )
         return stored, hashes, digests
 
-    def _digested(
-        self, data: Data, digests: list[Digest], provenance: Provenance, refutations: list[str]
-    ) -> tuple[Data, list[str]]:  # fmt: skip
-        """The verdict of the hashes, corrected by the digest of the rows."""
+    def _checked(
+        self, data: Data, digests: list[Digest], provenance: Provenance, rows: int,
+        refutations: list[str],
+    ) -> Data:  # fmt: skip
+        """The verdict of the hashes, corrected by the digest of the rows; adds refutations by the
+        digest and by the number of rows.
+        """
         if data == "identical" and digests and digests[0].to_dict() != provenance.parts[0].digest:
-            # Somebody has changed the data such that the hashes agree.
-            return "changed", [
-                *refutations,
-                "The SHA-256 digest of the rows differs from the stored one.",
-            ]
-        return data, refutations
+            data = "changed"  # somebody has changed the data such that the hashes agree
+            refutations.append("The SHA-256 digest of the rows differs from the stored one.")
+        if self.core.n_rows != rows:
+            refutations.append(
+                f"The coreset was made of {several(self.core.n_rows, 'row')}, the data has {rows:,}."
+            )
+        return data
 
     def _require_same_rows(self, files: list[list[Any]], hashes: Hashes) -> None:
         """Raise if the source changed between passes."""
@@ -338,9 +312,11 @@ class FileCheck:
         return not present.missing
 
     def _measured(
-        self, sums: SumMoments | Reduce, passes: int
+        self, sums: SumMoments | Reduce | SumSecondMoments, passes: int
     ) -> tuple[list[Reduction], float, list[str]]:
         """The coreset against the moments of every group, the total weight, and notes on groups."""
+        if isinstance(sums, SumSecondMoments):
+            return sums.measured(passes)
         if isinstance(sums, Reduce):
             sums.sketch.fold()
         running = sums.running if isinstance(sums, SumMoments) else sums.sketch.summary.running

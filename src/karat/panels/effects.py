@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from karat.errors import InputError
-from karat.formulas.brackets import brackets_of
+from karat.formulas.formula import brackets_of
 
 QUOTED_OR_BAR = re.compile(r"`[^`]*`|'[^']*'|\"[^\"]*\"|\|")
 NAME = re.compile(r"`([^`]+)`|([^\W\d][\w.]*)")

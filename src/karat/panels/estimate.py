@@ -26,9 +26,14 @@ from karat.engine.products import Products
 from karat.errors import InputError, NotExactError, several
 from karat.formulas.design import Design
 from karat.inference.submodels import adjusted
-from karat.io.passes import OTHER_ROWS
-from karat.panels.errors import MOST_DENSE, ClusterMiddles, Parameters, check_cluster_counts
-from karat.panels.model import PanelModel
+from karat.io.row_hashes import OTHER_ROWS
+from karat.panels.model import (
+    MOST_DENSE,
+    ClusterMiddles,
+    PanelModel,
+    Parameters,
+    check_cluster_counts,
+)
 from karat.panels.rows import PanelPass, PanelPlan
 from karat.panels.scores import PanelScores
 from karat.panels.singletons import Singletons, drop_singletons

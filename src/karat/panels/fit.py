@@ -19,8 +19,7 @@ from karat.formulas.formula import parse
 from karat.formulas.layout import formula_columns
 from karat.formulas.learn import Learn
 from karat.formulas.passes import needed_columns, open_rows
-from karat.inference.options import check_design, check_labels
-from karat.inference.ssc import SmallSample
+from karat.inference.options import SmallSample, check_design, check_labels
 from karat.panels.effects import Effect, parse_effects
 from karat.panels.estimate import Estimation
 from karat.panels.model import PanelModel

@@ -19,7 +19,7 @@ from karat.errors import InputError, NotExactError
 from karat.inference.bootstrap import WildBootstrap, wild_bootstrap
 from karat.inference.covariance import Covariance, constraints_of, without_negative
 from karat.inference.hypotheses import NotAvailableError, hypothesis
-from karat.inference.ssc import SmallSample
+from karat.inference.options import SmallSample
 from karat.panels.model import PanelModel
 from karat.panels.predict import level_effects, predicted
 

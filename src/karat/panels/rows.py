@@ -14,7 +14,7 @@ import numpy as np
 
 from karat.data.batch import Batch
 from karat.engine.linalg import Array, Indices
-from karat.io.resume import ResumableConsumer
+from karat.io.checkpoint import ResumableConsumer
 from karat.io.source import Chunk
 from karat.panels.effects import Effect
 from karat.panels.levels import JointLevels

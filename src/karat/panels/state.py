@@ -1,4 +1,4 @@
-"""Sums of panels as JSON and named arrays, for checkpoints (:mod:`karat.io.resume`)."""
+"""Sums of panels as JSON and named arrays, for checkpoints (:mod:`karat.io.checkpoint`)."""
 
 from __future__ import annotations
 

@@ -16,6 +16,8 @@ from karat.core.wording import PAGE, TIMES, number
 WIDTH, HEIGHT = 460, 320
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 14, 42
 TICK = 6  # digits before the point that a tick has room for
+MOST_TICKS = 6
+PADDED = 0.05  # of the range of values, on each side
 FLOOR = 1e-17  # where an error of zero is drawn
 
 
@@ -39,9 +41,9 @@ class Scale:
     def _position(self, values: Any) -> Any:
         return np.log10(values) if self.logarithmic else values
 
-    def ticks(self, most: int = 6) -> list[dict[str, Any]]:
+    def ticks(self) -> list[dict[str, Any]]:
         """Round values between the ends, with positions and labels."""
-        values = (_decades if self.logarithmic else _steps)(self.low, self.high, most)
+        values = (_decades if self.logarithmic else _steps)(self.low, self.high)
         if self.whole:
             values = [value for value in values if value == int(value)]
         return [
@@ -50,17 +52,17 @@ class Scale:
         ]
 
 
-def _steps(low: float, high: float, most: int) -> list[float]:
-    rough = (high - low) / most
+def _steps(low: float, high: float) -> list[float]:
+    rough = (high - low) / MOST_TICKS
     power = 10.0 ** floor(log10(rough))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
     first, last = ceil(low / step - 1e-9), floor(high / step + 1e-9)
     return [float(f"{i * step:.12g}") for i in range(first, last + 1)]
 
 
-def _decades(low: float, high: float, most: int) -> list[float]:
+def _decades(low: float, high: float) -> list[float]:
     first, last = ceil(log10(low) - 1e-9), floor(log10(high) + 1e-9)
-    every = max(1, ceil((last - first + 1) / most))
+    every = max(1, ceil((last - first + 1) / MOST_TICKS))
     powers = [10.0**i for i in range(first, last + 1, every)]
     if len(powers) >= 2:
         return powers
@@ -84,9 +86,9 @@ def _up(low: float, high: float, height: int = HEIGHT, logarithmic: bool = False
     return Scale(low, high, height - BOTTOM, TOP, logarithmic)
 
 
-def _padded_range(values: np.ndarray, share: float = 0.05) -> tuple[float, float]:
+def _padded_range(values: np.ndarray) -> tuple[float, float]:
     low, high = float(values.min()), float(values.max())
-    pad = share * (high - low) or max(abs(high), 1.0)
+    pad = PADDED * (high - low) or max(abs(high), 1.0)
     return low - pad, high + pad
 
 

@@ -25,9 +25,9 @@ from karat.report.moments import thinned
 BINS = 30
 
 
-def weight_bins(weights: Array, bins: int = BINS) -> tuple[Array, Array]:
+def weight_bins(weights: Array) -> tuple[Array, Array]:
     """Bin the weights: edges with equal steps of the logarithm, and counts."""
-    low, high = float(weights.min()), float(weights.max())
+    low, high, bins = float(weights.min()), float(weights.max()), BINS
     if high <= low * (1 + 1e-9):  # all equal: one bin around them
         low, high, bins = low / 2, high * 2, 1
     edges = np.geomspace(low, high, min(bins, max(1, 2 * len(weights))) + 1)
