@@ -31,7 +31,7 @@ from karat.engine.claim import Reduction
 from karat.engine.kernel import fit_moments
 from karat.engine.reduce import better
 from karat.engine.rows import Progress, Rows
-from karat.errors import InputError, NotExactError
+from karat.errors import InputError, NotExactError, several
 from karat.io.build import MEMORY, fold_rows, require_rereadable
 from karat.io.content_digest import Digest
 from karat.io.find import open_source
@@ -232,7 +232,8 @@ class FileCheck:
             refutations.append("The SHA-256 digest of the rows differs from the stored one.")
         if self.core.n_rows != rows:
             refutations.append(
-                f"The coreset was made of {several(self.core.n_rows, 'row')}, the data has {rows:,}."
+                f"The coreset was made of {several(self.core.n_rows, 'row')}, the data has"
+                f" {rows:,}."
             )
         return data
 
