@@ -25,6 +25,7 @@ from karat.data.advice import unknown_argument
 from karat.data.arguments import check_absorbing, chosen_problem, named_columns, progress_bar
 from karat.data.batch import features_of, read_input
 from karat.data.labels import contained
+from karat.engine.fourth_moments import FourthMoments
 from karat.engine.kernel import NonFiniteError
 from karat.engine.linalg import Array
 from karat.engine.rows import Progress
@@ -35,7 +36,7 @@ from karat.problems.absorb.correction import Correction
 Method = Literal["auto", "onepass", "tree", "caratheodory"]
 METHODS = ("auto", "onepass", "tree", "caratheodory")
 # what other rooms ask of a coreset, and users need not see
-INTERNAL = {"absorbed", "arrays", "minus_offsets", "strata", "tables"}
+INTERNAL = {"absorbed", "arrays", "fourth", "minus_offsets", "strata", "tables"}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,6 +81,8 @@ class Coreset:
     strata : array of int or None
         What each synthetic row was made of: 0 for ordinary rows, 1 for wild ones; 2 for a wild row
         kept as it is.
+    fourth : FourthMoments or None
+        Slices of a cube with ``cov=``: what HC0 and HC1 of tables follow from.
     """
 
     indices: np.ndarray | None
@@ -98,6 +101,7 @@ class Coreset:
     verbatim: np.ndarray | None = None
     rows: str = REAL
     strata: np.ndarray | None = None
+    fourth: FourthMoments | None = None
 
     def __post_init__(self) -> None:
         for array in (self.indices, self.weights):

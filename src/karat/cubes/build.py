@@ -28,6 +28,7 @@ from karat.cluster.partitions import cluster_of, scan_partitions
 from karat.core.certify import Certificate
 from karat.core.synthetic import REAL
 from karat.cubes.cells import CellLayout, Cells, cell_name, in_order, label_list, starts_of
+from karat.cubes.fourth import GatherFourth
 from karat.cubes.hashes import (
     CellHashes,
     HashRows,
@@ -156,6 +157,9 @@ class CollectCells(Consumer):
         # rows that may wait
         self.most = max(10**5, memory // (SHARE * 8 * (len(layout.columns) + 3)))
         self.present = None if present is None else present.emptied()
+        self.fourth = None
+        if layout.cov is not None:
+            self.fourth = GatherFourth(len(self.reducer.names), memory)
         self.labels = Labels(layout)
         # rows that wait or are held: their groups are the numbers of cells, their parts flat
         self.pieces: list[Batch] = []
@@ -175,6 +179,8 @@ class CollectCells(Consumer):
             columns = [np.asarray(part)[:, 0] for part in batch.parts]
             if self.present is not None:
                 self.present.look(self.labels, codes, columns, batch.keys)
+            if self.fourth is not None:
+                self.fourth.add(codes, columns, batch.weights)
             self.pieces.append(
                 Batch(columns, self._numbered(codes), batch.weights, codes, batch.keys)
             )
@@ -296,6 +302,7 @@ class CollectCells(Consumer):
             CellHashes.none(len(there))
             if self.hashing is None
             else self.hashing.by_cell().chosen(there),
+            None if self.fourth is None else self.fourth.of(there),
         )  # fmt: skip
         return unordered.chosen(in_order(labels, len(there))[0])
 

@@ -20,6 +20,7 @@ from karat.cubes.hashes import CellHashes
 from karat.cubes.reduce import Reducer, with_made
 from karat.cubes.select import shown
 from karat.data.stacking import stack_rows
+from karat.engine.fourth_moments import FourthMoments
 from karat.engine.linalg import Indices
 from karat.errors import InputError
 
@@ -90,6 +91,9 @@ def joined_cells(parts: Sequence[Cells]) -> Cells:
         tuple(origin for part in parts for origin in part.origins),
         tuple(names for part in parts for names in part.parts),
         CellHashes.joined([part.hashes for part in parts]),
+        None
+        if first.fourth is None
+        else FourthMoments.joined([part.fourth for part in parts if part.fourth is not None]),
     )
 
 
@@ -147,6 +151,7 @@ def _merged_groups(
         tuple(_united(reducer, cells, group) for group in members),
         tuple(tuple(sorted({o for i in group for o in cells.origins[i]})) for group in members),
         tuple(tuple(cells.parts_of(group)) for group in members), cells.hashes.united(members),
+        None if cells.fourth is None else cells.fourth.united(members),
     )  # fmt: skip
     much = np.flatnonzero(lengths > (LOOSE if loose else 1) * reducer.width)
     if not len(much):
@@ -192,4 +197,5 @@ def _reduced(reducer: Reducer, cells: Cells, claims: Sequence[Sequence[Certifica
         np.concatenate([result.weights for result in kept]), numbers,
         None if cells.keys is None else cells.keys[rows],
         tuple(result.certificate for result in kept), cells.origins, cells.parts, cells.hashes,
+        cells.fourth,
     )  # fmt: skip

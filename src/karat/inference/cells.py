@@ -1,0 +1,81 @@
+"""HC0 of kept rows from the fourth moments of their cells (:mod:`karat.engine.fourth_moments`),
+beside sums over the rows themselves, from which clustered errors follow.
+
+In every cell the columns x of a design and the response are affine forms of the data, so the
+residual e is one, too, and the sum of u e^2 x x' is a function of fourth moments: weights count
+rows here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from karat.engine.fourth_moments import FourthMoments
+from karat.engine.linalg import Array
+from karat.errors import NotExactError
+from karat.formulas.kept import BY_SUMS, KeptSource
+from karat.formulas.layout import DesignLayout
+from karat.formulas.passes import ClusterRows, SourceRows
+from karat.inference.instruments import StageScores
+from karat.inference.scores import FullDataSolution, Scores
+from karat.inference.submodels import LEAST
+
+
+def scanned_scores(
+    rows: SourceRows | ClusterRows, layout: DesignLayout, solutions: Sequence[FullDataSolution],
+    endogenous: tuple[int, ...], kinds: Sequence[str], ways: int, submodels: bool,
+) -> Scores | StageScores:  # fmt: skip
+    """The scores of one or more solutions, after a pass over the rows.
+
+    ``endogenous`` are the positions of the endogenous columns, whose first stages come last.
+    """
+    kept = isinstance(rows, KeptSource)
+    summed = tuple(kind for kind in kinds if not (kept and kind in BY_SUMS))
+    given = summed, ways, layout.frequencies, submodels
+    consumer: Scores | StageScores
+    if len(solutions) == 1:
+        consumer = Scores(solutions[0], *given)
+    else:
+        consumer = StageScores(tuple(solutions), endogenous, *given)
+    scores = rows.scan(layout, consumer)
+    if isinstance(rows, KeptSource) and len(summed) < len(kinds):
+        assert rows.kept.fourth is not None
+        forms = rows.forms(layout)
+        fixed = int(solutions[0].intercept)
+        if fixed:  # one everywhere
+            constant = np.zeros((*forms.shape[:2], 1))
+            constant[:, 0] = 1.0
+            forms = np.concatenate([constant, forms], axis=2)
+        responses = [forms.shape[2] - 1, *(fixed + place for place in endogenous)]
+        stages = getattr(scores, "stages", [scores])
+        for stage, response in zip(stages, responses, strict=True):
+            _add_squares(stage, rows.kept.fourth, forms, response)
+    return scores
+
+
+def _add_squares(scores: Scores, fourth: FourthMoments, forms: Array, response: int) -> None:
+    """Add the sums of HC0, and those of submodels if they are wanted."""
+    estimate, k = scores.solution.estimate, scores.solution.width
+    columns = scores.solution.columns
+    base = forms[:, :, [*range(columns), response]]
+    base[:, 0] -= np.append(estimate.shift, estimate.centre)
+    turn = np.zeros((columns + 1, k + 1))
+    turn[:columns, :k] = estimate.whitening
+    turn[:, k] = np.append(-estimate.shifted, 1.0)
+    first, second = np.arange(k), np.full(k, k)
+    if scores.submodels:
+        pairs = np.triu_indices(k)
+        first, second = np.append(pairs[0], first), np.append(pairs[1], second)
+    totals, squares, errors = fourth.squares(base, turn, first, second)
+    if not errors[-k:].max() <= LEAST:
+        raise NotExactError(
+            "The fourth moments of these cells have too few digits for HC0 and HC1 (an error of"
+            f" about {errors[-k:].max():.0e}): the columns are nearly collinear, or the residuals"
+            " are rounding errors. Call karat.ols with the data."
+        )
+    scores.sums["HC0"] = squares[-k:, -k:]
+    if scores.submodels:
+        assert scores.products is not None
+        scores.products.put_single(totals, squares)
