@@ -63,8 +63,7 @@ class Coreset:
     keys : array or None
         Values of a key column, which identify rows across sources.
     maps : dict of arrays or None
-        Latent-variable problems: the maps of the full data, without which the rows do not give its
-        parameters.
+        Latent problems: maps of the full data, without which the rows do not give its parameters.
     provenance : dict or None
         Where the rows came from (files, columns, seed, version, content hashes), as
         :func:`karat.coreset_files` writes it.
@@ -79,8 +78,7 @@ class Coreset:
     rows : str
         "real" for rows of the input, "synthetic" for rows made with the same second moments.
     strata : array of int or None
-        What each synthetic row was made of: 0 for ordinary rows, 1 for wild ones; 2 for a wild row
-        kept as it is.
+        What each synthetic row was made of: 0 ordinary rows, 1 wild ones, 2 one wild row as it is.
     fourth : FourthMoments or None
         Slices of a cube with ``cov=``: what HC0 and HC1 of tables follow from.
     """

@@ -115,7 +115,7 @@ def cube(
     if rows is not None:
         check_rows_argument(rows, problem, "auto", KEEP)
     kind = rows or (REAL if problem.needs_real_rows else SYNTHETIC)
-    sums = check_cov(cov, problem, kind)
+    sums = None if cov is None else check_cov(cov, problem, kind)
     layout = CellLayout.for_cells(
         problem, target, by, columns, sample_weight, key, on_missing, kind, sums
     )

@@ -24,8 +24,8 @@ from karat.core.certify import Certificate
 from karat.core.files import problem_header, saved_problem
 from karat.core.stored import check_certificate
 from karat.core.synthetic import REAL, SYNTHETIC, as_made
-from karat.cubes import fourth
 from karat.cubes.cells import CellLayout, Cells, starts_of
+from karat.cubes.fourth import KINDS, fourth_arrays, stored_fourth
 from karat.cubes.hash_file import from_inside, inside, read_beside, remove_others, write_beside
 from karat.cubes.hashes import CellHashes, old_part_names
 from karat.data.arguments import ColumnRoles
@@ -79,7 +79,7 @@ def pack_cube(
     shown += [(f"column:{i}", "array", [name]) for i, name in enumerate(names)]
     shown += [("weights", "array", ["weight"]), ("numbers", "array", ["row"])]
     shown += [("keys", "array", ["key"])] if cells.keys is not None else []
-    for more, columns in (inside(cells), fourth.packed(cells.fourth, cells.starts)):
+    for more, columns in (inside(cells), fourth_arrays(cells.fourth, cells.starts)):
         arrays, shown = arrays | more, shown + columns
     certificates, notes = _certificate_arrays(cells.certificates)
     arrays |= (
@@ -134,7 +134,7 @@ def unpack_cube(
         require(rows in (REAL, SYNTHETIC), "its rows are of no kind")
         by, drop = tuple(header["by"]), header["on_missing"] == "drop"
         cov = header.get("cov")
-        require(cov in (None, *fourth.KINDS), "covariances of no kind")
+        require(cov in (None, *KINDS), "covariances of no kind")
         layout = CellLayout(roles, drop=drop, by=by, rows=rows, cov=cov)
         sizes = arrays[f"{CELL}sizes"]
         starts = starts_of(sizes)
@@ -160,7 +160,7 @@ def unpack_cube(
             from_inside(arrays, starts) if hashes else CellHashes.none(len(sizes)),
             None
             if cov is None
-            else fourth.unpacked(arrays, starts, len(roles.features) + len(roles.targets)),
+            else stored_fourth(arrays, starts, len(roles.features) + len(roles.targets)),
         )
         for certificate in cells.certificates:
             check_certificate(certificate)

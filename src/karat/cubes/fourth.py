@@ -17,9 +17,9 @@ from karat.core.synthetic import REAL
 from karat.engine.fourth_moments import (
     MOST,
     FourthMoments,
-    coordinates,
     number_count,
-    places,
+    pair_places,
+    row_coordinates,
     sums_of,
 )
 from karat.engine.linalg import Array, Indices
@@ -33,10 +33,8 @@ SHARE = 4  # of the memory: cells are copied when they are put in order, and whe
 LARGEST = 1e140  # squares of larger numbers overflow, and tables refuse them
 
 
-def check_cov(cov: Any, problem: Problem, rows: str) -> str | None:
-    """The covariances that cells keep the sums of: both, or none."""
-    if cov is None:
-        return None
+def check_cov(cov: Any, problem: Problem, rows: str) -> str:
+    """The covariances that cells keep the sums of: one name for both."""
     if cov not in KINDS:
         raise InputError(
             f"cov must be 'HC0' or 'HC1' (a cube with one has both), not {cov!r}. Errors clustered"
@@ -90,7 +88,7 @@ class GatherFourth:
         for start, stop in pairwise([*edges.tolist(), len(codes)]):
             cell, rows, u = int(codes[start]), table[start:stop], heavy[start:stop]
             if self.rows[cell] < RIPE * (rows.shape[1] + 1) or not self._added(cell, rows, u):
-                shift, factor = coordinates(rows, u)
+                shift, factor = row_coordinates(rows, u)
                 sums = sums_of(rows, u, shift, factor)
                 new = FourthMoments(shift[None], factor[None], sums[None])
                 if self.rows[cell]:
@@ -99,8 +97,8 @@ class GatherFourth:
                     self._put(np.array([cell]), new)
                     self.rows[cell] = len(rows)
         if again:
-            cells, counts, parts = zip(*again, strict=True)
-            cells, count = np.array(cells), len(cells)
+            numbers, counts, parts = zip(*again, strict=True)
+            cells, count = np.array(numbers), len(numbers)
             both = FourthMoments.joined([self.moments.chosen(cells), *parts])
             self._put(cells, both.united([np.array([i, count + i]) for i in range(count)]))
             self.rows[cells] += counts
@@ -109,7 +107,7 @@ class GatherFourth:
         """Add rows in the coordinates of their cell, unless they lie far out."""
         sums = sums_of(rows, weights, self.moments.shift[cell], self.moments.factor[cell])
         q = rows.shape[1] + 1
-        squares = sums[places(q).whole[0][_diagonal(q)]]
+        squares = sums[pair_places(q).whole[0][_diagonal(q)]]
         if squares.max() > FAR * squares[0]:
             return False
         self.moments.sums[cell] += sums
@@ -159,7 +157,7 @@ def check_room(cells: int, columns: int, memory: int) -> None:
         )
 
 
-def packed(moments: FourthMoments | None, starts: Indices) -> tuple[
+def fourth_arrays(moments: FourthMoments | None, starts: Indices) -> tuple[
     dict[str, np.ndarray], list[tuple[str, str, list[str]]]
 ]:  # fmt: skip
     """Arrays for the file of a cube, and their columns: a list in the first kept row of a cell."""
@@ -168,7 +166,7 @@ def packed(moments: FourthMoments | None, starts: Indices) -> tuple[
     lines = moments.packed()
     ends = np.zeros(int(starts[-1]) + 1, dtype=np.int64)
     ends[starts[:-1] + 1] = lines.shape[1]
-    arrays = {
+    arrays: dict[str, np.ndarray] = {
         "fourth/indices": np.tile(np.arange(lines.shape[1], dtype=np.int32), len(lines)),
         "fourth/data": lines.ravel(),
         "fourth/indptr": np.cumsum(ends),
@@ -176,8 +174,8 @@ def packed(moments: FourthMoments | None, starts: Indices) -> tuple[
     return arrays, [("fourth", "sparse", ["fourth_place", "fourth_sum"])]
 
 
-def unpacked(arrays: Mapping[str, np.ndarray], starts: Indices, columns: int) -> FourthMoments:
-    """What :func:`packed` made."""
+def stored_fourth(arrays: Mapping[str, np.ndarray], starts: Indices, columns: int) -> FourthMoments:
+    """What :func:`fourth_arrays` made."""
     require("fourth/indptr" in arrays, "its fourth moments are missing")
     ends, data = arrays["fourth/indptr"], arrays["fourth/data"]
     width = number_count(columns)

@@ -61,7 +61,7 @@ class Places(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def places(q: int) -> Places:
+def pair_places(q: int) -> Places:
     """The places for q coordinates."""
     first, second = np.triu_indices(q)
     pairs = np.column_stack([first, second])
@@ -93,7 +93,7 @@ def pair_forms(left: Array, right: Array) -> Array:
 
     Both arguments have the shape (groups, q, k), the result (groups, p, k).
     """
-    a, b, *_ = places(left.shape[1])
+    a, b, *_ = pair_places(left.shape[1])
     twice = np.where(a == b, 0.0, 1.0)[:, None]
     return np.asarray(left[:, a] * right[:, b] + twice * left[:, b] * right[:, a])
 
@@ -111,7 +111,7 @@ def safe_factor(factor: Array, least: Array | float = 0.0) -> Array:
     return safe
 
 
-def coordinates(rows: Array, weights: Array) -> tuple[Array, Array]:
+def row_coordinates(rows: Array, weights: Array) -> tuple[Array, Array]:
     """m and R of some rows of positive weight."""
     shares = weights / weights.sum()
     shift = rows[0] + shares @ (rows - rows[0])
@@ -125,7 +125,7 @@ def coordinates(rows: Array, weights: Array) -> tuple[Array, Array]:
 def sums_of(rows: Array, weights: Array, shift: Array, factor: Array) -> Array:
     """S of some rows in given coordinates."""
     width = rows.shape[1] + 1
-    first, second, _, distinct = places(width)
+    first, second, _, distinct = pair_places(width)
     squares = np.zeros((len(first), len(first)))
     for start in range(0, len(rows), ROWS):
         some = slice(start, start + ROWS)
@@ -179,7 +179,7 @@ class FourthMoments:
     @property
     def columns(self) -> int:
         """The number of columns."""
-        return self.shift.shape[1]
+        return int(self.shift.shape[1])
 
     @property
     def totals(self) -> Array:
@@ -208,8 +208,8 @@ class FourthMoments:
         q, total = self.columns + 1, float(self.totals.sum())
         if not total:
             return self.shift[0], self.factor[0]
-        products = self.sums[:, places(q).whole[:q]]  # of z_0 z_a and all pairs
-        first, second = places(q)[:2]
+        products = self.sums[:, pair_places(q).whole[:q]]  # of z_0 z_a and all pairs
+        first, second = pair_places(q)[:2]
         gram = np.empty((len(self), q, q))
         gram[:, first, second] = gram[:, second, first] = products[:, 0]
         means = gram[:, 0, 1:] / total
@@ -220,12 +220,14 @@ class FourthMoments:
         eigenvalues, vectors = np.linalg.eigh(gram / total)
         roots = np.sqrt(np.maximum(eigenvalues, 0.0))[:, :, None] * vectors.transpose(0, 2, 1)
         moved = np.concatenate([(self.shift - shift)[:, None], self.factor], axis=1)
-        return shift, safe_factor(np.linalg.qr((roots @ moved).reshape(-1, self.columns), mode="r"))
+        stacked: Array = (roots @ moved).reshape(-1, self.columns)
+        r: Array = np.asarray(np.linalg.qr(stacked, mode="r"), dtype=float)
+        return shift, safe_factor(r)
 
     def turned(self, shift: Array, factor: Array) -> FourthMoments:
         """The same sums of every group in other coordinates."""
         q = self.columns + 1
-        first, second, _, distinct = places(q)
+        first, second, _, distinct = pair_places(q)
         turn = np.zeros((len(self), q, q))
         turn[:, 0, 0] = 1.0
         turn[:, 0, 1:], turn[:, 1:, 1:] = self.shift - shift, self.factor
@@ -240,7 +242,7 @@ class FourthMoments:
 
     def _pairs(self, width: int) -> Iterator[tuple[slice, Array]]:
         """Q of some groups after the other, so many that matrices of ``width`` columns fit."""
-        whole = places(self.columns + 1).whole
+        whole = pair_places(self.columns + 1).whole
         step = max(1, BLOCK // (len(whole) * max(len(whole), width)))
         for start in range(0, len(self), step):
             some = slice(start, start + step)
@@ -280,8 +282,8 @@ class FourthMoments:
             roots, form = np.sqrt(np.maximum(np.einsum("gpp->gp", sums), 0.0)), np.abs(form)
             moved = pair_forms(size[:, :, first], form[:, :, second])
             moved += pair_forms(form[:, :, first], size[:, :, second])
-            for kept, each in ((within, np.abs(functional)), (between, moved)):
-                kept += np.square(np.einsum("gpk,gp->gk", each, roots)).sum(axis=0)
+            within += np.square(np.einsum("gpk,gp->gk", np.abs(functional), roots)).sum(axis=0)
+            between += np.square(np.einsum("gpk,gp->gk", moved, roots)).sum(axis=0)
         diagonal = np.diag(squares)
         with np.errstate(divide="ignore", invalid="ignore"):
             errors = EPS * (within / diagonal + 2 * np.sqrt(between / diagonal))
@@ -295,7 +297,7 @@ class FourthMoments:
         mine, theirs = (side.turned(others.shift, factor) for side in (self, others))
         apart = np.zeros(len(self), dtype=bool)
         for some, squares in mine._pairs(0):
-            wanted = theirs.sums[some][:, places(self.columns + 1).whole]
+            wanted = theirs.sums[some][:, pair_places(self.columns + 1).whole]
             total = others.totals[some, None]
             roots = np.sqrt(np.maximum(np.einsum("gpp->gp", wanted), total))
             allowed = AGREE * roots[:, :, None] * roots[:, None]

@@ -150,6 +150,7 @@ class KeptSource(SourceRows):
                 " Call ols with the data and weights=."
             )
         self.kept = kept
+        self.robust = () if kept.fourth is None else BY_SUMS
         columns = {**kept.labels, **kept.features}
         table = pa.table({name: pa.array(values) for name, values in columns.items()})
         self.table = table.append_column(FREQUENCY, pa.array(kept.weights))
@@ -202,11 +203,6 @@ class KeptSource(SourceRows):
                     f"Errors clustered by {name!r} need sums over its clusters; a {kind} keeps"
                     f" those of its labels ({', '.join(self.kept.labels) or 'it has none'}) alone."
                 )
-
-    @property
-    def robust(self) -> tuple[str, ...]:
-        """The covariances that follow from fourth moments, if these were kept."""
-        return () if self.kept.fourth is None else BY_SUMS
 
     def forms(self, layout: DesignLayout) -> Array:
         """For every cell the columns of a design and the response as affine forms of the features:

@@ -52,7 +52,11 @@ class SourceRows:
         Whether the source reads integers as doubles.
     rows_at_once : int
         Rows between pauses.
+    robust : tuple of str
+        Covariances for which no pass over rows is needed.
     """
+
+    robust: tuple[str, ...] = ()
 
     def __init__(
         self, source: Source, declared: dict[str, list[Any]], progress: Progress | None,
@@ -144,6 +148,8 @@ class ClusterRows:
     home : module
         :mod:`karat.dask` or :mod:`karat.spark`.
     """
+
+    robust: tuple[str, ...] = ()
 
     def __init__(self, data: Any, home: Any) -> None:
         self.data, self.home = data, home

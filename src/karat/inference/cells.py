@@ -8,55 +8,41 @@ rows here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from karat.engine.fourth_moments import FourthMoments
 from karat.engine.linalg import Array
 from karat.errors import NotExactError
-from karat.formulas.kept import BY_SUMS, KeptSource
+from karat.formulas.kept import KeptSource
 from karat.formulas.layout import DesignLayout
-from karat.formulas.passes import ClusterRows, SourceRows
 from karat.inference.instruments import StageScores
-from karat.inference.scores import FullDataSolution, Scores
+from karat.inference.scores import Scores
 from karat.inference.submodels import LEAST
 
 
-def scanned_scores(
-    rows: SourceRows | ClusterRows, layout: DesignLayout, solutions: Sequence[FullDataSolution],
-    endogenous: tuple[int, ...], kinds: Sequence[str], ways: int, submodels: bool,
-) -> Scores | StageScores:  # fmt: skip
-    """The scores of one or more solutions, after a pass over the rows.
+def add_squares(
+    scores: Scores | StageScores, rows: KeptSource, layout: DesignLayout,
+    endogenous: tuple[int, ...],
+) -> None:  # fmt: skip
+    """Add the sums of HC0, and those of submodels if they are wanted, to scores of kept rows.
 
     ``endogenous`` are the positions of the endogenous columns, whose first stages come last.
     """
-    kept = isinstance(rows, KeptSource)
-    summed = tuple(kind for kind in kinds if not (kept and kind in BY_SUMS))
-    given = summed, ways, layout.frequencies, submodels
-    consumer: Scores | StageScores
-    if len(solutions) == 1:
-        consumer = Scores(solutions[0], *given)
-    else:
-        consumer = StageScores(tuple(solutions), endogenous, *given)
-    scores = rows.scan(layout, consumer)
-    if isinstance(rows, KeptSource) and len(summed) < len(kinds):
-        assert rows.kept.fourth is not None
-        forms = rows.forms(layout)
-        fixed = int(solutions[0].intercept)
-        if fixed:  # one everywhere
-            constant = np.zeros((*forms.shape[:2], 1))
-            constant[:, 0] = 1.0
-            forms = np.concatenate([constant, forms], axis=2)
-        responses = [forms.shape[2] - 1, *(fixed + place for place in endogenous)]
-        stages = getattr(scores, "stages", [scores])
-        for stage, response in zip(stages, responses, strict=True):
-            _add_squares(stage, rows.kept.fourth, forms, response)
-    return scores
+    stages = scores.stages if isinstance(scores, StageScores) else [scores]
+    forms, fourth = rows.forms(layout), rows.kept.fourth
+    assert fourth is not None
+    fixed = int(stages[0].solution.intercept)
+    if fixed:  # one everywhere
+        constant = np.zeros((*forms.shape[:2], 1))
+        constant[:, 0] = 1.0
+        forms = np.concatenate([constant, forms], axis=2)
+    responses = [forms.shape[2] - 1, *(fixed + place for place in endogenous)]
+    for stage, response in zip(stages, responses, strict=True):
+        _add_squares(stage, fourth, forms, response)
 
 
 def _add_squares(scores: Scores, fourth: FourthMoments, forms: Array, response: int) -> None:
-    """Add the sums of HC0, and those of submodels if they are wanted."""
+    """Those of one solution, whose response is one of the forms."""
     estimate, k = scores.solution.estimate, scores.solution.width
     columns = scores.solution.columns
     base = forms[:, :, [*range(columns), response]]

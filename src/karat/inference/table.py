@@ -40,18 +40,19 @@ from karat.formulas.learn import Learn
 from karat.formulas.passes import is_kept, needed_columns, open_rows
 from karat.formulas.transforms import transforms_of
 from karat.inference import options
-from karat.inference.cells import scanned_scores
+from karat.inference.cells import add_squares
 from karat.inference.covariance import full_data
 from karat.inference.instruments import (
     InstrumentalVariables,
     Stage,
+    StageScores,
     check_instruments,
     responses,
 )
 from karat.inference.new_rows import Encoder
 from karat.inference.residuals import residual_quantiles
 from karat.inference.results import FrequencyWLS
-from karat.inference.scores import FullDataSolution, wanted_sums, with_sums
+from karat.inference.scores import FullDataSolution, Scores, wanted_sums, with_sums
 from karat.inference.several import Tables, by_response
 from karat.inference.ssc import PYFIXEST, STATSMODELS, SmallSample, small_sample
 from karat.panels.effects import has_effects
@@ -388,18 +389,22 @@ def _scored(
     )
     layout = replace(layout, dropped=tuple(facts.get("dropped") or ()))
     if wanted:
-        labelled = replace(layout, labelled=bool(clusters))
-        scores: Any = scanned_scores(
-            rows, labelled, solutions, responses(facts), wanted, len(clusters), submodels
+        summed = tuple(kind for kind in wanted if kind not in rows.robust)
+        given = summed, len(clusters), layout.frequencies, submodels
+        scores = rows.scan(
+            replace(layout, labelled=bool(clusters)),
+            Scores(solutions[0], *given)
+            if len(solutions) == 1
+            else StageScores(solutions, responses(facts), *given),
         )
+        if len(summed) < len(wanted):
+            add_squares(scores, rows, layout, responses(facts))
         solved = [stage.solution for stage in stages]
         parts = [(scores, solved)]
         if len(cores) > 1:
             parts = [(part, [own]) for part, own in zip(scores.stages, solved, strict=True)]
-        regressions = [
-            with_sums(stored, *part, clusters)
-            for stored, part in zip(regressions, parts, strict=True)
-        ]
+        both = zip(regressions, parts, strict=True)
+        regressions = [with_sums(stored, *part, clusters) for stored, part in both]
     if quantiles:
         for place, one in enumerate(layout.each()):
             found = {"residual_quantiles": residual_quantiles(rows, one, solutions[place])}
