@@ -104,7 +104,11 @@ class GatherFourth:
             self.rows[cells] += counts
 
     def _added(self, cell: int, rows: Array, weights: Array) -> bool:
-        """Add rows in the coordinates of their cell, unless they lie far out."""
+        """Add rows in the coordinates of their cell, unless they lie far out, or may move in a
+        direction in which earlier rows do not.
+        """
+        if not np.diagonal(self.moments.factor[cell]).all():
+            return False
         sums = sums_of(rows, weights, self.moments.shift[cell], self.moments.factor[cell])
         q = rows.shape[1] + 1
         squares = sums[pair_places(q).whole[0][_diagonal(q)]]

@@ -14,9 +14,10 @@ the products of two coordinates, x_i e = F_i'(z_a z_b), so with Q the matrix of 
 Groups are added up in the coordinates of their union, in which z is affine, too: S becomes P Q P'.
 
 The forms of a group are those of the rows m + z R, which are the rows of the data up to the last
-digit, whether z is well determined or not (columns that are constant or collinear in a group have
-any coordinates).  So the condition of a group does not matter, only how far the terms of a form
-and those of F'QF cancel, which is measured.
+digit, whether z is well determined or not.  A column that is constant in a group, or a combination
+of columns before it, up to rounding, has no coordinate: R is 0 there, and so is z.  So the
+condition of a group does not matter, only how far the terms of a form and those of F'QF cancel,
+which is measured.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ EPS = float(np.finfo(float).eps)
 MOST = 40  # columns: a group then has a megabyte
 BLOCK = 2**22  # numbers of the matrices that are made at a time
 ROWS = 2**12  # rows that are summed at a time
-SMALLEST = 4 * EPS  # of the size of a column: the least diagonal entry of R
+SMALLEST = 8 * EPS  # of the size of a column: what is left of it is rounding
 COARSE = 1e-5  # the same for a comparison, in which rounding of the rows is not to matter
 AGREE = 1e-9  # by which sums in such coordinates may differ
 
@@ -98,41 +99,49 @@ def pair_forms(left: Array, right: Array) -> Array:
     return np.asarray(left[:, a] * right[:, b] + twice * left[:, b] * right[:, a])
 
 
-def safe_factor(factor: Array, least: Array | float = 0.0) -> Array:
-    """R of one group or many with a diagonal that is not too small beside its columns; ``least``
-    are further lower bounds of it.
-    """
-    sizes = np.linalg.norm(factor, axis=-2)
-    diagonal = np.diagonal(factor, axis1=-2, axis2=-1)
-    sizes = np.maximum(np.maximum(np.abs(diagonal), SMALLEST * sizes), least)
-    safe = factor.copy()
-    i = np.arange(factor.shape[-1])
-    safe[..., i, i] = np.copysign(np.where(sizes > 0, sizes, 1.0), diagonal)
-    return safe
+def triangle(rows: Array, shift: Array) -> Array:
+    """R of centred and scaled rows; its row of a column that others before it determine is zero."""
+    factor = np.zeros((rows.shape[1],) * 2)
+    sizes = SMALLEST * (np.linalg.norm(rows, axis=0) + np.abs(shift))
+    used = np.arange(rows.shape[1])
+    while True:
+        r: Array = np.asarray(np.linalg.qr(rows[:, used], mode="r"), dtype=float)
+        diagonal = np.zeros(len(used))
+        diagonal[: len(r)] = np.abs(np.diagonal(r))
+        determined = np.flatnonzero(diagonal <= sizes[used])
+        if not len(determined):
+            factor[np.ix_(used, used)] = r
+            return factor
+        place = int(determined[0])
+        factor[used[:place], used[place]] = r[:place, place]
+        used = np.delete(used, place)
+
+
+def by_factor(columns: Array, factor: Array) -> Array:
+    """z with z R = ``columns``, and 0 where a column determines nothing."""
+    used = np.flatnonzero(np.diagonal(factor))
+    z = np.zeros_like(columns)
+    z[:, used] = linalg.solve_triangular(
+        factor[np.ix_(used, used)], columns[:, used].T, trans="T", check_finite=False
+    ).T
+    return z
 
 
 def row_coordinates(rows: Array, weights: Array) -> tuple[Array, Array]:
     """m and R of some rows of positive weight."""
     shares = weights / weights.sum()
     shift = rows[0] + shares @ (rows - rows[0])
-    scaled = (rows - shift) * np.sqrt(shares)[:, None]
-    factor = np.zeros((rows.shape[1],) * 2)
-    r = np.linalg.qr(scaled, mode="r")
-    factor[: len(r)] = r
-    return shift, safe_factor(factor)
+    return shift, triangle((rows - shift) * np.sqrt(shares)[:, None], shift)
 
 
 def sums_of(rows: Array, weights: Array, shift: Array, factor: Array) -> Array:
     """S of some rows in given coordinates."""
-    width = rows.shape[1] + 1
-    first, second, _, distinct = pair_places(width)
+    first, second, _, distinct = pair_places(rows.shape[1] + 1)
     squares = np.zeros((len(first), len(first)))
     for start in range(0, len(rows), ROWS):
         some = slice(start, start + ROWS)
-        z = np.ones((width, len(rows[some])))
-        z[1:] = linalg.solve_triangular(
-            factor, (rows[some] - shift).T, trans="T", check_finite=False
-        )
+        z = np.ones((rows.shape[1] + 1, len(rows[some])))
+        z[1:] = by_factor(rows[some] - shift, factor).T
         pairs = z[first] * z[second]
         squares += pairs @ (pairs * weights[some]).T
     return squares.ravel()[distinct]
@@ -147,7 +156,7 @@ class FourthMoments:
     shift : array of shape (groups, columns)
         m.
     factor : array of shape (groups, columns, columns)
-        R, upper triangular.
+        R, upper triangular, with rows that are zero.
     sums : array of shape (groups, C(columns + 4, 4))
         S.
     """
@@ -220,9 +229,7 @@ class FourthMoments:
         eigenvalues, vectors = np.linalg.eigh(gram / total)
         roots = np.sqrt(np.maximum(eigenvalues, 0.0))[:, :, None] * vectors.transpose(0, 2, 1)
         moved = np.concatenate([(self.shift - shift)[:, None], self.factor], axis=1)
-        stacked: Array = (roots @ moved).reshape(-1, self.columns)
-        r: Array = np.asarray(np.linalg.qr(stacked, mode="r"), dtype=float)
-        return shift, safe_factor(r)
+        return shift, triangle((roots @ moved).reshape(-1, self.columns), shift)
 
     def turned(self, shift: Array, factor: Array) -> FourthMoments:
         """The same sums of every group in other coordinates."""
@@ -230,9 +237,9 @@ class FourthMoments:
         first, second, _, distinct = pair_places(q)
         turn = np.zeros((len(self), q, q))
         turn[:, 0, 0] = 1.0
-        turn[:, 0, 1:], turn[:, 1:, 1:] = self.shift - shift, self.factor
-        for matrix, r in zip(turn[:, :, 1:], factor, strict=True):
-            matrix[:] = linalg.solve_triangular(r, matrix.T, trans="T", check_finite=False).T
+        moved = np.concatenate([(self.shift - shift)[:, None], self.factor], axis=1)
+        for group in range(len(self)):
+            turn[group, :, 1:] = by_factor(moved[group], factor[group])
         sums = np.empty_like(self.sums)
         for some, squares in self._pairs(len(first)):
             forms = pair_forms(turn[some][:, :, first], turn[some][:, :, second])
@@ -292,8 +299,10 @@ class FourthMoments:
 
     def differ(self, others: FourthMoments) -> Flags:
         """Which groups are not those of the same rows."""
-        sizes = np.linalg.norm(others.factor, axis=1) + np.abs(others.shift)
-        factor = safe_factor(others.factor, COARSE * sizes)
+        sizes = COARSE * (np.linalg.norm(others.factor, axis=1) + np.abs(others.shift))
+        factor, i = others.factor.copy(), np.arange(self.columns)
+        least = np.maximum(np.abs(factor[:, i, i]), sizes)
+        factor[:, i, i] = np.where(least > 0, least, 1.0)
         mine, theirs = (side.turned(others.shift, factor) for side in (self, others))
         apart = np.zeros(len(self), dtype=bool)
         for some, squares in mine._pairs(0):
