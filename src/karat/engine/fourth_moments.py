@@ -99,16 +99,18 @@ def pair_forms(left: Array, right: Array) -> Array:
     return np.asarray(left[:, a] * right[:, b] + twice * left[:, b] * right[:, a])
 
 
-def triangle(rows: Array, shift: Array) -> Array:
-    """R of centred and scaled rows; its row of a column that others before it determine is zero."""
+def triangle(rows: Array, sizes: Array) -> Array:
+    """R of centred and scaled rows; its row of a column that others before it determine is zero.
+
+    ``sizes`` are those of the numbers that the columns are sums of.
+    """
     factor = np.zeros((rows.shape[1],) * 2)
-    sizes = SMALLEST * (np.linalg.norm(rows, axis=0) + np.abs(shift))
     used = np.arange(rows.shape[1])
     while True:
         r: Array = np.asarray(np.linalg.qr(rows[:, used], mode="r"), dtype=float)
         diagonal = np.zeros(len(used))
         diagonal[: len(r)] = np.abs(np.diagonal(r))
-        determined = np.flatnonzero(diagonal <= sizes[used])
+        determined = np.flatnonzero(diagonal <= SMALLEST * sizes[used])
         if not len(determined):
             factor[np.ix_(used, used)] = r
             return factor
@@ -131,7 +133,8 @@ def row_coordinates(rows: Array, weights: Array) -> tuple[Array, Array]:
     """m and R of some rows of positive weight."""
     shares = weights / weights.sum()
     shift = rows[0] + shares @ (rows - rows[0])
-    return shift, triangle((rows - shift) * np.sqrt(shares)[:, None], shift)
+    scaled = (rows - shift) * np.sqrt(shares)[:, None]
+    return shift, triangle(scaled, np.linalg.norm(scaled, axis=0))
 
 
 def sums_of(rows: Array, weights: Array, shift: Array, factor: Array) -> Array:
@@ -229,7 +232,8 @@ class FourthMoments:
         eigenvalues, vectors = np.linalg.eigh(gram / total)
         roots = np.sqrt(np.maximum(eigenvalues, 0.0))[:, :, None] * vectors.transpose(0, 2, 1)
         moved = np.concatenate([(self.shift - shift)[:, None], self.factor], axis=1)
-        return shift, triangle((roots @ moved).reshape(-1, self.columns), shift)
+        sizes = np.sqrt(self.totals / total @ np.square(moved).sum(axis=1))
+        return shift, triangle((roots @ moved).reshape(-1, self.columns), sizes)
 
     def turned(self, shift: Array, factor: Array) -> FourthMoments:
         """The same sums of every group in other coordinates."""

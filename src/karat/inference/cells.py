@@ -47,20 +47,23 @@ def _add_squares(scores: Scores, fourth: FourthMoments, forms: Array, response: 
     columns = scores.solution.columns
     base = forms[:, :, [*range(columns), response]]
     base[:, 0] -= np.append(estimate.shift, estimate.centre)
-    turn = np.zeros((columns + 1, k + 1))
+    # whitened columns, the residual, and the combinations that belong to the parameters
+    turn = np.zeros((columns + 1, 2 * k + 1))
     turn[:columns, :k] = estimate.whitening
     turn[:, k] = np.append(-estimate.shifted, 1.0)
-    first, second = np.arange(k), np.full(k, k)
-    if scores.submodels:
-        pairs = np.triu_indices(k)
-        first, second = np.append(pairs[0], first), np.append(pairs[1], second)
+    turn[:columns, k + 1 :] = estimate.whitening @ estimate.root.T
+    i, j = np.triu_indices(k) if scores.submodels else (np.arange(0), np.arange(0))
+    first = np.concatenate([i, np.arange(k), np.arange(k + 1, 2 * k + 1)])
+    second = np.concatenate([j, np.full(2 * k, k)])
     totals, squares, errors = fourth.squares(base, turn, first, second)
     if not errors[-k:].max() <= LEAST:
         raise NotExactError(
             "The fourth moments of these cells have too few digits for HC0 and HC1 (an error of"
             f" about {errors[-k:].max():.0e}): the columns are nearly collinear, or the residuals"
-            " are rounding errors. Call karat.ols with the data."
+            " that a coefficient depends on are rounding errors. Call karat.ols with the data."
         )
+    of_rows = slice(0, -k)
+    totals, squares = totals[of_rows], squares[of_rows, of_rows]
     scores.sums["HC0"] = squares[-k:, -k:]
     if scores.submodels:
         assert scores.products is not None
