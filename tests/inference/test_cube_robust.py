@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 import karat
-from karat.cubes.fourth import GatherFourth
 from karat.errors import InputError, NotExactError
 
 smf = pytest.importorskip("statsmodels.formula.api")

@@ -17,11 +17,12 @@ from karat.core.certify import Certificate
 from karat.core.synthetic import REAL, as_made
 from karat.cubes.cells import KINDS, MADE, Cells, as_integers, in_order, label_list, starts_of
 from karat.cubes.hashes import CellHashes
-from karat.cubes.reduce import Reducer, with_made
+from karat.cubes.reduce import Reducer, positions_of, with_made
 from karat.cubes.select import shown
-from karat.data.stacking import stack_rows
+from karat.data.stacking import side_by_side, stack_rows
 from karat.engine.fourth_moments import FourthMoments
 from karat.engine.linalg import Indices
+from karat.engine.rows import Rows
 from karat.errors import InputError
 
 LOOSE = 4  # with loose=True, a union of up to so many rows per feature is not reduced
@@ -184,18 +185,19 @@ def _united(reducer: Reducer, cells: Cells, group: Indices) -> Certificate:
 
 def _reduced(reducer: Reducer, cells: Cells, claims: Sequence[Sequence[Certificate]]) -> Cells:
     """Every cell reduced; ``claims`` are those of the rows in it."""
-    kept = reducer.reduce(cells.columns, cells.weights, cells.starts, cells.counts, claims)
+    doubles = all(column.dtype == np.float64 for column in cells.columns)
+    blocks = [column[:, None] for column in cells.columns]
+    rows = Rows([side_by_side([blocks])] if doubles else blocks, cells.weights)
+    kept = reducer.reduce(rows, cells.starts, cells.counts, claims)
     sizes = np.array([len(result.positions) for result in kept])
-    rows = np.concatenate(
-        [start + result.positions for start, result in zip(cells.starts[:-1], kept, strict=True)]
-    )
+    held = positions_of(kept, cells.starts[:-1])
     columns, numbers = with_made(
-        kept, [column[rows] for column in cells.columns], cells.numbers[rows]
+        kept, [column[held] for column in cells.columns], cells.numbers[held]
     )
     return Cells(
         cells.labels, starts_of(sizes), tuple(columns),
         np.concatenate([result.weights for result in kept]), numbers,
-        None if cells.keys is None else cells.keys[rows],
+        None if cells.keys is None else cells.keys[held],
         tuple(result.certificate for result in kept), cells.origins, cells.parts, cells.hashes,
         cells.fourth,
     )  # fmt: skip
