@@ -13,7 +13,7 @@ import pytest
 import karat
 from karat.core.synthetic import REAL
 from karat.cubes.file import pack_cube
-from karat.engine.fourth_moments import FourthMoments
+from karat.engine.fourth_moments import FourthSums
 from karat.errors import DamagedFileError, InputError, NotExactError
 
 smf = pytest.importorskip("statsmodels.formula.api")
@@ -232,12 +232,12 @@ def test_verify(frame, cube):
     assert cube.verify(frame).ok
     moments = cube.cells.fourth
     for spoilt in (
-        FourthMoments(moments.shift + 1e-6, moments.factor, moments.sums),
-        FourthMoments(moments.shift, moments.factor * (1 + 1e-8), moments.sums),
-        FourthMoments(moments.shift, moments.factor, moments.sums * (1 + 1e-8)),
+        FourthSums(moments.shift + 1e-6, moments.factor, moments.sums),
+        FourthSums(moments.shift, moments.factor * (1 + 1e-8), moments.sums),
+        FourthSums(moments.shift, moments.factor, moments.sums * (1 + 1e-8)),
     ):
         wrong = made(frame)
-        chosen = FourthMoments.joined([spoilt, moments]).chosen(np.r_[len(wrong) : 17, 2, 18:30])
+        chosen = FourthSums.joined([spoilt, moments]).chosen(np.r_[len(wrong) : 17, 2, 18:30])
         wrong.cells = replace(wrong.cells, fourth=chosen)
         found = wrong.verify(frame)
         assert [label["year"] for label in found.differ] == [2021]

@@ -36,7 +36,7 @@ from karat.data.containers import take_rows
 from karat.data.labels import same_kind
 from karat.data.stacking import stack_rows
 from karat.engine.claim import Claim, Reduction
-from karat.engine.fourth_moments import FourthMoments
+from karat.engine.fourth_moments import FourthSums
 from karat.engine.groups import reduce_many
 from karat.engine.kernel import Kernel, NonFiniteError
 from karat.engine.linalg import Indices
@@ -322,11 +322,11 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     return _renumbered(merged, origin[merged.indices], first.n_rows + second.n_rows, keys)
 
 
-def _joined_fourth(first: Coreset, second: Coreset) -> FourthMoments | None:
+def _joined_fourth(first: Coreset, second: Coreset) -> FourthSums | None:
     """The fourth moments of both, where both have them."""
     if first.fourth is None or second.fourth is None:
         return None
-    return FourthMoments.joined([first.fourth, second.fourth])
+    return FourthSums.joined([first.fourth, second.fourth])
 
 
 def _with_inherited_claim(

@@ -25,7 +25,7 @@ from karat.data.advice import unknown_argument
 from karat.data.arguments import check_absorbing, chosen_problem, named_columns, progress_bar
 from karat.data.batch import features_of, read_input
 from karat.data.labels import contained
-from karat.engine.fourth_moments import FourthMoments
+from karat.engine.fourth_moments import FourthSums
 from karat.engine.kernel import NonFiniteError
 from karat.engine.linalg import Array
 from karat.engine.rows import Progress
@@ -79,7 +79,7 @@ class Coreset:
         "real" for rows of the input, "synthetic" for rows made with the same second moments.
     strata : array of int or None
         What each synthetic row was made of: 0 ordinary rows, 1 wild ones, 2 one wild row as it is.
-    fourth : FourthMoments or None
+    fourth : FourthSums or None
         Slices of a cube with ``cov=``: what HC0 and HC1 of tables follow from.
     """
 
@@ -99,7 +99,7 @@ class Coreset:
     verbatim: np.ndarray | None = None
     rows: str = REAL
     strata: np.ndarray | None = None
-    fourth: FourthMoments | None = None
+    fourth: FourthSums | None = None
 
     def __post_init__(self) -> None:
         for array in (self.indices, self.weights):

@@ -24,7 +24,7 @@ from karat.core.stored import (
 )
 from karat.core.synthetic import REAL, SYNTHETIC
 from karat.data import containers
-from karat.engine.fourth_moments import FourthMoments
+from karat.engine.fourth_moments import FourthSums
 from karat.engine.synthetic import VERBATIM
 from karat.errors import DamagedFileError, InputError, MissingExtraError, reading, require
 from karat.problems import Problem
@@ -186,7 +186,7 @@ def _coreset_fields(
         "rows": header.get("rows", REAL),
         "strata": strata,
         "verbatim": None if strata is None else strata == VERBATIM,
-        "fourth": FourthMoments.unpacked(arrays[FOURTH]) if FOURTH in arrays else None,
+        "fourth": FourthSums.unpacked(arrays[FOURTH]) if FOURTH in arrays else None,
     }
 
 

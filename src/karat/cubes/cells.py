@@ -21,7 +21,7 @@ from karat.core.certify import Certificate
 from karat.core.synthetic import REAL, SYNTHETIC
 from karat.cubes.hashes import CellHashes
 from karat.data.arguments import column_roles
-from karat.engine.fourth_moments import FourthMoments
+from karat.engine.fourth_moments import FourthSums
 from karat.engine.linalg import Array, Flags, Indices
 from karat.errors import InputError
 from karat.io.layout import Layout, pandas_index
@@ -196,7 +196,7 @@ class Cells:
         (:func:`karat.cubes.hashes.part_names`).
     hashes : CellHashes
         Of all rows of the data.
-    fourth : FourthMoments or None
+    fourth : FourthSums or None
         Of all rows of the data, from which HC0 and HC1 follow.
     """
 
@@ -210,7 +210,7 @@ class Cells:
     origins: tuple[tuple[int, ...], ...]
     parts: tuple[tuple[str, ...], ...]
     hashes: CellHashes
-    fourth: FourthMoments | None = None
+    fourth: FourthSums | None = None
 
     def __len__(self) -> int:
         return len(self.certificates)

@@ -15,7 +15,7 @@ import numpy as np
 from karat.core.synthetic import REAL
 from karat.engine.fourth_moments import (
     MOST,
-    FourthMoments,
+    FourthSums,
     number_count,
     row_coordinates,
     sums_of,
@@ -49,13 +49,13 @@ def check_cov(cov: Any, problem: Problem, rows: str) -> str:
 
 def fourth_moments(
     parts: Sequence[np.ndarray], weights: Array | None, order: Indices, starts: Indices
-) -> FourthMoments:
+) -> FourthSums:
     """Of groups of rows of positive weight: those of group g are ``order[starts[g]:starts[g+1]]``.
 
     A group without rows has none.
     """
     columns = sum(part.shape[1] for part in parts)
-    found = FourthMoments.none(len(starts) - 1, columns)
+    found = FourthSums.none(len(starts) - 1, columns)
     for group in np.flatnonzero(np.diff(starts)).tolist():
         places = order[starts[group] : starts[group + 1]]
         rows = np.concatenate([part[places] for part in parts], axis=1, dtype=float)
@@ -90,7 +90,7 @@ def check_room(cells: int, columns: int, memory: int) -> None:
         )
 
 
-def fourth_arrays(moments: FourthMoments | None, starts: Indices) -> tuple[
+def fourth_arrays(moments: FourthSums | None, starts: Indices) -> tuple[
     dict[str, np.ndarray], list[tuple[str, str, list[str]]]
 ]:  # fmt: skip
     """Arrays for the file of a cube, and their columns: a list in the first kept row of a cell."""
@@ -107,7 +107,7 @@ def fourth_arrays(moments: FourthMoments | None, starts: Indices) -> tuple[
     return arrays, [("fourth", "sparse", ["fourth_place", "fourth_sum"])]
 
 
-def stored_fourth(arrays: Mapping[str, np.ndarray], starts: Indices, columns: int) -> FourthMoments:
+def stored_fourth(arrays: Mapping[str, np.ndarray], starts: Indices, columns: int) -> FourthSums:
     """What :func:`fourth_arrays` made."""
     require("fourth/indptr" in arrays, "its fourth moments are missing")
     ends, data = arrays["fourth/indptr"], arrays["fourth/data"]
@@ -120,4 +120,4 @@ def stored_fourth(arrays: Mapping[str, np.ndarray], starts: Indices, columns: in
         and bool(np.isfinite(data).all()),
         "its fourth moments are not valid",
     )
-    return FourthMoments.unpacked(data.reshape(-1, width))
+    return FourthSums.unpacked(data.reshape(-1, width))

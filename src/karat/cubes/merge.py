@@ -20,7 +20,7 @@ from karat.cubes.hashes import CellHashes
 from karat.cubes.reduce import Reducer, positions_of, with_made
 from karat.cubes.select import shown
 from karat.data.stacking import side_by_side, stack_rows
-from karat.engine.fourth_moments import FourthMoments
+from karat.engine.fourth_moments import FourthSums
 from karat.engine.linalg import Indices
 from karat.engine.rows import Rows
 from karat.errors import InputError
@@ -94,7 +94,7 @@ def joined_cells(parts: Sequence[Cells]) -> Cells:
         CellHashes.joined([part.hashes for part in parts]),
         None
         if first.fourth is None
-        else FourthMoments.joined([part.fourth for part in parts if part.fourth is not None]),
+        else FourthSums.joined([part.fourth for part in parts if part.fourth is not None]),
     )
 
 

@@ -151,7 +151,7 @@ def sums_of(rows: Array, weights: Array, shift: Array, factor: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class FourthMoments:
+class FourthSums:
     """Fourth moments of the columns of some groups of rows.
 
     Attributes
@@ -169,17 +169,17 @@ class FourthMoments:
     sums: Array
 
     @staticmethod
-    def none(groups: int, columns: int) -> FourthMoments:
+    def none(groups: int, columns: int) -> FourthSums:
         """Of groups without rows."""
-        return FourthMoments(
+        return FourthSums(
             np.zeros((groups, columns)), np.tile(np.eye(columns), (groups, 1, 1)),
             np.zeros((groups, moment_count(columns))),
         )  # fmt: skip
 
     @staticmethod
-    def joined(parts: Sequence[FourthMoments]) -> FourthMoments:
+    def joined(parts: Sequence[FourthSums]) -> FourthSums:
         """Those of several parts, one part after the other."""
-        return FourthMoments(
+        return FourthSums(
             np.concatenate([part.shift for part in parts]),
             np.concatenate([part.factor for part in parts]),
             np.concatenate([part.sums for part in parts]),
@@ -198,11 +198,11 @@ class FourthMoments:
         """The total weight of each group."""
         return self.sums[:, 0]
 
-    def chosen(self, groups: Indices) -> FourthMoments:
+    def chosen(self, groups: Indices) -> FourthSums:
         """Those of some groups, in a given order."""
-        return FourthMoments(self.shift[groups], self.factor[groups], self.sums[groups])
+        return FourthSums(self.shift[groups], self.factor[groups], self.sums[groups])
 
-    def united(self, members: Sequence[Indices]) -> FourthMoments:
+    def united(self, members: Sequence[Indices]) -> FourthSums:
         """One group from each list of groups."""
         together = self.chosen(np.concatenate(members))
         sizes = [len(group) for group in members]
@@ -213,7 +213,7 @@ class FourthMoments:
         ]
         shift, factor = (np.stack(part) for part in zip(*found, strict=True))
         turned = together.turned(np.repeat(shift, sizes, axis=0), np.repeat(factor, sizes, axis=0))
-        return FourthMoments(shift, factor, np.add.reduceat(turned.sums, starts))
+        return FourthSums(shift, factor, np.add.reduceat(turned.sums, starts))
 
     def common(self) -> tuple[Array, Array]:
         """m and R of all groups together."""
@@ -235,7 +235,7 @@ class FourthMoments:
         sizes = np.sqrt(self.totals / total @ np.square(moved).sum(axis=1))
         return shift, triangle((roots @ moved).reshape(-1, self.columns), sizes)
 
-    def turned(self, shift: Array, factor: Array) -> FourthMoments:
+    def turned(self, shift: Array, factor: Array) -> FourthSums:
         """The same sums of every group in other coordinates."""
         q = self.columns + 1
         first, second, _, distinct = pair_places(q)
@@ -249,7 +249,7 @@ class FourthMoments:
             forms = pair_forms(turn[some][:, :, first], turn[some][:, :, second])
             whole = forms.transpose(0, 2, 1) @ squares @ forms
             sums[some] = whole.reshape(len(whole), -1)[:, distinct]
-        return FourthMoments(shift, factor, sums)
+        return FourthSums(shift, factor, sums)
 
     def _pairs(self, width: int) -> Iterator[tuple[slice, Array]]:
         """Q of some groups after the other, so many that matrices of ``width`` columns fit."""
@@ -301,7 +301,7 @@ class FourthMoments:
         errors[~(diagonal > 0)] = np.inf
         return totals, (squares + squares.T) / 2, errors
 
-    def differ(self, others: FourthMoments) -> Flags:
+    def differ(self, others: FourthSums) -> Flags:
         """Which groups are not those of the same rows."""
         sizes = COARSE * (np.linalg.norm(others.factor, axis=1) + np.abs(others.shift))
         factor, i = others.factor.copy(), np.arange(self.columns)
@@ -323,7 +323,7 @@ class FourthMoments:
         return np.concatenate([self.shift, self.factor[:, *triangle], self.sums], axis=1)
 
     @staticmethod
-    def unpacked(lines: Array) -> FourthMoments:
+    def unpacked(lines: Array) -> FourthSums:
         """From :meth:`packed`."""
         columns = column_count(lines.shape[1])
         triangle = np.triu_indices(columns)
@@ -331,4 +331,4 @@ class FourthMoments:
         shift, entries, sums = np.split(lines, ends, axis=1)
         factor = np.zeros((len(lines), columns, columns))
         factor[:, *triangle] = entries
-        return FourthMoments(shift, factor, sums)
+        return FourthSums(shift, factor, sums)

@@ -26,7 +26,7 @@ from karat.core.regression import BY_CLUSTER
 from karat.core.synthetic import SYNTHETIC
 from karat.data import containers
 from karat.data.batch import Batch
-from karat.engine.fourth_moments import FourthMoments
+from karat.engine.fourth_moments import FourthSums
 from karat.engine.linalg import Array
 from karat.engine.rows import Progress
 from karat.engine.tolerances import ROUNDING
@@ -55,7 +55,7 @@ class Kept:
         What they were kept in.
     labels, features : dict of arrays
         Columns that are constant in every cell, and all others.
-    fourth : FourthMoments or None
+    fourth : FourthSums or None
         Of all rows, cell by cell, if they were kept.
     columns : tuple of str
         The columns that these are of.
@@ -70,7 +70,7 @@ class Kept:
     certificate: Certificate
     problem: Problem
     rows: int
-    fourth: FourthMoments | None
+    fourth: FourthSums | None
     columns: tuple[str, ...]
     cells: dict[str, np.ndarray]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from karat.engine.fourth_moments import FourthMoments
+from karat.engine.fourth_moments import FourthSums
 from karat.engine.linalg import Array
 from karat.errors import NotExactError
 from karat.formulas.kept import KeptSource
@@ -20,7 +20,7 @@ from karat.inference.scores import Scores
 from karat.inference.submodels import LEAST
 
 
-def add_squares(
+def add_robust_sums(
     scores: Scores | StageScores, rows: KeptSource, layout: DesignLayout,
     endogenous: tuple[int, ...],
 ) -> None:  # fmt: skip
@@ -38,10 +38,10 @@ def add_squares(
         forms = np.concatenate([constant, forms], axis=2)
     responses = [forms.shape[2] - 1, *(fixed + place for place in endogenous)]
     for stage, response in zip(stages, responses, strict=True):
-        _add_squares(stage, fourth, forms, response)
+        _add_to_stage(stage, fourth, forms, response)
 
 
-def _add_squares(scores: Scores, fourth: FourthMoments, forms: Array, response: int) -> None:
+def _add_to_stage(scores: Scores, fourth: FourthSums, forms: Array, response: int) -> None:
     """Those of one solution, whose response is one of the forms."""
     estimate, k = scores.solution.estimate, scores.solution.width
     columns = scores.solution.columns

@@ -40,7 +40,7 @@ from karat.formulas.learn import Learn
 from karat.formulas.passes import is_kept, needed_columns, open_rows
 from karat.formulas.transforms import transforms_of
 from karat.inference import options
-from karat.inference.cells import add_squares
+from karat.inference.cells import add_robust_sums
 from karat.inference.covariance import full_data
 from karat.inference.instruments import (
     InstrumentalVariables,
@@ -398,7 +398,7 @@ def _scored(
             else StageScores(solutions, responses(facts), *given),
         )
         if len(summed) < len(wanted):
-            add_squares(scores, rows, layout, responses(facts))
+            add_robust_sums(scores, rows, layout, responses(facts))
         solved = [stage.solution for stage in stages]
         parts = [(scores, solved)]
         if len(cores) > 1:
