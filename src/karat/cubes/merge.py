@@ -171,8 +171,8 @@ def numbered_after(numbers: np.ndarray, before: np.ndarray) -> np.ndarray:
 
 def _counted(cells: Cells, group: Indices) -> Certificate:
     """A certificate with the number of rows of several cells, until they are reduced."""
-    certificates = [cells.certificates[i] for i in group.tolist()]
-    return replace(certificates[0], n_rows=sum(part.n_rows for part in certificates))
+    n_rows = sum(cells.certificates[i].n_rows for i in group)
+    return replace(cells.certificates[group[0]], n_rows=n_rows)
 
 
 def _united(reducer: Reducer, cells: Cells, group: Indices) -> Certificate:
