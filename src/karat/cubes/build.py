@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from karat.cubes.verify import Present
 
 BATCH = 2**19  # rows that are read at a time
-SHARE = 4  # rows wait in a quarter of the memory; the rest is for sorting and reducing
+SHARE = 3  # rows wait in a third of the memory; the rest is for one copy, and reducing
 MANY = 4  # rows per feature above which a cell is reduced before the end
 
 

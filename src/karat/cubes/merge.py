@@ -146,15 +146,19 @@ def _merged_groups(
     rows = cells.rows_of(merged)
     numbers = numbered_after(cells.numbers[rows], np.repeat(before, sizes[merged]))
     lengths = np.array([int(sizes[group].sum()) for group in members])
+    many = lengths > (LOOSE if loose else 1) * reducer.width
     united = Cells(
         labels, starts_of(lengths), tuple(column[rows] for column in cells.columns),
         cells.weights[rows], numbers, None if cells.keys is None else cells.keys[rows],
-        tuple(_united(reducer, cells, group) for group in members),
+        tuple(
+            _counted(cells, group) if reduced else _united(reducer, cells, group)
+            for group, reduced in zip(members, many.tolist(), strict=True)
+        ),
         tuple(tuple(sorted({o for i in group for o in cells.origins[i]})) for group in members),
         tuple(tuple(cells.parts_of(group)) for group in members), cells.hashes.united(members),
         None if cells.fourth is None else cells.fourth.united(members),
     )  # fmt: skip
-    much = np.flatnonzero(lengths > (LOOSE if loose else 1) * reducer.width)
+    much = np.flatnonzero(many)
     if not len(much):
         return united
     claims = [[cells.certificates[i] for i in members[g]] for g in much]
@@ -170,6 +174,12 @@ def numbered_after(numbers: np.ndarray, before: np.ndarray) -> np.ndarray:
     return np.where(numbers == MADE, MADE, numbers + before)
 
 
+def _counted(cells: Cells, group: Indices) -> Certificate:
+    """A certificate with the number of rows of several cells, until they are reduced."""
+    n_rows = sum(cells.certificates[i].n_rows for i in group)
+    return replace(cells.certificates[group[0]], n_rows=n_rows)
+
+
 def _united(reducer: Reducer, cells: Cells, group: Indices) -> Certificate:
     """The certificate of several cells together; cells without kept rows only add to the number of
     rows.
@@ -177,9 +187,7 @@ def _united(reducer: Reducer, cells: Cells, group: Indices) -> Certificate:
     claims = [cells.certificates[i] for i in group if cells.certificates[i].size] or [
         cells.certificates[group[0]]
     ]
-    united = replace(
-        Certificate.union(claims), n_rows=sum(cells.certificates[i].n_rows for i in group)
-    )
+    united = replace(Certificate.union(claims), n_rows=_counted(cells, group).n_rows)
     return united if united.rows == REAL else as_made(united, reducer.problem)
 
 

@@ -30,7 +30,7 @@ from karat.data.containers import rounds
 from karat.engine.claim import Claim, Reduction
 from karat.engine.groups import reduce_many, synthesise_many
 from karat.engine.kernel import Kernel, NonFiniteError
-from karat.engine.linalg import Array, Indices, is_long
+from karat.engine.linalg import Array, Indices, is_long, one_blas_thread
 from karat.engine.parts import minus_offsets
 from karat.engine.powers import Powers
 from karat.engine.precise_proof import prove_precisely
@@ -132,6 +132,7 @@ class Reducer:
         """The number of rows that are kept of a group, apart from those of special cases."""
         return len(self.names) + 1 if self.makes_rows else self.kernel.width
 
+    @one_blas_thread()
     def reduce(
         self, rows: Rows, starts: Indices, counts: np.ndarray,
         claims: Sequence[Sequence[Certificate]], name: Names | None = None,
