@@ -177,7 +177,7 @@ def numbered_after(numbers: np.ndarray, before: np.ndarray) -> np.ndarray:
 def _counted(cells: Cells, group: Indices) -> Certificate:
     """A certificate with the number of rows of several cells, until they are reduced."""
     n_rows = sum(cells.certificates[i].n_rows for i in group)
-    return replace(cells.certificates[group[0]], n_rows=n_rows)
+    return replace(cells.certificates[int(group[0])], n_rows=n_rows)
 
 
 def _united(reducer: Reducer, cells: Cells, group: Indices) -> Certificate:
