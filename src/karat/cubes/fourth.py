@@ -13,13 +13,7 @@ from typing import Any
 import numpy as np
 
 from karat.core.synthetic import REAL
-from karat.engine.fourth_moments import (
-    MOST,
-    FourthSums,
-    number_count,
-    row_coordinates,
-    sums_of,
-)
+from karat.engine.fourth_moments import MOST, FourthSums, number_count, row_coordinates, sums_of
 from karat.engine.linalg import Array, Indices
 from karat.errors import InputError, require
 from karat.problems import Problem
@@ -90,9 +84,9 @@ def check_room(cells: int, columns: int, memory: int) -> None:
         )
 
 
-def fourth_arrays(moments: FourthSums | None, starts: Indices) -> tuple[
-    dict[str, np.ndarray], list[tuple[str, str, list[str]]]
-]:  # fmt: skip
+def fourth_arrays(
+    moments: FourthSums | None, starts: Indices
+) -> tuple[dict[str, np.ndarray], list[tuple[str, str, list[str]]]]:
     """Arrays for the file of a cube, and their columns: a list in the first kept row of a cell."""
     if moments is None:
         return {}, []
