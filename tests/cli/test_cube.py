@@ -49,6 +49,17 @@ def test_the_installed_command(rows, tmp_path):
     assert all(word in found.out for word in ("build", "fit", "update", "show", "verify"))
 
 
+def test_sums_for_robust_errors(rows, cube, inside, tmp_path):
+    ols = pytest.importorskip("karat.inference").ols
+    path = tmp_path / "robust.parquet"
+    options = ("--by", "region,day", "-t", "y", "--cov", "HC1", "-o", path, "--json")
+    assert inside("cube", "build", rows, *options).json["cov"] == "HC1"
+    formula = "y ~ size + price"
+    fits = [ols(formula, data, cov_type="HC1") for data in (karat.Cube.load(path), rows)]
+    np.testing.assert_allclose(fits[0].bse, fits[1].bse, rtol=1e-9)
+    assert inside("cube", "show", cube, "--json").json["cov"] is None
+
+
 def test_commands_for_coresets_name_those_for_cubes(cube, inside):
     for name in ("inspect", "verify", "train"):
         refused(inside(name, cube), "karat cube show")

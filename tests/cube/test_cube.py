@@ -94,6 +94,36 @@ def test_files_and_little_memory(frame, tmp_path, memory, order):
     assert cube.to_frame().loss_error.max() < 1e-10
 
 
+@pytest.mark.parametrize("rows", ["real", "synthetic"])
+def test_rows_of_a_cell_in_many_folds(rows):
+    """Weights of zero count in the numbers of rows; a label of rows of weight zero alone, in some
+    folds, is a cell like any other.
+    """
+    many = sales(310_000, 2, seed=6)
+    many.loc[::9, "units"] = 0.0
+    many.loc[(many.region == "US") & (many.index < 220_000), "units"] = 0.0
+    cube = karat.cube(
+        pa.Table.from_pandas(many).to_reader(45_000),
+        target="y",
+        by=["region", "day"],
+        columns=FEATURES,
+        sample_weight="units",
+        key="id",
+        rows=rows,
+        memory=10**6,
+    )
+    everything = slice_of(many, np.ones(len(many), dtype=bool))
+    core = cube.select()
+    proves(core, everything, everything.units)
+    np.testing.assert_array_equal(cube.cells.counts, many.groupby(["region", "day"]).size())
+    if rows == "real":
+        np.testing.assert_array_equal(core.keys, everything.id.to_numpy()[core.indices])
+        kept = everything.iloc[core.indices]
+        assert (kept.units > 0).all()
+        for name in FEATURES:
+            np.testing.assert_array_equal(core.X[name].to_numpy(), kept[name])
+
+
 def sources(frame, tmp_path):
     path = tmp_path / "rows.parquet"
     frame.to_parquet(path)

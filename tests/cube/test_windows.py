@@ -140,6 +140,13 @@ def test_windows_of_time_that_are_refused(cube, frame):
         ("1M", "a duration in W, D, h, min or s"),
         ("0D", "no length"),
         ("40D", "span less than a window of 40D"),
+        ("99999999999999999999D", "a duration in W, D, h, min or s"),
+        ("30500569W", "longer than times can be"),  # 16 hours, modulo 2**64 microseconds
+        ("15000000W", "span less than a window"),
+        (np.timedelta64(30500569, "W"), "longer than times can be"),
+        (np.timedelta64(1, "M"), "no certain length"),
+        (np.timedelta64(5), "no certain length"),
+        (np.timedelta64("NaT", "D"), "no length"),
     ):
         with pytest.raises(InputError, match=words):
             cube.rolling("day", window)

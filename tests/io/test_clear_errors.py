@@ -191,3 +191,17 @@ def test_empty_text_is_missing_where_rows_are_dropped(frame, tmp_path, kind):
     core = karat.coreset_files(source, "y", columns=["a", "t"], one_hot=["t"], on_missing="drop")
     assert core.X.column_names == ["a", "t=u", "t=v"]
     assert core.n_represented == int((rows.t != "").sum())
+
+
+@pytest.mark.parametrize("option", ["error", "drop"])
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_broken_lines_that_are_no_text(tmp_path, option):
+    """pyarrow printed the traceback of a UnicodeDecodeError beside the error."""
+    path = tmp_path / "rows.csv"
+    path.write_bytes(b"a,y\n" + b"1,2\n3,5\n4,4\n" * 9 + b"1,2,\xc3(\n" + b"2,2\n")
+    with pytest.raises(InputError, match=r"rows\.csv cannot be read as CSV"):
+        karat.coreset_files(path, "y", on_missing=option)
+    path.write_bytes(path.read_bytes().replace(b"\xc3(", b"\xc3\xa9"))
+    if option == "drop":
+        core = karat.coreset_files(path, "y", on_missing=option)
+        assert core.provenance["dropped"] == {"missing": 0, "broken": 1}

@@ -65,6 +65,15 @@ def test_truth_values_and_times_of_day_are_text(tmp_path, labels, count):
     assert len(set(core.groups.tolist())) == count
 
 
+def test_times_of_day_are_text_among_the_labels_of_a_cube(tmp_path):
+    """They were one label, 12:30:00, and a frame with the text of the file had another."""
+    path = stored(table(["12:30", "12:30:00"]), tmp_path / "d.csv")
+    cube = karat.cube(path, target="y", by="g", columns=["a"])
+    assert cube.labels("g").tolist() == ["12:30", "12:30:00"]
+    cube.update(table(["12:30"]).assign(a=lambda frame: frame.a + 1))
+    assert cube.labels("g").tolist() == ["12:30", "12:30:00"]
+
+
 def test_dates_stay_dates(tmp_path):
     path = stored(table(["2026-01-02", "2026-01-03"]), tmp_path / "d.csv")
     assert karat.coreset_files(path, "y", groups="g").groups.dtype.kind == "M"

@@ -45,6 +45,7 @@ Where = Annotated[
 ]
 Missing = StrEnum("Missing", ["ERROR", "DROP"])
 RowKind = StrEnum("RowKind", ["SYNTHETIC", "REAL"])
+Robust = StrEnum("Robust", {"HC0": "HC0", "HC1": "HC1"})
 CUBE = OutputKind("a cube", (".parquet",), lambda path: loads(karat.Cube.load, path))
 
 
@@ -74,6 +75,10 @@ def build(
     rows: Annotated[
         RowKind | None,
         typer.Option(help="Keep synthetic rows (the default for squared losses) or real ones."),
+    ] = None,
+    cov: Annotated[
+        Robust | None,
+        typer.Option(help="Keep what tables of all slices need for HC0 and HC1."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an output that exists.")] = False,
 ) -> None:
@@ -105,6 +110,7 @@ def build(
     )
     options = {name: value for name, value in options.items() if name not in ("groups", "sequence")}
     options |= {} if rows is None else {"rows": rows.value}
+    options |= {} if cov is None else {"cov": cov.value}
     options |= {"on_missing": on_missing.value} | ({} if memory is None else {"memory": memory})
     with printing.progress(not shown.as_json) as advance:
         cube = karat.cube(
@@ -331,6 +337,7 @@ def _facts(cube: karat.Cube, path: Path) -> dict[str, Any]:
         "kind": cube.rows,
         "cells_of_real_rows": len(cube) - int(cube.cells.made.sum()),
         "problem": cube.problem.describe(),
+        "cov": cube.cov,
     }
     errors = {
         "worst_error": float(max(certificate.loss_error for certificate in cube.cells.certificates))

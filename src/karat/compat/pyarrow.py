@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 # column names that the scanner reserves
 RESERVED = {"__filename", "__fragment_index", "__batch_index", "__last_in_fragment"}
@@ -27,3 +28,31 @@ def invalid_value(message: str) -> InvalidValue | None:
     """The value that pyarrow's CSV reader could not convert; None for other errors."""
     match = INVALID.search(message)
     return InvalidValue(int(match[1]), int(match[2] or 1), match[3], match[4]) if match else None
+
+
+def without_broken_lines(read: Callable[[Any], Any], data: Any) -> tuple[Any, list[Any]]:
+    """What the CSV reader makes of UTF-8 text, and the lines with too many or too few values.
+
+    ``read`` gets its handler of such lines.  Where a line is not UTF-8, pyarrow prints a traceback
+    instead of calling it, so that it is given only if it is needed and the data is text.
+    """
+    broken: list[Any] = []
+
+    def skip(line: Any) -> str:
+        broken.append(line)
+        return "skip"
+
+    try:
+        return read(None), broken
+    except ValueError as error:  # pyarrow.ArrowInvalid
+        if invalid_value(str(error)) is not None or not _is_text(data):
+            raise
+    return read(skip), broken
+
+
+def _is_text(data: Any) -> bool:
+    try:
+        str(data, "utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -38,6 +38,7 @@ from karat.data.containers import take_rows
 from karat.data.labels import same_kind
 from karat.data.stacking import stack_rows
 from karat.engine.claim import Claim, Reduction
+from karat.engine.fourth_moments import FourthSums
 from karat.engine.groups import reduce_many
 from karat.engine.kernel import Kernel, NonFiniteError
 from karat.engine.linalg import Indices
@@ -283,6 +284,7 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
                 **merge_made(first, second, table, X, y, seed, start),
                 keys=None,
                 regression=regression.merged_regression(first.regression, second.regression),
+                fourth=_joined_fourth(first, second),
             )
         except NonFiniteError:
             raise table.explain_non_finite() from None
@@ -331,8 +333,16 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
         certificate=replace(merged.certificate.of_coresets(), notes=tuple(notes)),
         provenance=provenance,
         regression=regression.merged_regression(first.regression, second.regression),
+        fourth=_joined_fourth(first, second),
     )
     return _renumbered(merged, origin[merged.indices], first.n_rows + second.n_rows, keys)
+
+
+def _joined_fourth(first: Coreset, second: Coreset) -> FourthSums | None:
+    """The fourth moments of both, where both have them."""
+    if first.fourth is None or second.fourth is None:
+        return None
+    return FourthSums.joined([first.fourth, second.fourth])
 
 
 def _with_inherited_claim(

@@ -24,6 +24,7 @@ from karat.data.advice import unknown_argument
 from karat.data.arguments import check_absorbing, chosen_problem, named_columns, progress_bar
 from karat.data.batch import features_of, read_input
 from karat.data.labels import contained
+from karat.engine.fourth_moments import FourthSums
 from karat.engine.kernel import NonFiniteError
 from karat.engine.linalg import Array
 from karat.engine.rows import Progress
@@ -34,7 +35,7 @@ from karat.problems.absorb.correction import Correction
 Method = Literal["auto", "onepass", "tree", "caratheodory"]
 METHODS = ("auto", "onepass", "tree", "caratheodory")
 # what other rooms ask of a coreset, and users need not see
-INTERNAL = {"absorbed", "arrays", "minus_offsets", "strata", "tables"}
+INTERNAL = {"absorbed", "arrays", "fourth", "minus_offsets", "strata", "tables"}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -61,11 +62,9 @@ class Coreset:
     keys : array or None
         Values of a key column, which identify rows across sources.
     maps : dict of arrays or None
-        Latent-variable problems: the maps of the full data, without which the rows do not give its
-        parameters.
+        Latent problems: maps of the full data, without which the rows do not give its parameters.
     provenance : dict or None
-        Where the rows came from (files, columns, seed, version, content hashes), as
-        :func:`karat.coreset_files` writes it.
+        Where the rows came from: files, columns, seed, version, content hashes.
     absorbed : Correction or None
         What an absorbing regulariser carries.
     regression : Regression or None
@@ -77,8 +76,9 @@ class Coreset:
     rows : str
         "real" for rows of the input, "synthetic" for rows made with the same second moments.
     strata : array of int or None
-        What each synthetic row was made of: 0 for ordinary rows, 1 for wild ones; 2 for a wild row
-        kept as it is.
+        What each synthetic row was made of: 0 ordinary rows, 1 wild ones, 2 one wild row as it is.
+    fourth : FourthSums or None
+        Slices of a cube with ``cov=``: what HC0 and HC1 of tables follow from.
     """
 
     indices: np.ndarray | None
@@ -97,6 +97,7 @@ class Coreset:
     verbatim: np.ndarray | None = None
     rows: str = REAL
     strata: np.ndarray | None = None
+    fourth: FourthSums | None = None
 
     def __post_init__(self) -> None:
         for array in (self.indices, self.weights):

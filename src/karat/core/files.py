@@ -16,6 +16,7 @@ from karat.core.certify import Certificate
 from karat.core.provenance import Provenance
 from karat.core.regression import Regression
 from karat.core.stored import (
+    FOURTH,
     check_certificate,
     check_provenance,
     check_values,
@@ -23,6 +24,7 @@ from karat.core.stored import (
 )
 from karat.core.synthetic import REAL, SYNTHETIC
 from karat.data import containers
+from karat.engine.fourth_moments import FourthSums
 from karat.engine.synthetic import VERBATIM
 from karat.errors import DamagedFileError, InputError, MissingExtraError, reading, require
 from karat.problems import Problem
@@ -149,6 +151,8 @@ def described(core: Coreset) -> tuple[dict[str, Any], dict[str, Any]]:
     if core.regression is not None:
         arrays |= core.regression.arrays()
         header["regression"] = core.regression.facts
+    if core.fourth is not None:
+        arrays[FOURTH] = core.fourth.packed()
     made = MADE if core.rows == SYNTHETIC else {}
     return problem_header(core.problem) | header | {"provenance": core.provenance} | made, arrays
 
@@ -182,6 +186,7 @@ def _coreset_fields(
         "rows": header.get("rows", REAL),
         "strata": strata,
         "verbatim": None if strata is None else strata == VERBATIM,
+        "fourth": FourthSums.unpacked(arrays[FOURTH]) if FOURTH in arrays else None,
     }
 
 

@@ -19,12 +19,14 @@ from karat.core.certify import Certificate
 from karat.core.provenance import Provenance
 from karat.core.regression import PREFIX
 from karat.core.synthetic import REAL, SYNTHETIC
+from karat.engine.fourth_moments import column_count
 from karat.engine.synthetic import ORDINARY, VERBATIM, WILD
 from karat.errors import InputError, require
 from karat.storage.archive import Spec
 
 NUMBERS = "biuf"
 SPARSE = ("data", "indices", "indptr")
+FOURTH = "fourth"  # the array of fourth moments
 TYPES: dict[str, tuple[type, ...]] = {
     "float": (float, int), "int": (int,), "str": (str,), "bool": (bool,),
     "float | None": (float, int, type(None)), "tuple[float, ...]": (tuple,),
@@ -98,8 +100,16 @@ def validate_coreset_arrays(header: dict[str, Any], specs: Mapping[str, Spec]) -
         all(specs[name].dtype == np.float64 for name in sums),
         "sums of a regression that are not numbers",
     )
+    if FOURTH in specs:
+        require(_are_fourth(specs[FOURTH]), "fourth moments of another shape")
+        expected.add(FOURTH)
     unexpected = sorted(set(specs) - expected - maps - sums)
     require(not unexpected, f"it holds an array {unexpected[:1]} that does not belong to it")
+
+
+def _are_fourth(spec: Spec) -> bool:
+    """Whether an array may hold fourth moments, one group a line."""
+    return spec.dtype == np.float64 and len(spec.shape) == 2 and column_count(spec.shape[1]) > 0
 
 
 def _arrays_of(

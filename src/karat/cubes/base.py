@@ -71,6 +71,8 @@ class Cube:
         The features and the targets.
     rows : str
         "synthetic" or "real".
+    cov : str or None
+        "HC1" if tables of its slices have HC0 and HC1.
     path : Path or None
         The file.
     history : tuple of dict
@@ -113,6 +115,11 @@ class Cube:
     def rows(self) -> str:
         """What cells keep: "synthetic" rows, where these are exact, or "real" ones."""
         return self.layout.rows
+
+    @property
+    def cov(self) -> str | None:
+        """The robust covariances of tables."""
+        return self.layout.cov
 
     def describe(self) -> str:
         """How many rows of each kind are kept, for how many; how many cells keep real ones."""
@@ -229,7 +236,8 @@ class Cube:
         check_estimator(estimator)
         selected = matching(self.cells, self.by, merge_selections(selection, labels))
         names = label_names(by, self.by)
-        cells = self._coarser(self.cells.unhashed(), selected, names)
+        without_sums = replace(self.cells.unhashed(), fourth=None)
+        cells = self._coarser(without_sums, selected, names)
         return fit_cells(self, cells, names, estimator)
 
     def rolling(self, name: str, window: Window, by: str | Sequence[str] = ()) -> Rolling:
@@ -309,6 +317,11 @@ class Cube:
             raise InputError(
                 f"The rows of this cube are {self.rows}, those of the other are {other.rows}: build"
                 f" it again with rows={self.rows!r}."
+            )
+        if other.cov != self.cov and replace(other.layout, cov=self.cov) == self.layout:
+            raise InputError(
+                "Only one of the cubes has the sums of robust covariances; build the other again"
+                f" with cov={self.cov or other.cov!r}."
             )
         if (other.problem, other.layout) != (self.problem, self.layout):
             raise InputError(

@@ -4,11 +4,12 @@
     wait             -> until the rows fill their share of the memory
     fold             -> every cell that has many rows keeps a few
                      (:class:`karat.cubes.reduce.Reducer`)
+    together         cells that kept rows in several folds become one (:mod:`karat.cubes.merge`)
 
-in one pass and bounded memory.  A cell whose rows arrive together is reduced once.  Other cells are
-reduced again when more rows have arrived, together with the rows that they hold.  On a cluster,
-workers make the cells of their partitions, which are merged in a tree; kept rows and hashes are
-sent.
+in one pass and bounded memory.  A cell whose rows arrive together is reduced once; other cells once
+in every fold and once at the end, so that errors add up twice, and not as often as there are folds.
+On a cluster, workers make the cells of their partitions, which are merged in a tree; kept rows and
+hashes are sent.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from karat.cluster.partitions import cluster_of, scan_partitions
 from karat.core.certify import Certificate
 from karat.core.synthetic import REAL
 from karat.cubes.cells import CellLayout, Cells, cell_name, in_order, label_list, starts_of
+from karat.cubes.fourth import check_room, fourth_moments
 from karat.cubes.hashes import (
     CellHashes,
     HashRows,
@@ -38,11 +40,11 @@ from karat.cubes.hashes import (
 )
 from karat.cubes.labels import Labels
 from karat.cubes.merge import joined_cells, merge_cells
-from karat.cubes.reduce import TOO_LONG, Reducer, too_long, with_made
-from karat.data.batch import Batch, joined
+from karat.cubes.reduce import TOO_LONG, Reducer, positions_of, too_long, with_made
+from karat.data.batch import Batch, joined, joined_weights
 from karat.data.containers import partition_library
-from karat.engine.linalg import Indices
-from karat.engine.rows import Progress
+from karat.engine.linalg import Flags, Indices
+from karat.engine.rows import Progress, Rows
 from karat.errors import InputError
 from karat.io.find import open_source
 from karat.io.scan import Consumer, require_rows, scan
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
     from karat.cubes.verify import Present
 
 BATCH = 2**19  # rows that are read at a time
-SHARE = 4  # rows wait in a quarter of the memory; the rest is for sorting and reducing
+SHARE = 3  # rows wait in a third of the memory; the rest is for one copy, and reducing
 MANY = 4  # rows per feature above which a cell is reduced before the end
 
 
@@ -156,13 +158,13 @@ class CollectCells(Consumer):
         # rows that may wait
         self.most = max(10**5, memory // (SHARE * 8 * (len(layout.columns) + 3)))
         self.present = None if present is None else present.emptied()
-        self.labels = Labels(layout)
-        # rows that wait or are held: their groups are the numbers of cells, their parts flat
-        self.pieces: list[Batch] = []
-        self.claims: dict[int, Certificate] = {}  # of the cells that hold rows for others
-        self.counts = np.zeros(0, dtype=np.int64)  # rows of each cell so far
+        self.labels, self.memory = Labels(layout), memory
+        self.pieces: list[Batch] = []  # rows that wait; their groups are the numbers of cells
+        # cells of the rows that do not wait any more, labelled by their numbers; a cell may have
+        # rows in several parts, which are merged at the end
+        self.parts: list[Cells] = []
         self.seen = self.waiting = 0
-        self.merged: Cells | None = None  # those of several partitions
+        self.merged: Cells | None = None  # all cells, when all rows have come
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
         codes = self.labels.codes(chunk.table, chunk.where)
@@ -172,90 +174,106 @@ class CollectCells(Consumer):
         codes = codes[used]
         self.seen += chunk.table.num_rows
         if len(batch):
-            columns = [np.asarray(part)[:, 0] for part in batch.parts]
             if self.present is not None:
+                columns = [part[:, 0] for part in batch.parts]
                 self.present.look(self.labels, codes, columns, batch.keys)
-            self.pieces.append(
-                Batch(columns, self._numbered(codes), batch.weights, codes, batch.keys)
-            )
+            self.pieces.append(replace(batch, groups=codes))
             self.waiting += len(batch)
             if self.waiting >= self.most:
                 self.fold(MANY * self.reducer.width)
-
-    def _numbered(self, codes: Indices) -> np.ndarray:
-        """The number of each row within its cell."""
-        counts = np.bincount(codes, minlength=len(self.labels))
-        before = np.zeros(len(self.labels), dtype=np.int64)
-        before[: len(self.counts)] = self.counts
-        order = _sorted(codes, len(counts))
-        numbers = np.empty(len(codes), dtype=np.int64)
-        starts = np.cumsum(counts) - counts
-        numbers[order] = np.arange(len(codes)) - np.repeat(starts - before, counts)
-        self.counts = before + counts
-        return numbers
 
     def _name(self, cell: int) -> str:
         labels = zip(self.layout.by, self.labels.arrays(np.array([cell])), strict=True)
         return f"Cell {', '.join(f'{name}={values[0]}' for name, values in labels)}"
 
     def fold(self, least: int = 0) -> None:
-        """Reduce the cells that have more than ``least`` rows; the rows of others wait on."""
+        """Reduce the rows of cells that have more than ``least`` rows; those of others wait on."""
         if not self.pieces:
             return
         if self.layout.makes_rows:
             self._check_doubles()
-        piece, codes = self._waiting()
-        self.pieces = []
-        positive = None if piece.weights is None else piece.weights > 0
-        counts = np.bincount(
-            codes if positive is None else codes[positive], minlength=len(self.labels)
+        codes = np.concatenate([piece.groups for piece in self.pieces])
+        weights = joined_weights(self.pieces)
+        counts = np.bincount(codes, minlength=len(self.labels))
+        sizes = (
+            counts if weights is None else np.bincount(codes[weights > 0], minlength=len(counts))
         )
-        many = counts > least
-        # Cells without new rows since their last reduction stay unchanged.
-        many[[c for c, claim in self.claims.items() if claim.n_rows == self.counts[c]]] = False
-        order = _sorted(codes, len(counts))
-        chosen = many[codes[order]]
-        if positive is not None:
-            chosen &= positive[order]
-        rest, order = order[~chosen], order[chosen]
-        cells = np.flatnonzero(many)
-        starts = starts_of(counts[cells])
-        sorted_rows = piece.take(order)
-        if self.layout.makes_rows:
-            doubles = [column.astype(float, copy=False) for column in sorted_rows.parts]
-            sorted_rows = replace(sorted_rows, parts=doubles)
-        claims = [[self.claims[c]] if c in self.claims else [] for c in cells.tolist()]
-        kept = self.reducer.reduce(
-            sorted_rows.parts,
-            sorted_rows.weights,
-            starts,
-            self.counts[cells],
-            claims,
-            lambda g: self._name(int(cells[g])),
-        )
-        held = np.concatenate(
-            [start + result.positions for start, result in zip(starts[:-1], kept, strict=True)]
-            or [order[:0]]
-        )
-        reduced = sorted_rows.take(
-            held, np.concatenate([result.weights for result in kept] or [np.zeros(0)])
-        )
-        columns, numbers = with_made(kept, reduced.parts, reduced.numbers)
-        reduced = replace(reduced, parts=columns, numbers=numbers)
-        self.claims |= {
-            c: result.certificate for c, result in zip(cells.tolist(), kept, strict=True)
-        }
-        self.pieces = [reduced] if not len(rest) else [reduced, piece.take(rest)]
-        self.waiting = sum(map(len, self.pieces))
+        many = sizes > least if least else counts > 0
+        if many.any():
+            self._reduce(codes, counts, sizes, many)
+        held = sum(len(part.weights) for part in self.parts)
+        again = sum(map(len, self.parts)) > 2 * len(self.labels) and self.layout.cov is not None
+        if len(self.parts) > 1 and (again or 2 * held > self.most):
+            self.parts = [self._together()]
+            held = len(self.parts[0].weights)
+        self.waiting = sum(map(len, self.pieces)) + held
         # With many cells, the held rows alone may reach the limit; do not fold them repeatedly.
         self.most = max(self.most, 2 * self.waiting)
+
+    def _reduce(
+        self, codes: Indices, counts: np.ndarray, sizes: np.ndarray, many: Flags
+    ) -> None:  # fmt: skip
+        """Reduce the rows that wait of ``many`` cells.
+
+        ``codes`` are the cells of all rows that wait, ``counts`` their rows in each cell, and
+        ``sizes`` those of positive weight.
+        """
+        doubles = self.layout.makes_rows or all(
+            part.dtype == np.float64 for piece in self.pieces for part in piece.parts
+        )
+        batch, self.pieces = joined(self.pieces, doubles), []
+        order, cells = _sorted(codes, len(counts)), np.flatnonzero(many)
+        if not many.all():
+            chosen = many[codes[order]]
+            rest = batch.take(order[~chosen])
+            if len(rest):
+                columns = [column[:, None] for part in rest.parts for column in part.T]
+                self.pieces = [replace(rest, parts=columns)]
+            order = order[chosen]
+        # rows of a cell are numbered in order of arrival; those of weight zero count
+        numbers = np.arange(len(order)) - np.repeat(starts_of(counts[cells])[:-1], counts[cells])
+        if batch.weights is not None:
+            positive = batch.weights[order] > 0
+            order, numbers = order[positive], numbers[positive]
+        starts, full = starts_of(sizes[cells]), np.flatnonzero(sizes[cells])
+        kept = self.reducer.reduce(
+            Rows(batch.parts, batch.weights, order), starts[np.append(full, -1)],
+            counts[cells][full], [()] * len(full), lambda g: self._name(int(cells[full[g]])),
+        )  # fmt: skip
+        held = positions_of(kept, starts[full])
+        rows, lengths = batch.take(order[held]), np.zeros(len(cells), dtype=np.intp)
+        lengths[full] = [len(result.positions) for result in kept]
+        columns, made_numbers = with_made(
+            kept, [column for part in rows.parts for column in part.T], numbers[held]
+        )
+        fourth = None
+        if self.layout.cov is not None:
+            check_room(len(self.labels), len(self.reducer.names), self.memory)
+            fourth = fourth_moments(batch.parts, batch.weights, order, starts)
+        proofs = dict(zip(full.tolist(), (result.certificate for result in kept), strict=True))
+        self.parts.append(
+            Cells(
+                (cells,), starts_of(lengths), tuple(map(np.ascontiguousarray, columns)),
+                np.concatenate([np.zeros(0), *(result.weights for result in kept)]), made_numbers,
+                None if self.layout.makes_rows else rows.keys,
+                tuple(
+                    proofs.get(g) or _no_weight(self.reducer.problem, count)
+                    for g, count in enumerate(counts[cells].tolist())
+                ),
+                ((0,),) * len(cells), ((),) * len(cells), CellHashes.none(len(cells)), fourth,
+            )
+        )  # fmt: skip
+
+    def _together(self) -> Cells:
+        """The cells of all parts, each once."""
+        return merge_cells(self.reducer, joined_cells(self.parts))
 
     def _check_doubles(self) -> None:
         """Raise if doubles do not hold the rows that wait; or keep real rows, if no cell has been
         reduced.
         """
         long = [place for piece in self.pieces if (place := too_long(piece.parts)) is not None]
-        if long and not (self.either and not self.claims):
+        if long and not (self.either and not self.parts):
             name = self.reducer.names[long[0]]
             raise InputError(TOO_LONG.format(name), column=name)
         if long:
@@ -272,37 +290,18 @@ class CollectCells(Consumer):
         """
         if self.merged is not None:
             return self.merged
-        if not self.pieces:
-            return _no_cells(len(self.layout.by), len(self.reducer.names))
         self.fold()
-        there = np.flatnonzero(self.counts)
-        rows, codes = self._waiting()
-        order = _sorted(codes, len(self.labels))
-        order = order[np.asarray(rows.weights)[order] > 0]
-        rows = rows.take(order)
-        labels = self.labels.arrays(there)
-        sizes = np.bincount(codes[order], minlength=len(self.labels))[there]
-        problem = self.reducer.problem
-        claims = [
-            self.claims.get(cell) or _no_weight(problem, int(self.counts[cell]))
-            for cell in there.tolist()
-        ]
-        columns, keys = rows.parts, rows.keys
-        if self.layout.makes_rows:
-            columns, keys = [column.astype(float, copy=False) for column in columns], None
-        unordered = Cells(
-            labels, starts_of(sizes), tuple(columns), np.asarray(rows.weights), rows.numbers,
-            keys, tuple(claims), ((0,),) * len(there), ((),) * len(there),
-            CellHashes.none(len(there))
-            if self.hashing is None
-            else self.hashing.by_cell().chosen(there),
-        )  # fmt: skip
-        return unordered.chosen(in_order(labels, len(there))[0])
-
-    def _waiting(self) -> tuple[Batch, Indices]:
-        """All rows that wait or are held, and the cell of each."""
-        rows = joined(self.pieces)
-        return rows, np.asarray(rows.groups)
+        if not self.parts:
+            return _no_cells(len(self.layout.by), len(self.reducer.names))
+        numbered = self._together()
+        (cells,) = numbered.labels
+        labels = self.labels.arrays(cells)
+        order = in_order(labels, len(cells))[0]
+        found = replace(numbered, labels=labels).chosen(order)
+        if self.hashing is not None:
+            found = replace(found, hashes=self.hashing.by_cell().chosen(cells[order]))
+        self.parts, self.merged = [], found
+        return found
 
     def pack(self) -> bytes:
         found = None if self.present is None else self.present.found

@@ -21,6 +21,7 @@ from karat.core.certify import Certificate
 from karat.core.synthetic import REAL, SYNTHETIC
 from karat.cubes.hashes import CellHashes
 from karat.data.arguments import column_roles
+from karat.engine.fourth_moments import FourthSums
 from karat.engine.linalg import Array, Flags, Indices
 from karat.errors import InputError
 from karat.io.layout import Layout, pandas_index
@@ -94,10 +95,13 @@ class CellLayout(Layout):
     by : tuple of str
     rows : str
         What cells keep: "synthetic" rows, where these are exact, or "real" ones.
+    cov : str or None
+        The robust covariances that cells keep the sums of.
     """
 
     by: tuple[str, ...] = ()
     rows: str = REAL
+    cov: str | None = None
 
     @staticmethod
     def for_cells(
@@ -109,6 +113,7 @@ class CellLayout(Layout):
         key: str | None,
         on_missing: str,
         rows: str,
+        cov: str | None,
     ) -> CellLayout:
         """From the arguments of :func:`karat.cube`."""
         names = (by,) if isinstance(by, str) else tuple(by) if isinstance(by, Iterable) else ()
@@ -133,7 +138,7 @@ class CellLayout(Layout):
                 f"Column {min(taken & set(names))!r} labels cells, so it cannot be the target, a"
                 " weight or a key."
             )
-        return CellLayout(layout.roles, drop=layout.drop, by=names, rows=rows)
+        return CellLayout(layout.roles, drop=layout.drop, by=names, rows=rows, cov=cov)
 
     @property
     def makes_rows(self) -> bool:
@@ -191,6 +196,8 @@ class Cells:
         (:func:`karat.cubes.hashes.part_names`).
     hashes : CellHashes
         Of all rows of the data.
+    fourth : FourthSums or None
+        Of all rows of the data, from which HC0 and HC1 follow.
     """
 
     labels: tuple[np.ndarray, ...]
@@ -203,6 +210,7 @@ class Cells:
     origins: tuple[tuple[int, ...], ...]
     parts: tuple[tuple[str, ...], ...]
     hashes: CellHashes
+    fourth: FourthSums | None = None
 
     def __len__(self) -> int:
         return len(self.certificates)
@@ -258,6 +266,7 @@ class Cells:
             tuple(self.origins[i] for i in places),
             tuple(self.parts[i] for i in places),
             self.hashes.chosen(places),
+            None if self.fourth is None else self.fourth.chosen(places),
         )
 
 

@@ -11,6 +11,7 @@ from karat.cubes.base import Cube
 from karat.cubes.build import gather_cells, stamped
 from karat.cubes.cells import CellLayout
 from karat.cubes.file import output_path
+from karat.cubes.fourth import check_cov
 from karat.cubes.hash_file import check_place
 from karat.data.arguments import check_mergeable, column_problem
 from karat.engine.rows import Progress
@@ -31,6 +32,7 @@ def cube(
     on_missing: Literal["error", "drop"] = "error",
     path: str | Path | None = None,
     rows: Literal["synthetic", "real"] | None = None,
+    cov: Literal["HC0", "HC1"] | None = None,
     hashes: Literal["inside", "beside"] = "inside",
     memory: int = MEMORY,
     random_state: int = 0,
@@ -63,6 +65,10 @@ def cube(
         the data, up to (d + 2)(d + 3) / 2 of them, with their keys.  By default synthetic rows for
         losses of degree 2, unless the data has integers beyond 2**53; cells of which no exact rows
         can be made keep real ones.
+    cov : {"HC0", "HC1"}, optional
+        Keep what tables of this cube and of its slices need for both of these covariances,
+        ``karat.ols(formula, cube, cov_type="HC1")``: (d + 5 choose 4) numbers a cell, 5.7 kilobytes
+        for 8 columns and a target.
     hashes : {"inside", "beside"}
         Whether hashes are in that file, or in a file of their own beside it.
     memory : int
@@ -109,8 +115,9 @@ def cube(
     if rows is not None:
         check_rows_argument(rows, problem, "auto", KEEP)
     kind = rows or (REAL if problem.needs_real_rows else SYNTHETIC)
+    sums = None if cov is None else check_cov(cov, problem, kind)
     layout = CellLayout.for_cells(
-        problem, target, by, columns, sample_weight, key, on_missing, kind
+        problem, target, by, columns, sample_weight, key, on_missing, kind, sums
     )
     seed = int(random_state)
     cells, record, layout = gather_cells(

@@ -25,6 +25,7 @@ from karat.core.files import problem_header, saved_problem
 from karat.core.stored import check_certificate
 from karat.core.synthetic import REAL, SYNTHETIC, as_made
 from karat.cubes.cells import CellLayout, Cells, starts_of
+from karat.cubes.fourth import KINDS, fourth_arrays, stored_fourth
 from karat.cubes.hash_file import from_inside, inside, read_beside, remove_others, write_beside
 from karat.cubes.hashes import CellHashes, old_part_names
 from karat.data.arguments import ColumnRoles
@@ -78,8 +79,8 @@ def pack_cube(
     shown += [(f"column:{i}", "array", [name]) for i, name in enumerate(names)]
     shown += [("weights", "array", ["weight"]), ("numbers", "array", ["row"])]
     shown += [("keys", "array", ["key"])] if cells.keys is not None else []
-    hash_arrays, hash_columns = inside(cells)
-    arrays, shown = arrays | hash_arrays, shown + hash_columns
+    for more, columns in (inside(cells), fourth_arrays(cells.fourth, cells.starts)):
+        arrays, shown = arrays | more, shown + columns
     certificates, notes = _certificate_arrays(cells.certificates)
     arrays |= (
         certificates
@@ -96,6 +97,7 @@ def pack_cube(
         "key": roles.key,
         "on_missing": "drop" if layout.drop else "error",
         "rows": layout.rows,
+        **({} if layout.cov is None else {"cov": layout.cov}),
         "history": list(history),
         "hash_file": hash_file,
         "notes": notes,
@@ -131,7 +133,9 @@ def unpack_cube(
         rows = header.get("rows", REAL)  # before 0.3.0 there were real rows only
         require(rows in (REAL, SYNTHETIC), "its rows are of no kind")
         by, drop = tuple(header["by"]), header["on_missing"] == "drop"
-        layout = CellLayout(roles, drop=drop, by=by, rows=rows)
+        cov = header.get("cov")
+        require(cov in (None, *KINDS), "covariances of no kind")
+        layout = CellLayout(roles, drop=drop, by=by, rows=rows, cov=cov)
         sizes = arrays[f"{CELL}sizes"]
         starts = starts_of(sizes)
         require(
@@ -154,6 +158,9 @@ def unpack_cube(
             _from_ragged("origins", arrays),
             _read_parts(arrays, starts),
             from_inside(arrays, starts) if hashes else CellHashes.none(len(sizes)),
+            None
+            if cov is None
+            else stored_fourth(arrays, starts, len(roles.features) + len(roles.targets)),
         )
         for certificate in cells.certificates:
             check_certificate(certificate)

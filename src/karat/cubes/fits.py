@@ -172,6 +172,7 @@ def cells_coreset(cube: Cube, cells: Cells, places: Indices) -> Coreset:
         certificate=certificate,
         keys=None if cells.keys is None else cells.keys[rows],
         provenance=provenance | {"changes": [cube.history[i] for i in changes]},
+        fourth=None if cells.fourth is None else cells.fourth.chosen(places),
         **kind,
     )
 

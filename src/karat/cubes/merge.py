@@ -17,10 +17,12 @@ from karat.core.certify import Certificate
 from karat.core.synthetic import REAL, as_made
 from karat.cubes.cells import KINDS, MADE, Cells, as_integers, in_order, label_list, starts_of
 from karat.cubes.hashes import CellHashes
-from karat.cubes.reduce import Reducer, with_made
+from karat.cubes.reduce import Reducer, positions_of, with_made
 from karat.cubes.select import shown
-from karat.data.stacking import stack_rows
+from karat.data.stacking import side_by_side, stack_rows
+from karat.engine.fourth_moments import FourthSums
 from karat.engine.linalg import Indices
+from karat.engine.rows import Rows
 from karat.errors import InputError
 
 LOOSE = 4  # with loose=True, a union of up to so many rows per feature is not reduced
@@ -90,6 +92,9 @@ def joined_cells(parts: Sequence[Cells]) -> Cells:
         tuple(origin for part in parts for origin in part.origins),
         tuple(names for part in parts for names in part.parts),
         CellHashes.joined([part.hashes for part in parts]),
+        None
+        if first.fourth is None
+        else FourthSums.joined([part.fourth for part in parts if part.fourth is not None]),
     )
 
 
@@ -141,14 +146,19 @@ def _merged_groups(
     rows = cells.rows_of(merged)
     numbers = numbered_after(cells.numbers[rows], np.repeat(before, sizes[merged]))
     lengths = np.array([int(sizes[group].sum()) for group in members])
+    many = lengths > (LOOSE if loose else 1) * reducer.width
     united = Cells(
         labels, starts_of(lengths), tuple(column[rows] for column in cells.columns),
         cells.weights[rows], numbers, None if cells.keys is None else cells.keys[rows],
-        tuple(_united(reducer, cells, group) for group in members),
+        tuple(
+            _counted(cells, group) if reduced else _united(reducer, cells, group)
+            for group, reduced in zip(members, many.tolist(), strict=True)
+        ),
         tuple(tuple(sorted({o for i in group for o in cells.origins[i]})) for group in members),
         tuple(tuple(cells.parts_of(group)) for group in members), cells.hashes.united(members),
+        None if cells.fourth is None else cells.fourth.united(members),
     )  # fmt: skip
-    much = np.flatnonzero(lengths > (LOOSE if loose else 1) * reducer.width)
+    much = np.flatnonzero(many)
     if not len(much):
         return united
     claims = [[cells.certificates[i] for i in members[g]] for g in much]
@@ -164,6 +174,12 @@ def numbered_after(numbers: np.ndarray, before: np.ndarray) -> np.ndarray:
     return np.where(numbers == MADE, MADE, numbers + before)
 
 
+def _counted(cells: Cells, group: Indices) -> Certificate:
+    """A certificate with the number of rows of several cells, until they are reduced."""
+    n_rows = sum(cells.certificates[i].n_rows for i in group)
+    return replace(cells.certificates[int(group[0])], n_rows=n_rows)
+
+
 def _united(reducer: Reducer, cells: Cells, group: Indices) -> Certificate:
     """The certificate of several cells together; cells without kept rows only add to the number of
     rows.
@@ -171,25 +187,25 @@ def _united(reducer: Reducer, cells: Cells, group: Indices) -> Certificate:
     claims = [cells.certificates[i] for i in group if cells.certificates[i].size] or [
         cells.certificates[group[0]]
     ]
-    united = replace(
-        Certificate.union(claims), n_rows=sum(cells.certificates[i].n_rows for i in group)
-    )
+    united = replace(Certificate.union(claims), n_rows=_counted(cells, group).n_rows)
     return united if united.rows == REAL else as_made(united, reducer.problem)
 
 
 def _reduced(reducer: Reducer, cells: Cells, claims: Sequence[Sequence[Certificate]]) -> Cells:
     """Every cell reduced; ``claims`` are those of the rows in it."""
-    kept = reducer.reduce(cells.columns, cells.weights, cells.starts, cells.counts, claims)
+    doubles = all(column.dtype == np.float64 for column in cells.columns)
+    blocks = [column[:, None] for column in cells.columns]
+    rows = Rows([side_by_side([blocks])] if doubles else blocks, cells.weights)
+    kept = reducer.reduce(rows, cells.starts, cells.counts, claims)
     sizes = np.array([len(result.positions) for result in kept])
-    rows = np.concatenate(
-        [start + result.positions for start, result in zip(cells.starts[:-1], kept, strict=True)]
-    )
+    held = positions_of(kept, cells.starts[:-1])
     columns, numbers = with_made(
-        kept, [column[rows] for column in cells.columns], cells.numbers[rows]
+        kept, [column[held] for column in cells.columns], cells.numbers[held]
     )
     return Cells(
         cells.labels, starts_of(sizes), tuple(columns),
         np.concatenate([result.weights for result in kept]), numbers,
-        None if cells.keys is None else cells.keys[rows],
+        None if cells.keys is None else cells.keys[held],
         tuple(result.certificate for result in kept), cells.origins, cells.parts, cells.hashes,
+        cells.fourth,
     )  # fmt: skip

@@ -30,7 +30,8 @@ from karat.data.containers import rounds
 from karat.engine.claim import Claim, Reduction
 from karat.engine.groups import reduce_many, synthesise_many
 from karat.engine.kernel import Kernel, NonFiniteError
-from karat.engine.linalg import Array, Indices
+from karat.engine.linalg import Array, Indices, is_long, one_blas_thread
+from karat.engine.parts import minus_offsets
 from karat.engine.powers import Powers
 from karat.engine.precise_proof import prove_precisely
 from karat.engine.reduce import keep_all_rows
@@ -45,7 +46,6 @@ WHOLE = 10_000  # a cell of up to so many rows keeps all of them if no reduction
 MUCH = (
     1 / 16
 )  # of the loss error that counts as exact, from which on reductions are proven precisely
-APART = 100  # groups from which on columns are not put into one table: stacks copy them anyway
 STAY = "No reduction of these {} rows could be proven, so all of them are kept."
 TOO_LONG = (
     "Column {!r} has integers beyond 2**53, which synthetic rows do not have. Build the cube with"
@@ -66,6 +66,14 @@ class ReducedCell(NamedTuple):
 def too_long(columns: Sequence[np.ndarray]) -> int | None:
     """The first column whose integers doubles do not hold, if there is one."""
     return next((i for i, column in enumerate(columns) if rounds(column)), None)
+
+
+def positions_of(kept: Sequence[ReducedCell], starts: Indices) -> Indices:
+    """The positions of the kept rows of some cells, among rows in which cell g begins at
+    ``starts[g]``.
+    """
+    places = [start + cell.positions for start, cell in zip(starts, kept, strict=True)]
+    return np.concatenate([np.zeros(0, dtype=np.intp), *places])
 
 
 def with_made(
@@ -124,16 +132,17 @@ class Reducer:
         """The number of rows that are kept of a group, apart from those of special cases."""
         return len(self.names) + 1 if self.makes_rows else self.kernel.width
 
+    @one_blas_thread()
     def reduce(
-        self, columns: Sequence[np.ndarray], weights: Array | None, starts: Indices,
-        counts: np.ndarray, claims: Sequence[Sequence[Certificate]], name: Names | None = None,
+        self, rows: Rows, starts: Indices, counts: np.ndarray,
+        claims: Sequence[Sequence[Certificate]], name: Names | None = None,
     ) -> list[ReducedCell]:  # fmt: skip
-        """Reduce groups of rows, one after the other in ``columns``.
+        """Reduce groups of rows, one after the other.
 
         Parameters
         ----------
-        columns, weights
-            Of rows in the order of their groups; every weight is positive.
+        rows : Rows
+            In the order of their groups; every weight is positive.
         starts : array of shape (groups + 1,)
         counts : array of shape (groups,)
             Rows of the data that each group stands for.
@@ -143,9 +152,7 @@ class Reducer:
         name : function, optional
             The name of a group in error messages.
         """
-        parts = [column[:, None] for column in columns]
-        if len(starts) <= APART and all(column.dtype == np.float64 for column in columns):
-            parts = [np.column_stack(columns)]
+        weights = rows.weights
         if (
             weights is not None
             and len(weights)
@@ -158,26 +165,24 @@ class Reducer:
         sizes, shown = np.diff(starts), [repr(name) for name in self.names]
         everything = np.arange(len(sizes))
         try:
-            made = self._made(parts, weights, starts, counts, claims) if self.makes_rows else {}
+            made = self._made(rows, starts, counts, claims) if self.makes_rows else {}
             left = np.setdiff1d(everything, list(made)) if made else everything
             if made:
-                rows = ranges(starts[left], sizes[left])
-                parts = [part[rows] for part in parts]
-                weights = None if weights is None else weights[rows]
+                rows = rows.subset(ranges(starts[left], sizes[left]))
             real = self._real(
-                parts, weights, starts_of(sizes[left]), counts[left], [claims[g] for g in left],
+                rows, starts_of(sizes[left]), counts[left], [claims[g] for g in left],
                 None if name is None else lambda g: name(int(left[g])),
             ) if len(left) else []  # fmt: skip
         except NonFiniteError:
-            raise explain_non_finite(parts, shown) from None
+            raise explain_non_finite(rows.parts, shown) from None
         kept = made | dict(zip(left.tolist(), real, strict=True))
         return [kept[g] for g in everything.tolist()]
 
     # Made rows
 
     def _made(
-        self, parts: Sequence[np.ndarray], weights: Array | None, starts: Indices,
-        counts: np.ndarray, claims: Sequence[Sequence[Certificate]],
+        self, rows: Rows, starts: Indices, counts: np.ndarray,
+        claims: Sequence[Sequence[Certificate]],
     ) -> dict[int, ReducedCell]:  # fmt: skip
         """The groups of which exact rows are made that are fewer."""
         sizes = np.diff(starts)
@@ -185,20 +190,15 @@ class Reducer:
         if not len(many):
             return {}
         if len(many) < len(sizes):
-            rows = ranges(starts[many], sizes[many])
-            parts = [part[rows] for part in parts]
-            weights = None if weights is None else weights[rows]
+            rows = rows.subset(ranges(starts[many], sizes[many]))
         sharp = any(len(claims[g]) for g in many.tolist())
-        made_rows = synthesise_many(
-            Rows(parts, weights), starts_of(sizes[many]), self.seed, sharp=sharp
-        )
+        made_rows = synthesise_many(rows, starts_of(sizes[many]), self.seed, sharp=sharp)
         first, kept = starts_of(sizes[many])[:-1], {}
-        totals = sizes[many] if weights is None else np.add.reduceat(weights, first)
-        whole = Rows(parts, weights)
+        totals = sizes[many] if rows.weights is None else np.add.reduceat(rows.weights, first)
         for g, found, start, total in zip(
             many.tolist(), made_rows, first.tolist(), totals.tolist(), strict=True
         ):
-            made = _proven_precisely(found, claims[g], whole, start, start + int(sizes[g]))
+            made = _proven_precisely(found, claims[g], rows, start, start + int(sizes[g]))
             if len(made.values) < sizes[g] and made.proof.ok and (made.strata == ORDINARY).all():
                 certificate = self._certificate_of_made(made, claims[g], total, int(counts[g]))
                 if certificate.proven:
@@ -223,13 +223,16 @@ class Reducer:
     # Real rows
 
     def _real(
-        self, parts: Sequence[np.ndarray], weights: Array | None, starts: Indices,
-        counts: np.ndarray, claims: Sequence[Sequence[Certificate]], name: Names | None,
+        self, rows: Rows, starts: Indices, counts: np.ndarray,
+        claims: Sequence[Sequence[Certificate]], name: Names | None,
     ) -> list[ReducedCell]:  # fmt: skip
         """Some of the rows of every group."""
         shown = [repr(name) for name in self.names]
-        offsets = find_offsets(parts, shown, self.problem)
-        rows = self.problem.view(Rows(parts, weights, offsets=offsets))
+        if any(is_long(part.dtype) for part in rows.parts):
+            used = [part if rows.index is None else part[rows.index] for part in rows.parts]
+            offsets = find_offsets(used, shown, self.problem)
+            rows = rows.replaced(minus_offsets(rows.parts, offsets))
+        rows = self.problem.view(rows)
         kernel = self.kernel.sharper() if any(claims) else self.kernel
         reductions = reduce_many(rows, starts, kernel, "auto", self.seed)
         kept = []

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 BLOCKS = 64  # blocks merged at a time
 UNITS = {"W": "W", "D": "D", "d": "D", "h": "h", "H": "h", "min": "m", "s": "s"}
+UNCERTAIN = ("Y", "M", "generic")  # units that are no time
 MOMENT = "datetime64[us]"
 Window = int | str | timedelta | np.timedelta64
 
@@ -155,11 +156,10 @@ class Rolling:
 
 def _duration(window: Any) -> np.timedelta64 | None:
     """A window of time in microseconds; None if it is a number of labels."""
-    duration: np.timedelta64
     if isinstance(window, timedelta | np.timedelta64):
-        duration = np.timedelta64(window).astype("timedelta64[us]")
+        length = np.timedelta64(window)
     elif isinstance(window, str):
-        match = re.fullmatch(r"(\d+) ?([A-Za-z]+)", window)
+        match = re.fullmatch(r"(\d{1,18}) ?([A-Za-z]+)", window)
         if match is None or match[2] not in UNITS:
             raise InputError(
                 f"window must be a number of labels, or a duration in W, D, h, min or s such as"
@@ -167,9 +167,21 @@ def _duration(window: Any) -> np.timedelta64 | None:
                 argument="window",
             )
         unit: Any = UNITS[match[2]]
-        duration = np.timedelta64(int(match[1]), unit).astype("timedelta64[us]")
+        length = np.timedelta64(int(match[1]), unit)
     else:
         return None
+    if np.datetime_data(length.dtype)[0] in UNCERTAIN:
+        raise InputError(
+            f"A window of {window} has no certain length; give it in weeks, days, hours, minutes or"
+            " seconds.",
+            argument="window",
+        )
+    duration: np.timedelta64 = length.astype("timedelta64[us]")
+    if duration.astype(length.dtype) != length and not np.isnat(length):
+        raise InputError(
+            f"A window of {window} is longer than times can be, or not in whole microseconds.",
+            argument="window",
+        )
     if not duration > np.timedelta64(0, "us"):
         raise InputError(f"A window of {window} has no length.", argument="window")
     return duration
@@ -184,6 +196,7 @@ def _by_number(steps: Indices, window: int) -> Run:
 def _by_time(steps: Indices, labels: np.ndarray, duration: np.timedelta64) -> Run:
     """Windows of steps in that time; none begins before the first step."""
     times, unit = labels.astype(MOMENT), (labels[:1] + 1).astype(MOMENT) - labels[:1].astype(MOMENT)
+    duration = min(duration, (times[-1] - times[0] + 2 * unit)[0])  # the same, without overflow
     firsts = np.searchsorted(times, times - duration, side="right")
     firsts[times - duration < times[0] - unit] = -1
     return Run(steps, firsts, (times - times[0]) // duration)

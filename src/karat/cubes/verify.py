@@ -188,6 +188,9 @@ def _certificates(cube: Cube, cells: Cells, fresh: Cells, lost: np.ndarray) -> l
     """
     reductions, totals = _against_fresh(cube, cells, fresh)
     certificates = []
+    apart = np.zeros(len(cells), dtype=bool)
+    if cells.fourth is not None and fresh.fourth is not None:
+        apart = cells.fourth.differ(fresh.fourth)
     for place, reduction in enumerate(reductions):
         before, now, count = (
             cells.certificates[place],
@@ -203,6 +206,8 @@ def _certificates(cube: Cube, cells: Cells, fresh: Cells, lost: np.ndarray) -> l
             refutations.append(
                 f"{several(int(lost[place]), 'kept row')} not among the rows of the data."
             )
+        if apart[place]:
+            refutations.append("The sums of HC0 and HC1 are not those of the rows.")
         certificate = cube.reducer.certificate(reduction, [now], totals[place], count, refutations)
         certificate = replace(certificate, rows=before.rows, excludes=before.excludes)
         certificates.append(

@@ -23,7 +23,7 @@ from karat.data.advice import explain_non_finite, too_long_integers
 from karat.data.arguments import check_taken
 from karat.data.device_arrays import check_one_device
 from karat.data.labels import Grouping, check_groups, group_rows
-from karat.data.stacking import stack_rows
+from karat.data.stacking import side_by_side, stack_rows
 from karat.data.transformed import transformed
 from karat.engine.device import DevicePart
 from karat.engine.kernel import Kernel
@@ -116,20 +116,25 @@ def stack(batches: Sequence[Batch]) -> Batch:
     return Batch(
         _stacked_parts(batches),
         Chunked([p.numbers for p in batches]),
-        _stacked_weights(batches),
+        joined_weights(batches),
         None if first.groups is None else np.concatenate([p.groups for p in batches]),
         None if first.keys is None else Chunked([p.keys for p in batches]),
         first.offsets,
     )
 
 
-def joined(batches: Sequence[Batch]) -> Batch:
-    """Batches of equal columns, one after the other, in new arrays."""
+def joined(batches: Sequence[Batch], doubles: bool = False) -> Batch:
+    """Batches of equal columns, one after the other, in new arrays.
+
+    With ``doubles`` all columns are one array.
+    """
     first = batches[0]
     return Batch(
-        [stack_rows(*blocks) for blocks in zip(*(p.parts for p in batches), strict=True)],
+        [side_by_side([p.parts for p in batches])]
+        if doubles
+        else [stack_rows(*blocks) for blocks in zip(*(p.parts for p in batches), strict=True)],
         np.concatenate([p.numbers for p in batches]),
-        _stacked_weights(batches),
+        joined_weights(batches),
         None if first.groups is None else np.concatenate([p.groups for p in batches]),
         None if first.keys is None else np.concatenate([p.keys for p in batches]),
         first.offsets,
@@ -138,7 +143,7 @@ def joined(batches: Sequence[Batch]) -> Batch:
 
 def stacked_rows(batches: Sequence[Batch], index: Indices | None) -> Rows:
     """Rows of several batches for the engine, without numbers, groups and keys."""
-    return Rows(_stacked_parts(batches), _stacked_weights(batches), index, batches[0].offsets)
+    return Rows(_stacked_parts(batches), joined_weights(batches), index, batches[0].offsets)
 
 
 def _stacked_parts(batches: Sequence[Batch]) -> list[Any]:
@@ -151,7 +156,8 @@ def _stacked_parts(batches: Sequence[Batch]) -> list[Any]:
     ]
 
 
-def _stacked_weights(batches: Sequence[Batch]) -> Array | None:
+def joined_weights(batches: Sequence[Batch]) -> Array | None:
+    """The weights of several batches, one after the other; None if they are all 1."""
     if all(p.weights is None for p in batches):
         return None
     return np.concatenate([np.ones(len(p)) if p.weights is None else p.weights for p in batches])

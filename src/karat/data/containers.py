@@ -2,8 +2,7 @@
 
 Arrays and scipy.sparse matrices need only NumPy and SciPy.  Data frames (pandas, polars eager and
 lazy, pyarrow) are read through narwhals, the extra ``frames``; rows come out in a frame of the same
-kind, with names, types and index.  A lazy frame is collected once, so its rows come out in an eager
-frame.  Every error message names the column and the remedy.
+kind, with names, types and index; those of a lazy frame, which is collected once, in an eager one.
 """
 
 from __future__ import annotations

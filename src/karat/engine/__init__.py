@@ -21,6 +21,7 @@ wide_proof proves them, and precise_proof those made of others; moment_stream ke
 
 Besides: polynomial and small_kernels are further kernels; stream takes rows in batches, and carried
 holds their running sums; groups takes many groups at once, with group_moments, group_points,
-group_weights and group_proof; least_squares solves for coefficients, and products holds sums by
-cluster; linalg, sums, blocked and tolerances are used by all.
+group_weights and group_proof; least_squares solves for coefficients, products holds sums by
+cluster, and fourth_moments those of four columns; linalg, sums, blocked and tolerances are used by
+all.
 """

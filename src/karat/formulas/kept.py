@@ -7,7 +7,7 @@ each cell, a column of the design is a number times 1 or times one column of the
     labels     in any way: C(region), np.log(year), clusters of a covariance
     features   at most one in a term, as it is: x, C(region):x
 
-The weights count rows.
+The weights count rows.  Where the fourth moments of each cell are kept, too, HC0 and HC1 follow.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ from karat.core.provenance import Provenance
 from karat.core.regression import BY_CLUSTER
 from karat.core.synthetic import SYNTHETIC
 from karat.data import containers
+from karat.data.batch import Batch
+from karat.engine.fourth_moments import FourthSums
+from karat.engine.linalg import Array
 from karat.engine.rows import Progress
 from karat.engine.tolerances import ROUNDING
 from karat.errors import InputError, NotExactError
@@ -33,9 +36,12 @@ from karat.formulas.formula import Factor, Formula
 from karat.formulas.layout import DesignLayout, FormulaLayout
 from karat.formulas.learn import transforms_of
 from karat.formulas.passes import SourceRows, open_table
+from karat.io.scan import Consumer
+from karat.io.source import Chunk
 from karat.problems import Problem
 
 NOTE = "The table was made from the kept rows of a {}, which have the second moments of all rows."
+BY_SUMS = ("HC0", "HC1")  # covariances that follow from fourth moments
 COUNTED = 1e-9  # how far from an integer a total weight may be
 
 
@@ -49,6 +55,12 @@ class Kept:
         What they were kept in.
     labels, features : dict of arrays
         Columns that are constant in every cell, and all others.
+    fourth : FourthSums or None
+        Of all rows, cell by cell, if they were kept.
+    columns : tuple of str
+        The columns that these are of.
+    cells : dict of arrays
+        The labels of every cell.
     """
 
     kind: str
@@ -58,6 +70,9 @@ class Kept:
     certificate: Certificate
     problem: Problem
     rows: int
+    fourth: FourthSums | None
+    columns: tuple[str, ...]
+    cells: dict[str, np.ndarray]
 
 
 def kept_rows(
@@ -86,7 +101,8 @@ def _of_coreset(core: Coreset) -> Kept:
         targets = Provenance.read(core.provenance).targets or [getattr(core.y, "name", None) or "y"]
         columns |= zip(map(str, targets), np.atleast_2d(y.T), strict=True)
     return Kept(
-        "coreset", {}, columns, core.weights, core.certificate, core.problem, core.n_rows
+        "coreset", {}, columns, core.weights, core.certificate, core.problem, core.n_rows,
+        core.fourth, tuple(columns), {},
     )  # fmt: skip
 
 
@@ -100,8 +116,19 @@ def _of_cube(cube: Any) -> Kept:
     return Kept(
         "cube", labels, {name: v for name, v in features.items() if name not in labels},
         cells.weights, Certificate.union(cells.certificates), cube.problem,
-        int(cells.counts.sum()),
+        int(cells.counts.sum()), cells.fourth, (*cube.columns, *cube.targets),
+        dict(zip(cube.by, cells.labels, strict=True)),
     )  # fmt: skip
+
+
+class DesignRows(Consumer):
+    """Holds the rows of a design, and the response."""
+
+    def __init__(self) -> None:
+        self.rows: list[Array] = []
+
+    def add(self, chunk: Chunk, batch: Batch) -> None:
+        self.rows.append(np.column_stack([np.asarray(part, dtype=float) for part in batch.parts]))
 
 
 class KeptSource(SourceRows):
@@ -123,6 +150,7 @@ class KeptSource(SourceRows):
                 " Call ols with the data and weights=."
             )
         self.kept = kept
+        self.robust = () if kept.fourth is None else BY_SUMS
         columns = {**kept.labels, **kept.features}
         table = pa.table({name: pa.array(values) for name, values in columns.items()})
         self.table = table.append_column(FREQUENCY, pa.array(kept.weights))
@@ -160,11 +188,14 @@ class KeptSource(SourceRows):
     def _check_covariances(self, kinds: Sequence[str], clusters: Sequence[str]) -> None:
         kind = self.kept.kind
         for name in kinds:
-            if name not in ("nonrobust", *BY_CLUSTER):
+            if name not in ("nonrobust", *BY_CLUSTER, *self.robust):
+                needs = "fourth moments" if name in BY_SUMS else "the leverage of every row"
+                advice = "a cube that was made with cov='HC1', and its slices, keep them. Or make"
                 raise NotExactError(
-                    f"{name} needs fourth moments, which a {kind} does not keep. Make the table,"
-                    " then add the sums in a pass over the data: fit = ols(formula,"
-                    f" {kind}); ols(fit.coreset, data, cov_type={name!r})."
+                    f"{name} needs {needs}, which this {kind} does not keep:"
+                    f" {advice if name in BY_SUMS else 'make'} the table, then add the sums in a"
+                    f" pass over the data: fit = ols(formula, {kind}); ols(fit.coreset, data,"
+                    f" cov_type={name!r})."
                 )
         for name in clusters:
             if name not in self.kept.labels:
@@ -172,6 +203,27 @@ class KeptSource(SourceRows):
                     f"Errors clustered by {name!r} need sums over its clusters; a {kind} keeps"
                     f" those of its labels ({', '.join(self.kept.labels) or 'it has none'}) alone."
                 )
+
+    def forms(self, layout: DesignLayout) -> Array:
+        """For every cell the columns of a design and the response as affine forms of the features:
+        their values at the means of the cell's coordinates, and their slopes.
+        """
+        fourth, columns, cells = self.kept.fourth, self.kept.columns, self.kept.cells
+        assert fourth is not None
+        count, many = len(fourth) if cells else 1, 1 + len(columns)
+        # in every cell a row of zeros, and one for each column
+        units = np.tile(np.eye(many)[:, 1:], (count, 1))
+        probes: dict[str, Any] = dict(zip(columns, units.T, strict=True))
+        probes |= {name: np.repeat(values, many) for name, values in cells.items()}
+        response = probes[layout.formula.response.text].copy()
+        table = pa.table(probes | {RESPONSE: response, FREQUENCY: np.ones(len(response))})
+        found = SourceRows(open_table(table), {}, None).scan(layout, DesignRows())
+        rows = np.concatenate(found.rows).reshape(count, many, -1)
+        slopes = rows[:, 1:] - rows[:, :1]
+        at_means = rows[:, 0] + np.einsum("gc,gcm->gm", fourth.shift, slopes)
+        return np.concatenate(
+            [at_means[:, None], np.broadcast_to(slopes, (len(fourth), *slopes.shape[1:]))], axis=1
+        )
 
     def _check_term(self, text: str, factors: Sequence[Factor]) -> None:
         if list(transforms_of(tuple(factors))):

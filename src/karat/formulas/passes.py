@@ -53,7 +53,11 @@ class SourceRows:
         Whether the source reads integers as doubles.
     rows_at_once : int
         Rows between pauses.
+    robust : tuple of str
+        Covariances for which no pass over rows is needed.
     """
+
+    robust: tuple[str, ...] = ()
 
     def __init__(
         self, source: Source, declared: dict[str, list[Any]], progress: Progress | None,
@@ -145,6 +149,8 @@ class ClusterRows:
     home : module
         :mod:`karat.dask` or :mod:`karat.spark`.
     """
+
+    robust: tuple[str, ...] = ()
 
     def __init__(self, data: Any, home: Any) -> None:
         self.data, self.home = data, home

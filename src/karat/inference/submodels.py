@@ -58,17 +58,29 @@ class ProductSums:
     def __post_init__(self) -> None:
         width = self.solution.width
         size = product_count(width)
-        if self.single and width > MOST_SINGLE:
-            raise NotExactError(
-                f"submodels=True with HC0 or HC1 is for up to {MOST_SINGLE} columns, and there are"
-                f" {width}: the products of all of them would be squared for every row. Use"
-                " cov_type='cluster', or remove terms."
-            )
+        if self.single:
+            self._check_single()
         self._check_memory(size, size)
         self.totals = np.zeros(size)
         self.squares = np.zeros((size, size) if self.single else (0, 0))
         check = partial(self._check_memory, size)
         self.clusters = SumsByWay(size, self.subsets, WAITING // size, near=False, check=check)
+
+    def _check_single(self) -> None:
+        if self.solution.width > MOST_SINGLE:
+            raise NotExactError(
+                f"submodels=True with HC0 or HC1 is for up to {MOST_SINGLE} columns, and there are"
+                f" {self.solution.width}: the products of all of them would be squared for every"
+                " row. Use cov_type='cluster', or remove terms."
+            )
+
+    def put_single(self, totals: Array, squares: Array) -> None:
+        """Take the sums over single rows, of residuals as they are."""
+        self._check_single()
+        size = np.ones(len(totals))
+        size[-self.solution.width :] /= self.scale
+        self.single, self.totals = True, totals * size
+        self.squares = squares * size[:, None] * size
 
     @staticmethod
     def _check_memory(size: int, many: int) -> None:

@@ -39,6 +39,7 @@ from karat.formulas.layout import DesignLayout, FormulaLayout, formula_columns
 from karat.formulas.learn import Learn, transforms_of
 from karat.formulas.passes import is_kept, needed_columns, open_rows, rows_again
 from karat.inference import options
+from karat.inference.cells import add_robust_sums
 from karat.inference.covariance import check_stored, full_data
 from karat.inference.instruments import (
     InstrumentalVariables,
@@ -387,21 +388,22 @@ def _scored(
     )
     layout = replace(layout, dropped=tuple(facts.get("dropped") or ()))
     if wanted:
-        given = wanted, len(clusters), layout.frequencies, submodels
+        summed = tuple(kind for kind in wanted if kind not in rows.robust)
+        given = summed, len(clusters), layout.frequencies, submodels
         scores = rows.scan(
             replace(layout, labelled=bool(clusters)),
             Scores(solutions[0], *given)
             if len(solutions) == 1
             else StageScores(solutions, responses(facts), *given),
         )
+        if len(summed) < len(wanted):
+            add_robust_sums(scores, rows, layout, responses(facts))
         solved = [stage.solution for stage in stages]
         parts = [(scores, solved)]
         if len(cores) > 1:
             parts = [(part, [own]) for part, own in zip(scores.stages, solved, strict=True)]
-        regressions = [
-            with_sums(stored, *part, clusters)
-            for stored, part in zip(regressions, parts, strict=True)
-        ]
+        both = zip(regressions, parts, strict=True)
+        regressions = [with_sums(stored, *part, clusters) for stored, part in both]
     if quantiles:
         for place, one in enumerate(layout.each()):
             found = {"residual_quantiles": residual_quantiles(rows, one, solutions[place])}

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyarrow import compute as pc
 from pyarrow import csv as pacsv
 
-from karat.compat.pyarrow import invalid_value
+from karat.compat.pyarrow import invalid_value, without_broken_lines
 from karat.errors import InputError, several
 from karat.io.csv_text import (
     CODECS,
@@ -411,29 +411,26 @@ class CsvFiles(Files):
 
 def _read_csv(piece: Piece, columns: Sequence[str], types: Types) -> tuple[pa.Table, list[Any]]:
     """The columns that a piece has, and the lines with more or fewer values than the header."""
-    broken: list[Any] = []
-
-    def invalid(bad: Any) -> str:
-        broken.append(bad)
-        return "skip"
 
     # Without threads: other pieces keep the other cores busy, and pyarrow then reports the row of
     # an error.
-    table = pacsv.read_csv(
-        pa.BufferReader(pa.py_buffer(piece.data)),
-        read_options=pacsv.ReadOptions(
-            column_names=piece.header.names, block_size=len(piece.data) + 1, use_threads=False
-        ),
-        parse_options=pacsv.ParseOptions(
-            delimiter=piece.header.delimiter,
-            invalid_row_handler=invalid,
-            newlines_in_values=piece.inner > 0,
-        ),
-        convert_options=pacsv.ConvertOptions(
-            include_columns=[c for c in columns if c in piece.header.names], column_types=types
-        ),
-    )
-    return table, broken
+    def read(skip: Any) -> pa.Table:
+        return pacsv.read_csv(
+            pa.BufferReader(pa.py_buffer(piece.data)),
+            read_options=pacsv.ReadOptions(
+                column_names=piece.header.names, block_size=len(piece.data) + 1, use_threads=False
+            ),
+            parse_options=pacsv.ParseOptions(
+                delimiter=piece.header.delimiter,
+                invalid_row_handler=skip,
+                newlines_in_values=piece.inner > 0,
+            ),
+            convert_options=pacsv.ConvertOptions(
+                include_columns=[c for c in columns if c in piece.header.names], column_types=types
+            ),
+        )
+
+    return without_broken_lines(read, piece.data)
 
 
 def _parse(piece: Piece, columns: Sequence[str], types: Types, labels: Types) -> Parsed:

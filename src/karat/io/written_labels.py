@@ -76,7 +76,9 @@ def label_type(inferred: pa.DataType, reading: Reading) -> pa.DataType:
     """The type of a column of labels whose first values look like ``inferred``."""
     if pa.types.is_null(inferred):
         return pa.string()  # whatever may follow
-    as_text = sort_of(inferred) == "number" or pa.types.is_time(inferred) or reading == "text"
+    if pa.types.is_time(inferred) and reading != "inferred":
+        return pa.string()  # 12:30 and 12:30:00 are two labels
+    as_text = sort_of(inferred) == "number" or reading == "text"
     return pa.string() if as_text and reading in ("written", "text") else inferred
 
 
