@@ -116,10 +116,19 @@ def test_labels_of_frames_in_memory(frame):
         karat.cube(lists, "y", "g", columns=["a"], key="k")
 
 
-def test_a_checkpoint_that_is_no_path(frame, tmp_path):
+@pytest.mark.parametrize("path", [5, "", "."])
+def test_a_checkpoint_that_is_no_path(frame, tmp_path, path):
     frame.to_parquet(tmp_path / "rows.parquet")
-    with pytest.raises(InputError, match="must be the path of a file, not 5"):
-        karat.coreset_files(tmp_path / "rows.parquet", "y", checkpoint=5)
+    with pytest.raises(InputError, match=f"must be the path of a file, not {path!r}"):
+        karat.coreset_files(tmp_path / "rows.parquet", "y", checkpoint=path)
+
+
+def test_intervals_label_no_cells():
+    """They were cells of the text of an object of pandas."""
+    steps = pa.array([(1, 2, 3)] * 2, pa.month_day_nano_interval())
+    rows = pa.table({"a": [1.0, 2.0], "y": [2.0, 3.0], "g": steps})
+    with pytest.raises(InputError, match="which cannot label cells"):
+        karat.cube(rows, "y", "g")
 
 
 def test_a_closed_relation():

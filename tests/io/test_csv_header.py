@@ -31,7 +31,7 @@ def keeps_moments(core, rows):
     "first",
     [
         "1.5,,2.5", "1.5,NA,2.5", "AA,1.5,2", "AA,7,3", "AA,,5", "x,007,008", "2026-01-02,a,b",
-        "a,2026-01-02 10:00,b", "a,true,b", "1,-2,3", "1e5,a,b",
+        "a,2026-01-02 10:00,b", "a,true,b", "1,-2,3", "1e5,a,b", "NA,1,2", "1,nan,2",
     ],
 )  # fmt: skip
 def test_a_first_line_that_looks_like_a_row(tmp_path, first):
@@ -42,7 +42,9 @@ def test_a_first_line_that_looks_like_a_row(tmp_path, first):
     assert names == first.split(",")
 
 
-@pytest.mark.parametrize("first", ["a,b,c", ",b,c", "id,2020,2021", "0,1,2", ",0,1", "x1,x2,"])
+@pytest.mark.parametrize(
+    "first", ["a,b,c", ",b,c", "NA,b,c", "id,2020,2021", "0,1,2", ",0,1", "x1,x2,"]
+)
 def test_a_first_line_of_names(tmp_path, first):
     path = written(tmp_path / "d.csv", first, *BODY)
     source = open_source(path)
@@ -98,7 +100,7 @@ def test_a_run_without_a_header_is_resumed(tmp_path):
     keeps_moments(core, ROWS)
 
 
-@pytest.mark.parametrize("header", ["a", [], [1, 2], ["a", "a"]])
+@pytest.mark.parametrize("header", ["a", [], [1, 2], ["a", "a"], 5])
 def test_header_is_checked(tmp_path, header):
     with pytest.raises(InputError, match="header"):
         csv_files(written(tmp_path / "d.csv", *BODY), header=header)

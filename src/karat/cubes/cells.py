@@ -61,6 +61,7 @@ def check_type(kind: Any, name: str) -> None:
         pa.types.is_nested(kind)
         or isinstance(kind, pa.BaseExtensionType)
         or pa.types.is_duration(kind)
+        or pa.types.is_interval(kind)
     ):
         raise InputError(
             f"Column {name!r} has type {kind}, which cannot label cells; convert it to text,"

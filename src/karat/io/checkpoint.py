@@ -61,7 +61,7 @@ class Checkpoint:
         self, path: str | Path, call: dict[str, Any], files: list[list[Any]],
         schema: Admit = validate_schema,
     ) -> None:  # fmt: skip
-        if not isinstance(path, str | os.PathLike):
+        if not isinstance(path, str | os.PathLike) or Path(path).is_dir():  # "" is this folder
             raise InputError(
                 f"checkpoint must be the path of a file, not {path!r}.", argument="checkpoint"
             )

@@ -19,7 +19,7 @@ import csv
 import os
 import re
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -256,7 +256,7 @@ def checked_header(header: Any) -> bool | list[str] | None:
     """An argument ``header``."""
     if header is None or isinstance(header, bool):
         return header
-    names = [] if isinstance(header, str) else list(header)
+    names = list(header) if isinstance(header, Iterable) and not isinstance(header, str) else []
     if not names or not all(isinstance(name, str) for name in names):
         raise InputError(
             f"header must be True, False or a list of names, not {header!r}.", argument="header"
@@ -274,6 +274,8 @@ def looks_like_data(names: Sequence[str]) -> str | None:
     integers = [int(value) for value in values if value.isascii() and value.isdigit()]
     count_up = all(b == a + 1 for a, b in pairwise(integers))
     alone = len(integers) == 1 < len([value for value in values if value])  # "AA,5"
+    if integers and (missing := NOTHING.intersection(values) - {""}):  # "NA,1,2"
+        return str(min(missing))
     for value in values:
         whole = value.isascii() and value.isdigit()
         if whole and (not count_up or alone or len(value) > len(str(int(value)))):
