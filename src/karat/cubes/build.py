@@ -28,7 +28,15 @@ from karat import __version__
 from karat.cluster.partitions import cluster_of, scan_partitions
 from karat.core.certify import Certificate
 from karat.core.synthetic import REAL
-from karat.cubes.cells import CellLayout, Cells, cell_name, in_order, label_list, starts_of
+from karat.cubes.cells import (
+    CellLayout,
+    Cells,
+    Labels,
+    cell_name,
+    in_order,
+    label_list,
+    starts_of,
+)
 from karat.cubes.fourth import check_room, fourth_moments
 from karat.cubes.hashes import (
     CellHashes,
@@ -38,7 +46,6 @@ from karat.cubes.hashes import (
     part_names,
     require_one_kind,
 )
-from karat.cubes.labels import Labels
 from karat.cubes.merge import joined_cells, merge_cells
 from karat.cubes.reduce import TOO_LONG, Reducer, positions_of, too_long, with_made
 from karat.data.batch import Batch, joined, joined_weights

@@ -25,8 +25,7 @@ from karat.core.verify import kept_like, measured
 from karat.core.verify_synthetic import measured_again
 from karat.core.wording import certificate_facts, notebook_box, readable, verdict
 from karat.cubes.build import gather_cells
-from karat.cubes.cells import MADE, Cells, label_list
-from karat.cubes.labels import Labels
+from karat.cubes.cells import MADE, Cells, Labels, label_list
 from karat.cubes.merge import joined_labels
 from karat.data.batch import read_input
 from karat.engine.claim import Reduction
