@@ -101,7 +101,8 @@ def build(
     available = opened.schema().names
     labels = named("--by", by, available)
     options = roles.arguments(
-        [name for name in available if name not in labels or name in (roles.columns or ())]
+        opened,
+        [name for name in available if name not in labels or name in (roles.columns or ())],
     )
     options = {name: value for name, value in options.items() if name not in ("groups", "sequence")}
     options |= {} if rows is None else {"rows": rows.value}

@@ -23,7 +23,8 @@ from karat.cubes.hashes import CellHashes
 from karat.data.arguments import column_roles
 from karat.engine.linalg import Array, Flags, Indices
 from karat.errors import InputError
-from karat.io.layout import Layout, pandas_index
+from karat.io.layout import Layout
+from karat.io.source import pandas_index
 from karat.problems import Problem
 
 MADE = -1  # the number of a row that was made
