@@ -4,6 +4,7 @@ columns.
 
 import numpy as np
 import pandas as pd
+import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pytest
 from pyarrow import feather
@@ -119,8 +120,9 @@ def test_a_dataset_does_not_hide_columns(tmp_path):
     for i, frame in enumerate(frames()):
         frame.to_parquet(tmp_path / f"part-{i}.parquet")
     dataset = pads.dataset(tmp_path)  # with the columns of the first file
-    with pytest.raises(InputError, match="'late', 'text'"):
-        karat.coreset_files(dataset, "y")
+    for source in (dataset, dataset.filter(pc.field("a") > 0)):
+        with pytest.raises(InputError, match="'late', 'text'"):
+            karat.coreset_files(source, "y")
     assert karat.coreset_files(dataset, "y", columns=["a"]).n_rows == 180
 
 

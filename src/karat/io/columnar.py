@@ -211,10 +211,10 @@ class Scan(Batches):
         return int(self.scanned.count_rows()), True
 
     def batches(self, columns: list[str], rows: int) -> Iterable[Any]:
-        if isinstance(self.scanned, pads.FileSystemDataset):
-            expected = Expected(self, columns)
-            for fragment in self.scanned.get_fragments() if self.whole else ():
-                expected.refuse_more(fragment.path, fragment.physical_schema)
+        if self.whole and isinstance(self.scanned, pads.FileSystemDataset):
+            of_file, expected = self.scanned.format.inspect, Expected(self, columns)
+            for path in self.scanned.files:
+                expected.refuse_more(path, of_file(path, self.scanned.filesystem))
         if isinstance(self.scanned, pads.Dataset):
             ahead = {"batch_readahead": READAHEAD, "fragment_readahead": 1}
             yield from self.scanned.to_batches(columns=columns, batch_size=rows, **ahead)

@@ -17,6 +17,7 @@ import pandas as pd
 from karat.data.batch import Batch
 from karat.data.labels import encode
 from karat.errors import InputError, NotExactError, UnknownLabelError
+from karat.inference import habits
 from karat.io.scan import Consumer
 from karat.io.source import Chunk
 from karat.panels.estimate import Estimation, Passes
@@ -197,6 +198,9 @@ class SplitResults(Mapping[Any, PanelResults]):
             levels = ", ".join(map(repr, list(self)[:20]))
             raise UnknownLabelError(f"{self.column!r} has no level {label!r}; it has {levels}.")
         return self._results[label]
+
+    def __getattr__(self, name: str) -> Any:
+        raise habits.no_attribute_of_several(self, PanelResults, "fits[level]", name)
 
     def __iter__(self) -> Iterator[Any]:
         return (label for label in self._results if label is not WHOLE)
