@@ -305,7 +305,7 @@ def verify(
         lines = {
             "worst error": f"{worst}: {wording.verdict(verification.ok)}",
             "cells": f"{len(loaded):,} by {', '.join(loaded.by)}",
-            "rows": f"{verification.n_rows:,} read",
+            "rows": f"{verification.n_rows:,} read{wording.of_which(verification.left_out)}",
         }
         lines |= {"where": "\n".join(verification.reasons())} if not verification.ok else {}
         lines |= {"output": str(output)} if output is not None and verification.ok else {}
@@ -328,6 +328,7 @@ def _facts(cube: karat.Cube, path: Path) -> dict[str, Any]:
         "cells": len(cube),
         "by": list(cube.by),
         "rows_in": rows,
+        "left_out": cube.left_out,
         "rows_kept": kept,
         "kind": cube.rows,
         "cells_of_real_rows": len(cube) - int(cube.cells.made.sum()),

@@ -24,6 +24,7 @@ from scipy import sparse
 from karat.cluster.latent import PartitionSums, place, views_batch
 from karat.cluster.partitions import Facts, PartitionPass
 from karat.core.coreset import Coreset
+from karat.core.provenance import with_provenance
 from karat.core.synthetic import REAL, RowChoice, check_rows_argument
 from karat.data import containers
 from karat.data.arguments import ColumnRoles
@@ -203,8 +204,6 @@ def finish(
     core: Coreset = sketch.coreset()
     sent = facts.sent + (0 if first is None else first.facts.sent)
     notes = [*core.certificate.notes, f"{facts.partitions} partitions sent {sent:,} bytes."]
-    if facts.missing:
-        notes.append(f"{facts.missing:,} rows with missing values were left out.")
     method = f"{core.certificate.method}, partitions merged by {name}"
     core = replace(core, certificate=replace(core.certificate, method=method, notes=tuple(notes)))
     if first is not None:
@@ -212,9 +211,8 @@ def finish(
     layout = Layout(ColumnRoles()) if work.layout is None else work.layout
     source: dict[str, Any] = {"given": [], "files": []}
     dropped = {"missing": facts.missing, "broken": 0}
-    return replace(
-        core,
-        provenance=layout.provenance(core.problem, sketch.seed, source, dropped, facts.content),
+    return with_provenance(
+        core, layout.provenance(core.problem, sketch.seed, source, dropped, facts.content)
     )
 
 

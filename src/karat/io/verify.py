@@ -205,6 +205,7 @@ class FileCheck:
         certificate = certify_again(
             core, reductions, total, position.rows, seconds, refutations, notes
         )
+        certificate = replace(certificate, left_out=position.dropped)
         return FileVerification(
             certificate, data, changed, tuple(sorted(kept_rows.moved)), tuple(hashes.rows.columns)
         )
@@ -228,6 +229,7 @@ class FileCheck:
             )
         seconds = time.perf_counter() - start
         certificate = verified(core, reductions, total, position.rows, seconds, refutations)
+        certificate = replace(certificate, left_out=position.dropped)
         return FileVerification(certificate, data, changed, (), tuple(hashes.rows.columns))
 
     def _fingerprints(

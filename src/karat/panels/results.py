@@ -12,6 +12,7 @@ from scipy import stats
 from statsmodels.stats.contrast import ContrastResults
 
 from karat.core.regression import BY_CLUSTER, CLUSTERED, JACKKNIFE
+from karat.core.wording import several
 from karat.engine.least_squares import LeastSquaresSolution
 from karat.engine.linalg import Array
 from karat.engine.products import Choice, Products
@@ -307,8 +308,10 @@ class PanelResults:
                 f"The fixed effects count as {counted:,} parameters; their rank is"
                 f" {parameters.rank:,} (k_fixef_exact)."
             )
-        if model.singletons:
-            notes.append(f"Left out: {model.singletons:,} singletons.")
+        kinds = (("row", " with missing values", model.missing), ("singleton", "", self.singletons))
+        left = [several(count, noun) + beside for noun, beside, count in kinds if count]
+        if left:
+            notes.append(f"Left out: {', '.join(left)}.")
         if model.dropped:
             names = ", ".join(map(repr, model.dropped))
             notes.append(f"Dropped, as combinations of effects and columns before them: {names}.")
@@ -375,6 +378,7 @@ class PanelResults:
             "df_residual": self.df_resid,
             "observations": self.nobs,
             "singletons": self.singletons,
+            "left_out": self.model.missing,
             "cov_type": self.cov_type,
         }
         for effect, levels in zip(

@@ -92,6 +92,10 @@ class PanelPass(ResumableConsumer):
         self.codes = [[] for _ in self.plan.coded]
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
+        self.add_batch(batch)
+
+    def add_batch(self, batch: Batch) -> None:
+        """Take the used rows."""
         assert batch.keys is not None
         labels = dict(zip(self.plan.columns, batch.keys.columns, strict=True))
         self.before(batch)

@@ -68,7 +68,7 @@ class SplitPass(Consumer):
         for label, start, end in zip(distinct.tolist(), [0, *ends], ends, strict=False):
             consumer = self._consumer(label) if end > start else None
             if consumer is not None:
-                consumer.add(chunk, batch.take(order[start:end]))
+                consumer.add_batch(batch.take(order[start:end]))
         if WHOLE in self.consumers:
             self.consumers[WHOLE].add(chunk, batch)
         self.held += len(batch)
