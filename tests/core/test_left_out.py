@@ -130,7 +130,7 @@ def test_tables_with_effects_count_each_kind(tmp_path):
     samples = karat.ols(
         "y ~ a | g", FRAME.assign(s=np.arange(ROWS) % 2), on_missing="drop", fsplit="s"
     )
-    assert samples.__len__.model.missing == MISSING
+    assert samples.full.model.missing == MISSING
     assert [samples[s].model.missing for s in (0, 1)] == [0, 0]  # not known for each
 
 

@@ -5,7 +5,7 @@ Sums by level cost time in proportion to the levels for each block, so blocks ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
@@ -41,6 +41,8 @@ class PanelPlan:
     weighted : bool
     memory : int
         Bytes that pairs of levels may take.
+    decimals : mapping
+        By the name of a column of decimals, how many digits are behind the point.
     """
 
     effects: tuple[Effect, ...]
@@ -49,6 +51,7 @@ class PanelPlan:
     width: int
     weighted: bool
     memory: int
+    decimals: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def coded(self) -> list[tuple[str, ...]]:
