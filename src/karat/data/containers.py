@@ -78,6 +78,8 @@ def collected(table: Any) -> Any:
 
 def row_count(table: Any) -> int:
     """Number of rows of any table."""
+    if not hasattr(table, "shape") and not hasattr(table, "__len__"):
+        raise InputError(f"A table is needed, such as a frame or an array, not {table!r}.")
     return int(table.shape[0]) if hasattr(table, "shape") else len(table)
 
 

@@ -151,8 +151,8 @@ def check_formula(formula: Any, data: Any) -> None:
     """Raise if there is no formula, or no data for it."""
     if not isinstance(formula, str):
         raise InputError(
-            "The first argument must be a formula, with the data as the second: ols('y ~ x1 + x2',"
-            f" frame_or_path); or a coreset. It is of type {type(formula).__name__}.",
+            f"The first argument must be a formula or a coreset, not {type(formula).__name__}; the"
+            " data comes second: ols('y ~ x1 + x2', frame_or_path).",
             argument="formula",
         )
     if data is None:

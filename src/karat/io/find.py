@@ -382,7 +382,7 @@ def _matches_pattern(names: Sequence[str], pattern: Sequence[str]) -> bool:
 
 def _file_system(source: str) -> tuple[Any, str]:
     if "://" not in source:
-        return pafs.LocalFileSystem(), os.path.abspath(source)
+        return pafs.LocalFileSystem(), os.path.abspath(source).replace(os.sep, "/")
     try:
         return pafs.FileSystem.from_uri(source)  # type: ignore[no-any-return]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
