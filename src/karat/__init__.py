@@ -61,6 +61,9 @@ _HOMES = {
     "io": ["FileVerification", "coreset_files", "verify_files"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+# what other packages call a table of a regression
+_TABLES = ("OLS", "WLS", "wls", "feols", "iv", "IV2SLS", "PanelOLS", "AbsorbingLS", "regress")
+_TABLE = "karat.ols('y ~ x | firm', data), also with weights=, effects and instruments"
 _MODULES = ["dask", "estimators", "inference", "io", "models", "problems", "report", "spark"]
 
 
@@ -68,7 +71,8 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"karat.{name}")
     if name not in _HOME_OF:
-        raise AttributeError(f"module 'karat' has no attribute {name!r}")
+        hint = f"; tables of regressions are {_TABLE}" if name in _TABLES else ""
+        raise AttributeError(f"module 'karat' has no attribute {name!r}{hint}")
     value = globals()[name] = getattr(importlib.import_module(f"karat.{_HOME_OF[name]}"), name)
     return value
 

@@ -220,7 +220,13 @@ def partitions(data: Any, wanted: list[str]) -> list[Any]:
 def part_of_frame(work: PartitionPass, number: int, frame: Any) -> bytes:
     """The message of a partition of a data frame."""
     assert work.layout is not None
-    table = pa.Table.from_pandas(frame.set_axis(work.layout.columns, axis=1), preserve_index=False)
+    names, wanted = [str(label) for label in frame.columns], work.layout.columns
+    if names != wanted:  # Dask compares a partition with meta= only if it is told to
+        raise InputError(
+            f"Partition {number} has the columns {', '.join(names)}, but the Dask frame says"
+            f" {', '.join(wanted)}; make its meta= and its partitions agree."
+        )
+    table = pa.Table.from_pandas(frame.set_axis(names, axis=1), preserve_index=False)
     work.layout.among(table.schema)
     return work.part(number, [table])
 

@@ -3,7 +3,6 @@
 import ctypes
 import gzip
 import json
-import resource
 import subprocess
 import sys
 
@@ -14,6 +13,8 @@ import pytest
 from cli.conftest import KARAT, command, environment, leftovers, refused
 
 import karat
+
+resource = pytest.importorskip("resource", reason="Windows has no such limits")
 
 
 def cut_parquet(path, data):

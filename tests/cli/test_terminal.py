@@ -1,12 +1,10 @@
 """Signals, terminals, narrow and otherwise, help and start-up."""
 
 import os
-import pty
 import re
 import signal
 import subprocess
 import sys
-import termios
 import threading
 import time
 
@@ -17,6 +15,9 @@ import pytest
 from cli.conftest import KARAT, command, environment, leftovers
 
 import karat
+
+pty = pytest.importorskip("pty", reason="Windows has no such terminals")
+termios = pytest.importorskip("termios")
 
 COMMANDS = [
     "build",

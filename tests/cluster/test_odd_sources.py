@@ -369,3 +369,14 @@ class TestSpark:
         df = spark.createDataFrame(frame).coalesce(1).repartition(5)
         with pytest.raises(karat.InputError, match=r"lies in several partitions|is interrupted"):
             karat.spark.coreset(df, problem=P.HiddenMarkov(2), columns=["x"], sequence="seq")
+
+
+@pytest.mark.parametrize("change", ["order", "more"])
+def test_partitions_have_the_columns_of_the_frame(change):
+    """Dask compares them with meta= only if it is told to; columns were taken by position."""
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 3)), columns=["a", "b", "y"])
+    other = frame[["b", "a", "y"]] if change == "order" else frame.assign(late=1.0)
+    parts = [dask.delayed(frame), dask.delayed(other)]
+    data = dd.from_delayed(parts, meta=frame.iloc[:0], verify_meta=False)
+    with pytest.raises(karat.InputError, match=r"Partition 1 has the columns .*, but the Dask"):
+        karat.dask.coreset(data, "y")

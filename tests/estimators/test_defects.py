@@ -507,3 +507,9 @@ def test_alphas_that_are_none(data, cv, alphas, error):
             wrapper(ridge(alphas, cv=cv), few_rows=0).fit(
                 X, y > 0 if wrapper is CoresetClassifier else y
             )
+
+
+def test_an_estimator_where_the_rows_belong():
+    """``cross_val_score`` takes the estimator first; the error was one of Python."""
+    with pytest.raises(InputError, match="A table is needed, such as a frame or an array, not Rid"):
+        karat.exact_cv(Ridge(), np.ones((9, 2)), np.ones(9))

@@ -163,6 +163,32 @@ def test_few_clusters_are_warned_about(frame):
 
 
 @pytest.mark.parametrize(
+    ("kinds", "said", "unsaid"),
+    [
+        ("cluster", "'cluster' are too small. For few clusters there are cov_type='CR3'", "CR2"),
+        ("CR3", "fewer than 10; CR3 errors allow for that", "too small"),
+        ("CR2", "fewer than 10; CR2 errors allow for that", "too small"),
+        (["CR2", "CR3"], "CR2 and CR3 errors allow", "too small"),
+        (["CR3", "cluster"], "'cluster' are too small", "allow"),
+    ],
+)
+def test_the_warning_is_that_of_the_covariance(frame, kinds, said, unsaid):
+    """CR2 and CR3 are made for few clusters, so it is not them that are too small."""
+    with pytest.warns(UserWarning, match=r"use_t=True \(t with 3 degrees of freedom\)") as warned:
+        ols("y ~ a", frame, cov_type=kinds, cluster="h")
+    text = str(warned[0].message)
+    assert said in text
+    assert unsaid not in text
+    assert "wild_bootstrap()" in text
+
+
+def test_several_ways_are_not_sent_to_the_jackknife(frame):
+    with pytest.warns(UserWarning, match="too small; tests allow for a part") as warned:
+        ols("y ~ a", frame, cov_type="cluster", cluster=["h", "user"])
+    assert "CR3" not in str(warned[0].message)
+
+
+@pytest.mark.parametrize(
     "formula", ["y ~ C(g):C(h) + b", "y ~ C(g):C(h)", "y ~ a:g + b", "y ~ C(g) * C(h) + a"]
 )
 def test_terms_are_not_split(formula, frame):

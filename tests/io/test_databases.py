@@ -9,8 +9,8 @@ from tables import COLUMNS, arrays, make
 import karat
 from karat import InputError
 from karat import problems as P
-from karat.io.find import open_source
-from karat.io.source import ResumePoint, Stream
+from karat.io.find import Stream, open_source
+from karat.io.source import ResumePoint
 
 duckdb = pytest.importorskip("duckdb")
 SELECT = "SELECT a, b, c, d, y FROM sales ORDER BY id"

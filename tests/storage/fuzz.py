@@ -13,7 +13,6 @@ import base64
 import io
 import json
 import multiprocessing
-import resource
 import struct
 import sys
 import tempfile
@@ -368,6 +367,8 @@ def campaign(count, seed=0):
 
 
 def peak():
+    import resource  # Windows has none
+
     return f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MB"
 
 

@@ -31,6 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from karat.cli.app import run_command, stop_on_signals
 
     stop_on_signals()
+    with suppress(AttributeError):  # Windows may print in a code page without the letters of a name
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     codes.append(run_command(sys.argv[1:] if arguments is None else list(arguments)))
     sys.exit(codes[0])
 

@@ -59,7 +59,7 @@ REMEDIES = {
     "cluster": "Pass its name: --cov cluster:COLUMN.",
     "sql": "Give the query with --sql, and its --database.",
     "sequence": "--sequence is for hidden-markov only.",
-    "columns": "Add --columns; --problem multi-view needs --view three times.",
+    "columns": "Name them with --columns; --problem multi-view needs --view three times.",
     "cube": "For cubes there are karat cube show, fit, update and verify.",
     "coreset": "For coresets there are karat inspect, train, verify and report.",
 }

@@ -126,7 +126,7 @@ def build(
     start = time.perf_counter()
     opened = stored.source(source)
     available = opened.schema().names
-    options = roles.arguments(available) | {
+    options = roles.arguments(opened, available) | {
         "one_hot": (
             "auto"
             if one_hot == ["auto"] and "auto" not in available

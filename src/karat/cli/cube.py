@@ -106,7 +106,8 @@ def build(
     available = opened.schema().names
     labels = named("--by", by, available)
     options = roles.arguments(
-        [name for name in available if name not in labels or name in (roles.columns or ())]
+        opened,
+        [name for name in available if name not in labels or name in (roles.columns or ())],
     )
     options = {name: value for name, value in options.items() if name not in ("groups", "sequence")}
     options |= {} if rows is None else {"rows": rows.value}
@@ -310,7 +311,7 @@ def verify(
         lines = {
             "worst error": f"{worst}: {wording.verdict(verification.ok)}",
             "cells": f"{len(loaded):,} by {', '.join(loaded.by)}",
-            "rows": f"{verification.n_rows:,} read",
+            "rows": f"{verification.n_rows:,} read{wording.of_which(verification.left_out)}",
         }
         lines |= {"where": "\n".join(verification.reasons())} if not verification.ok else {}
         lines |= {"output": str(output)} if output is not None and verification.ok else {}
@@ -333,6 +334,7 @@ def _facts(cube: karat.Cube, path: Path) -> dict[str, Any]:
         "cells": len(cube),
         "by": list(cube.by),
         "rows_in": rows,
+        "left_out": cube.left_out,
         "rows_kept": kept,
         "kind": cube.rows,
         "cells_of_real_rows": len(cube) - int(cube.cells.made.sum()),

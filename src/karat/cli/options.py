@@ -143,9 +143,9 @@ class Roles:
         column_option(metavar="COLUMN", help="The sequence of each row, for hidden-markov."),
     ] = None
 
-    def arguments(self, available: list[str]) -> dict[str, Any]:
+    def arguments(self, opened: Source, available: Sequence[str]) -> dict[str, Any]:
         """The arguments of :func:`karat.coreset_files`; every name must be one of the ``available``
-        columns.
+        columns.  Columns that are dropped are hidden from now on.
         """
         single = {
             "sample_weight": self.weight,
@@ -159,10 +159,12 @@ class Roles:
         target = named("--target", self.target, available)
         return single | {
             "target": target or None,
-            "columns": self._features(available, {*target, *single.values()}),
+            "columns": self._features(opened, available, {*target, *single.values()}),
         }
 
-    def _features(self, available: list[str], taken: set[str | None]) -> list[Any]:
+    def _features(
+        self, opened: Source, available: Sequence[str], taken: set[str | None]
+    ) -> list[Any] | None:
         if [self.columns, self.drop_columns, self.view].count(None) < 2:
             raise InputError("Use only one of --columns, --drop-columns and --view.")
         if self.view is not None:
@@ -172,12 +174,8 @@ class Roles:
                     f" {len(self.view)}."
                 )
             return [named("--view", [view], available) for view in self.view]
-        from karat.data.arguments import other_columns
-
-        dropped = named("--drop-columns", self.drop_columns, available)
-        return named("--columns", self.columns, available) or other_columns(
-            available, {*taken, *dropped}
-        )
+        opened.hidden = {*named("--drop-columns", self.drop_columns, available)} - taken
+        return named("--columns", self.columns, available) or None
 
 
 def named(option: str, typed: Sequence[str] | None, available: Sequence[str]) -> list[str]:
@@ -235,7 +233,7 @@ class Database:
         if self.sql is not None and reading:
             raise InputError(f"--{next(iter(reading))} is for CSV files, not for --sql.")
         if self.sql is not None:
-            from karat.io.find import query
+            from karat.io.database import query
 
             return query(self.sql, self.database)
         if not paths:

@@ -66,11 +66,13 @@ def report(
             }
         )
     else:
+        left = page_facts["left_out"]
         lines = {"report": f"{output} ({printing.amount(output.stat().st_size)})"} | _measured(
             verified
         )
         printing.key_values(
-            f"{several(page_facts['rows'], 'row')}, {page_facts['kept']:,}"
+            f"{several(page_facts['rows'] + left, 'row')}{wording.of_which(left)},"
+            f" {page_facts['kept']:,}"
             f" {'made' if page_facts['made'] else 'kept'}",
             lines | {"time": printing.seconds(seconds)},
         )

@@ -110,8 +110,8 @@ def _verdict_lines(verification: Any) -> dict[str, str]:
         ),
         "data": wording.data_verdict(verification.data, len(verification.columns)),
         "rows": (
-            f"{certificate.n_rows:,} read, {certificate.size:,}"
-            f" {'kept' if certificate.rows == 'real' else 'made'}"
+            f"{certificate.n_rows:,} read{wording.of_which(certificate.left_out)},"
+            f" {certificate.size:,} {'kept' if certificate.rows == 'real' else 'made'}"
         ),
     }
     if verification.changed:

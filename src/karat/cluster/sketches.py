@@ -24,6 +24,7 @@ from scipy import sparse
 from karat.cluster.latent import PartitionSums, place, views_batch
 from karat.cluster.partitions import Facts, PartitionPass
 from karat.core.coreset import Coreset
+from karat.core.provenance import with_provenance
 from karat.core.synthetic import REAL, RowChoice, check_rows_argument
 from karat.data import containers
 from karat.data.arguments import ColumnRoles
@@ -204,9 +205,6 @@ def finish(
     sent = facts.sent + (0 if first is None else first.facts.sent)
     parts = several(facts.partitions, "partition")
     notes = [*core.certificate.notes, f"{parts} sent {sent:,} bytes."]
-    if facts.missing:
-        was = "was" if facts.missing == 1 else "were"
-        notes.append(f"{several(facts.missing, 'row')} with missing values {was} left out.")
     method = f"{core.certificate.method}, partitions merged by {name}"
     core = replace(core, certificate=replace(core.certificate, method=method, notes=tuple(notes)))
     if first is not None:
@@ -214,9 +212,8 @@ def finish(
     layout = Layout(ColumnRoles()) if work.layout is None else work.layout
     source: dict[str, Any] = {"given": [], "files": []}
     dropped = {"missing": facts.missing, "broken": 0}
-    return replace(
-        core,
-        provenance=layout.provenance(core.problem, sketch.seed, source, dropped, facts.content),
+    return with_provenance(
+        core, layout.provenance(core.problem, sketch.seed, source, dropped, facts.content)
     )
 
 

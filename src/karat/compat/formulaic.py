@@ -41,6 +41,11 @@ def parse_formula(text: str, names: Sequence[str]) -> Any:
     )
 
 
+def has_dot(text: str) -> bool:
+    """Whether ``.`` is in a formula."""
+    return any(token.token == "." for token in _parser().get_tokens(text))
+
+
 @cache
 def _parser() -> DefaultFormulaParser:
     return DefaultFormulaParser(operator_resolver=PowersInOrder())

@@ -119,8 +119,8 @@ class Certificate(Claim):
         What is kept.
     excludes : tuple of str
         What is not.
-    n_rows : int
-        Rows of the input.
+    n_rows, left_out : int
+        Rows of the input, and how many of them were left out because a value was missing.
     notes : tuple of str
         Remarks, such as the number of rows that were left out.
     refuted : bool
@@ -174,6 +174,7 @@ class Certificate(Claim):
     rows: str = field(default="real", metadata=united(_names))
     verbatim: int = field(default=0, metadata=united(sum))
     levels: int = field(default=1, metadata=united(lambda _: 0))
+    left_out: int = field(default=0, metadata=united(sum))
 
     @property
     def tolerance(self) -> float:

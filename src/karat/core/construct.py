@@ -28,7 +28,7 @@ import numpy as np
 
 from karat.core import regression
 from karat.core.certify import certify, require_proven
-from karat.core.provenance import Provenance, merged_provenance, same_source
+from karat.core.provenance import merged_provenance, same_source, with_provenance
 from karat.core.synthetic import SYNTHETIC, in_doubles, merge_made
 from karat.data import containers
 from karat.data.advice import explain_non_finite
@@ -290,7 +290,8 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
             raise table.explain_non_finite() from None
         lost = regression.notes_of_merging(first.regression, second.regression)
         said = tuple(dict.fromkeys([*union.certificate.notes, *lost]))
-        return replace(union, certificate=replace(union.certificate, notes=said))
+        union = replace(union, certificate=replace(union.certificate, notes=said))
+        return with_provenance(union, union.provenance)
     kernel = table.kernel.sharper()  # the errors of both parts are inherited, so add little
     inherited = Claim.union([first.certificate, second.certificate])
     # errors add up, because each is relative to a loss that includes the regulariser
@@ -320,21 +321,15 @@ def merge(first: Coreset, second: Coreset, seed: int) -> Coreset:
     origin = np.concatenate([first.indices, second.indices + first.n_rows])
     keys = None if first.keys is None else np.concatenate([first.keys, second.keys])[merged.indices]
     provenance = merged_provenance(first.provenance, second.provenance)
-    notes = dict.fromkeys(
-        [
-            *merged.certificate.notes,
-            *Provenance.read(provenance).notes,
-            *regression.notes_of_merging(first.regression, second.regression),
-        ]
-    )
     merged = replace(
         merged,
         verbatim=None,
-        certificate=replace(merged.certificate.of_coresets(), notes=tuple(notes)),
-        provenance=provenance,
+        certificate=merged.certificate.of_coresets(),
         regression=regression.merged_regression(first.regression, second.regression),
         fourth=_joined_fourth(first, second),
     )
+    lost = regression.notes_of_merging(first.regression, second.regression)
+    merged = with_provenance(merged, provenance, lost)
     return _renumbered(merged, origin[merged.indices], first.n_rows + second.n_rows, keys)
 
 

@@ -182,11 +182,9 @@ def coreset_line(core: Coreset) -> str:
         extra += f", {certificate.verbatim:,} of them rows of the data as they are"
     if core.absorbed:
         extra += ", with correction"
-    if core.n_represented < core.n_rows:
-        extra += f", {core.n_rows - core.n_represented:,} left out"
+    rows = wording.rows_for(len(core), core.n_rows, core.n_rows - core.n_represented, made)
     return (
-        f"Coreset({len(core):,} {'made rows for' if made else 'of'} {core.n_represented:,}"
-        f"{'' if made else ' rows'}{extra}, {core.problem.describe()}, "
+        f"Coreset({rows}{extra}, {core.problem.describe()}, "
         f"loss_error={certificate.loss_error:.1e}, {certificate.method})"
     )
 

@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
 
 from karat.data.arguments import ColumnRoles
 from karat.errors import several
+
+if TYPE_CHECKING:
+    from karat.core.coreset import Coreset
 
 # fields of a union, where all parts agree on them
 SHARED = (
@@ -183,3 +186,16 @@ def merged_provenance(
         if all(part.get(name) == records[0].get(name) for part in records)
     }
     return same | {"merged": parts}
+
+
+def with_provenance(
+    core: Coreset, provenance: dict[str, Any] | None, notes: Sequence[str] = ()
+) -> Coreset:
+    """The coreset with what it was made from; its certificate says how many rows were left out."""
+    known, before = Provenance.read(provenance), core.certificate.notes
+    certificate = replace(
+        core.certificate,
+        left_out=known.left_out,
+        notes=tuple(dict.fromkeys([*before, *notes, *known.notes])),
+    )
+    return replace(core, certificate=certificate, provenance=provenance)

@@ -141,10 +141,14 @@ def amount(size: float) -> str:
     return f"{size:.3g} {units[power]}" if power else f"{size:.0f} {units[0]}"
 
 
-def plain_claim(kept: int, rows: int, target: str | None, made: bool) -> str:
+def plain_claim(kept: int, rows: int, left_out: int, target: str | None, made: bool) -> str:
     """One sentence for a reader who has never heard of coresets."""
     these = PAGE.several(kept, "weighted synthetic row" if made else "weighted row")
-    whole = f"all {PAGE.count(rows)} rows"
+    whole = f"all {PAGE.count(rows)} rows" + (
+        f" (of {PAGE.count(rows + left_out)}, {PAGE.count(left_out)} were left out)"
+        if left_out
+        else ""
+    )
     if target is None:
         return f"Computed from {these}, what is kept is the same as from {whole}."
     return f"A linear model of {target}, fitted to {these}, is the same as one fitted to {whole}."
@@ -190,6 +194,18 @@ def worst_error(certificate: Mapping[str, Any], style: Style) -> str:
     return f"{error} relative, over every query (limit {limit})"
 
 
+def of_which(left_out: int, style: Style = TERMINAL) -> str:
+    """How many rows were left out, after the number of all."""
+    return f", of which {style.count(left_out)} were left out" if left_out else ""
+
+
+def rows_for(size: int, n_rows: int, left_out: int, made: bool) -> str:
+    """How many rows there are, and for which."""
+    used = f"{n_rows - left_out:,}"
+    beside = f" (of {n_rows:,}, {left_out:,} were left out)" if left_out else ""
+    return f"{size:,} made rows for {used}{beside}" if made else f"{size:,} of {used} rows{beside}"
+
+
 def summary_rows(facts: Mapping[str, Any], style: Style) -> dict[str, str]:
     """Rows of a summary: problem, sizes, error, what is kept and what is not."""
     certificate = facts["certificate"]
@@ -201,8 +217,7 @@ def summary_rows(facts: Mapping[str, Any], style: Style) -> dict[str, str]:
     rows = {
         "problem": facts["problem"],
         "rows in": (
-            style.count(facts["rows"])
-            + (f" ({style.count(facts['left_out'])} left out)" if facts["left_out"] else "")
+            style.count(facts["rows"] + facts["left_out"]) + of_which(facts["left_out"], style)
         ),
         (
             "rows made" if facts.get("made") else "rows kept"
@@ -237,7 +252,7 @@ def certificate_facts(certificate: Certificate) -> dict[str, str]:
     """The certificate as rows of a table."""
     proof, made = certificate, certificate.rows != "real"
     facts = {
-        "rows in": PAGE.count(proof.n_rows),
+        "rows in": PAGE.count(proof.n_rows) + of_which(proof.left_out, PAGE),
         "rows made" if made else "rows kept": PAGE.count(proof.size),
         "worst error": worst_error(proof.to_dict(), PAGE),
     }
@@ -249,11 +264,7 @@ def certificate_facts(certificate: Certificate) -> dict[str, str]:
 def certificate_text(certificate: Certificate) -> str:
     """The certificate in sentences: the claim, how it was reached, what is kept and what is not."""
     proof, made = certificate, certificate.rows != "real"
-    head = (
-        f"{proof.size:,} made rows for {proof.n_rows:,}"
-        if made
-        else f"{proof.size:,} of {proof.n_rows:,} rows"
-    )
+    head = rows_for(proof.size, proof.n_rows, proof.left_out, made)
     if not proof.ok:
         conclusion = "NOT exact" if proof.proof_version == PROOF_VERSION else "not proven"
         reason = _failed_limit(proof) or ("" if proof.notes else "It was refuted on other data.")

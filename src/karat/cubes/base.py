@@ -121,17 +121,23 @@ class Cube:
         """The robust covariances of tables."""
         return self.layout.cov
 
+    @property
+    def left_out(self) -> int:
+        """Rows that the changes left out, because a value was missing or the row was broken."""
+        return sum(sum(change.get("dropped", {}).values()) for change in self.history)
+
     def describe(self) -> str:
         """How many rows of each kind are kept, for how many; how many cells keep real ones."""
         cells, rows = self.cells, int(self.cells.counts.sum())
+        beside = f" ({self.left_out:,} were left out)" if self.left_out else ""
         if not self.layout.makes_rows:
-            return f"{len(cells.weights):,} of {rows:,} rows"
+            return f"{len(cells.weights):,} of {rows:,} rows{beside}"
         real = cells.numbers != MADE
         few = len(np.unique(cells.cell_of_rows[real]))
         made, kept = (int(which.sum()) for which in (~real, real))
         kinds = [several(made, "synthetic row")] if made else []
         kinds += [f"{several(kept, 'real row')} (of {several(few, 'cell')})"] if kept else []
-        return f"{' and '.join(kinds)} for {several(rows, 'row')}"
+        return f"{' and '.join(kinds)} for {several(rows, 'row')}{beside}"
 
     def labels(self, name: str) -> np.ndarray:
         """The distinct labels of a column, in order."""

@@ -30,7 +30,8 @@ from karat.data.labels import encode_sorted
 from karat.engine.fourth_moments import FourthSums
 from karat.engine.linalg import Array, Flags, Indices
 from karat.errors import InputError
-from karat.io.layout import Layout, pandas_index, require_values
+from karat.io.layout import Layout, require_values
+from karat.io.source import pandas_index
 from karat.problems import Problem
 
 MADE = -1  # the number of a row that was made

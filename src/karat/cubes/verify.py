@@ -23,7 +23,14 @@ from karat.core.coreset import Coreset
 from karat.core.synthetic import REAL
 from karat.core.verify import kept_like, measured
 from karat.core.verify_synthetic import measured_again
-from karat.core.wording import certificate_facts, notebook_box, readable, verdict
+from karat.core.wording import (
+    PAGE,
+    certificate_facts,
+    notebook_box,
+    of_which,
+    readable,
+    verdict,
+)
 from karat.cubes.build import gather_cells
 from karat.cubes.cells import MADE, Cells, Labels, label_list
 from karat.cubes.merge import joined_labels
@@ -74,6 +81,11 @@ class CubeVerification:
         return not (self.differ or self.extra or self.missing)
 
     @property
+    def left_out(self) -> int:
+        """Rows of the data that are in no cell, because a value is missing; 0 if it is not ok."""
+        return self.n_rows - int(self.cube.cells.counts.sum()) if self.ok else 0
+
+    @property
     def certificate(self) -> Certificate:
         """The certificate of all cells together."""
         return self.cube.certificate()
@@ -85,12 +97,13 @@ class CubeVerification:
             for name in ("differ", "extra", "missing")
         }
         facts = {"ok": self.ok, "cells": len(self.cube), "rows": self.n_rows}
+        facts |= {"left_out": self.left_out}
         return facts | named | {"certificate": self.certificate.to_dict()}
 
     def __str__(self) -> str:
         sentences = [
-            f"{several(len(self.cube), 'cell')} against {several(self.n_rows, 'row')}:"
-            f" {verdict(self.ok)}."
+            f"{several(len(self.cube), 'cell')} against"
+            f" {several(self.n_rows, 'row')}{of_which(self.left_out)}: {verdict(self.ok)}."
         ]
         if self.ok:
             sentences.append(
@@ -99,7 +112,8 @@ class CubeVerification:
         return " ".join([*sentences, *self.reasons()])
 
     def _repr_html_(self) -> str:
-        facts = {"cells": f"{len(self.cube):,}", "rows of the data": f"{self.n_rows:,}"}
+        rows = PAGE.count(self.n_rows) + of_which(self.left_out, PAGE)
+        facts = {"cells": f"{len(self.cube):,}", "rows of the data": rows}
         facts |= certificate_facts(self.certificate) if self.ok else {}
         facts |= {"not as the data": " ".join(self.reasons())} if not self.ok else {}
         return notebook_box("Verification of a cube", facts, ok=self.ok)

@@ -52,6 +52,7 @@ class ColumnRoles:
     key: str | None = None
     sequence: str | None = None
     widths: tuple[int, ...] | None = None  # features of each view, where there are several
+    whole: bool = False  # whether the features are all other columns of the data
 
     @property
     def label(self) -> str | None:
@@ -72,7 +73,7 @@ class ColumnRoles:
         features = self.features or tuple(other_columns(names, self._others))
         if not features:
             raise InputError("No columns are left for the features; keep at least one.")
-        roles = replace(self, features=features)
+        roles = replace(self, features=features, whole=self.whole or not self.features)
         for name in roles.columns:
             if name not in names:
                 raise InputError(f"The data has no column {name!r}; {instead(name, names)}")

@@ -1,8 +1,7 @@
 """Containers of rows: read a table of any kind as numbers, take rows out of it, join tables.
 
-Arrays and scipy.sparse matrices need only NumPy and SciPy.  Data frames (pandas, polars eager and
-lazy, pyarrow) are read through narwhals, the extra ``frames``; rows come out in a frame of the same
-kind, with names, types and index; those of a lazy frame, which is collected once, in an eager one.
+Arrays and scipy.sparse matrices need only NumPy and SciPy.  Data frames are read through narwhals,
+the extra ``frames``; rows come out in a frame of the same kind, of a lazy frame in an eager one.
 """
 
 from __future__ import annotations
@@ -87,7 +86,11 @@ def collected(table: Any) -> Any:
 
 def row_count(table: Any) -> int:
     """Number of rows of any table."""
-    return int(table.shape[0]) if hasattr(table, "shape") else len(table)
+    if hasattr(table, "shape"):
+        return int(table.shape[0])
+    if not hasattr(table, "__len__"):
+        raise InputError(f"A table is needed, such as a frame or an array, not {table!r}.")
+    return len(table)
 
 
 def dimensions(table: Any) -> int:
@@ -428,10 +431,7 @@ def common_types(
 
 
 def in_container(described: dict[str, Any], X: Any, y: Any, index: np.ndarray) -> tuple[Any, Any]:
-    """Put arrays into the containers that :func:`describe` described.
-
-    They stay arrays if the library of a frame is not installed.
-    """
+    """Put arrays into the containers that :func:`describe` described, if these are installed."""
     if y is not None and y.ndim == 2 and described.get("flat"):
         y = y[:, 0]
     kind = described["container"]

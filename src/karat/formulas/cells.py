@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from karat.core.coreset import Coreset
+from karat.core.provenance import with_provenance
 from karat.data import containers
 from karat.data.batch import Batch
 from karat.engine.linalg import Array
@@ -212,7 +213,8 @@ class CellRows(SourceRows):
             loss_error=core.certificate.loss_error + self.rounding,
             notes=(*core.certificate.notes, note),
         )
-        return replace(core, n_rows=self.count, certificate=certificate, provenance=provenance)
+        core = replace(core, n_rows=self.count, certificate=certificate)
+        return with_provenance(core, provenance)
 
 
 def as_cells(rows: Any, layout: FormulaLayout, keys: tuple[str, ...]) -> list[CellRows] | None:

@@ -36,6 +36,14 @@ ARGUMENT_COUNTS = {  # of functions that take more than one
 }  # fmt: skip
 STATEFUL = ("center", "scale", "standardize", "poly", "bs")
 SPLINES = ("ns", "cr", "cs", "cc")  # of R, patsy and formulaic; karat has bs
+ONE_FORMULA = "call ols for each formula, or take fit.submodel(terms) of the largest"
+LAGS = "a lag depends on another row; compute it as a column of the data first"
+ELSEWHERE = {  # functions of patsy, R and fixest
+    "Q": "write a quoted name in backticks: `a name`",
+    "factor": "write a category as C(...)",
+    **dict.fromkeys(("sw", "sw0", "csw", "csw0", "mvsw"), ONE_FORMULA),
+    **dict.fromkeys(("l", "L", "lag", "f", "F", "lead", "d", "D"), LAGS),
+}
 OPERATORS: dict[type, Callable[..., Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
     ast.Pow: operator.pow, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
@@ -150,10 +158,10 @@ class Expression:
         raise self._not_allowed(ast.unparse(function))
 
     def _not_allowed(self, part: str) -> InputError:
-        if part == "Q":  # patsy's quotes
-            return InputError(
-                f"The term {self.text!r} quotes a name; write the name in backticks: `a name`."
-            )
+        if part in ELSEWHERE:
+            return InputError(f"The term {self.text!r}: {ELSEWHERE[part]}.")
+        if " ^ " in part:
+            return InputError(f"The term {self.text!r}: write powers with two stars, x**2.")
         functions = [*(f"np.{name}" for name in ROW_BY_ROW), *BARE, *STATEFUL]
         similar = ["bs"] if part in SPLINES else get_close_matches(part, functions, 1, 0.8)
         advice = f", or use {similar[0]}(...)" if similar else ""

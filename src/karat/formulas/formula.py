@@ -26,7 +26,7 @@ from typing import Any
 from formulaic import SimpleFormula
 from formulaic.errors import FormulaicError
 
-from karat.compat.formulaic import first_line, parse_formula
+from karat.compat.formulaic import first_line, has_dot, parse_formula
 from karat.errors import InputError
 from karat.formulas.expression import QUOTED, Expression, parsed
 
@@ -114,6 +114,7 @@ class Formula:
     shown: Mapping[str, str]  # what parts of the names of columns are called
     endogenous: tuple[Any, ...] = ()
     instruments: tuple[Any, ...] = ()
+    dot: bool = False  # whether "." stands for all other columns
 
     def column_name(self, name: str) -> str:
         """The name of a column, in which the parts of ``i(...)`` are as they were written."""
@@ -212,7 +213,7 @@ def parse(text: str, names: Sequence[str] = (), several: bool = False) -> Formul
             )
     return Formula(
         text, responses, tuple(f for f in factors.values() if f.text in used), right,
-        shown, tuple(endogenous), tuple(instruments),
+        shown, tuple(endogenous), tuple(instruments), "." in text and has_dot(written),
     )  # fmt: skip
 
 

@@ -396,7 +396,8 @@ def formula_columns(
     clusters: Sequence[str],
 ) -> FormulaLayout:
     """The layout of a formula before anything is learned; raises if a column is missing."""
-    roles = ColumnRoles((), tuple(response.text for response in formula.responses), weight)
+    responses = tuple(response.text for response in formula.responses)
+    roles = ColumnRoles((), responses, weight, whole=formula.dot)
     drop = Layout.of(None, roles, None, on_missing).drop
     layout = FormulaLayout(
         roles, None, drop, formula=formula, text=tuple(text_columns(schema)),

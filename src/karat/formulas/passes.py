@@ -23,6 +23,7 @@ import pyarrow as pa
 from karat.cluster.partitions import cluster_of, scan_partitions
 from karat.cluster.sketches import finish, last_pass
 from karat.core.coreset import Coreset
+from karat.core.provenance import with_provenance
 from karat.core.synthetic import REAL, SYNTHETIC, RowChoice
 from karat.data import containers
 from karat.data.labels import as_objects
@@ -128,7 +129,7 @@ class SourceRows:
             core, position = self._reduced(layout, REAL)
         source = self.source.described(self.source.identity(), position.counts)
         dropped = {"missing": position.dropped, "broken": position.bad}
-        return replace(core, provenance=layout.provenance(core.problem, 0, source, dropped, None))
+        return with_provenance(core, layout.provenance(core.problem, 0, source, dropped, None))
 
     def _reduced(self, layout: DesignLayout, kind: Any) -> tuple[Coreset, Position]:
         sketch = Sketch(LeastSquares(), rows=kind, random_state=0, buffer_rows=FOLD)

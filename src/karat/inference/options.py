@@ -29,6 +29,13 @@ from karat.data.arguments import shown_value
 from karat.errors import InputError, NotExactError, check_choice
 
 KINDS = ("nonrobust", "HC0", "HC1", "HC2", "HC3", *BY_CLUSTER)  # of cov_type
+KNOWN_AS = {  # names of statsmodels, pyfixest, fixest, linearmodels and Stata
+    "nonrobust": ("iid", "unadjusted", "homoskedastic", "standard", "classical"),
+    "HC1": ("robust", "hetero", "heteroskedastic", "heteroskedasticity", "white"),
+    "cluster": ("clustered", "CRV1", "CR1", "cluster-robust"),
+    "CR2": ("CRV2",),
+    "CR3": ("CRV3", "jackknife"),
+}
 MOST_COLUMNS = 2**12  # a batch of rows then has 2 GiB
 MOST_WAYS = 4  # of clustering: all 15 combinations are summed
 CHOICES: dict[str, tuple[Any, ...]] = {
@@ -44,8 +51,11 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 def check_cov_type(cov_type: str) -> None:
     """Raise for an unknown covariance type."""
     if cov_type not in KINDS:
+        meant = next((kind for kind, names in KNOWN_AS.items() if cov_type in names), None)
         raise InputError(
-            f"cov_type must be one of {', '.join(KINDS)}, not {cov_type!r}.", argument="cov_type"
+            f"cov_type must be one of {', '.join(KINDS)}, not {cov_type!r}"
+            f"{'.' if meant is None else f'; karat calls it {meant!r}.'}",
+            argument="cov_type",
         )
 
 
@@ -166,7 +176,8 @@ def check_formula(formula: Any, data: Any) -> None:
     """Raise if there is no formula, or no data for it."""
     if not isinstance(formula, str):
         raise InputError(
-            f"The first argument must be a formula or a coreset, not {type(formula).__name__}.",
+            f"The first argument must be a formula or a coreset, not {type(formula).__name__}; the"
+            " data comes second: ols('y ~ x1 + x2', frame_or_path).",
             argument="formula",
         )
     if data is None:

@@ -24,14 +24,13 @@ from karat.engine.least_squares import DependentColumnError, LeastSquaresSolutio
 from karat.engine.linalg import Array
 from karat.errors import InputError, NotExactError, several
 from karat.formulas.design import INTERCEPT
-from karat.inference import covariance, hypotheses, show
+from karat.inference import covariance, habits, hypotheses, show
 from karat.inference.bootstrap import WildBootstrap, wild_bootstrap
 from karat.inference.covariance import Covariance, FullData, constraints_of, singular_values
 from karat.inference.new_rows import check_rows, checked_array, design_columns, in_blocks
 from karat.inference.options import STATSMODELS, check_cov_type, check_options
 
 NO_RESIDUALS = "They need every residual of the full data, which a coreset does not keep."
-NO_FITTED = "A coreset does not keep the rows of the full data."
 CORRECTED = "; a variance was negative, so negative eigenvalues are set to zero"  # as in fixest
 SMALLEST = 1e-280  # variance of a coefficient; smaller ones lose digits to underflow
 
@@ -272,10 +271,7 @@ class FullDataResults(RegressionResults):
             A level such as 0.95: return a frame with the standard error of the mean, and intervals
             for the mean and for an observation.
         """
-        if kwargs:
-            raise InputError(f"predict takes new rows and interval=, not {', '.join(kwargs)}.")
-        if exog is None:
-            raise NotExactError(f"Pass new rows: predict(frame). {NO_FITTED}")
+        habits.check_predict(exog, kwargs)
         if interval is not None:
             if not isinstance(interval, float) or not 0 < interval < 1:
                 raise InputError(
@@ -295,8 +291,7 @@ class FullDataResults(RegressionResults):
         **kw: Any,
     ) -> Any:
         """As in statsmodels, for new rows."""
-        if exog is None:
-            raise NotExactError(f"Pass new rows: get_prediction(frame). {NO_FITTED}")
+        habits.check_predict(exog, {})
         pieces, index = self._encoded(exog)
         rows = np.concatenate([np.empty((0, len(self.labels))), *pieces])
         labels = index if row_labels is None else row_labels
@@ -360,6 +355,9 @@ class FullDataResults(RegressionResults):
     HC1_se = property(lambda self: np.sqrt(np.diag(self.cov_HC1)))
     HC2_se = property(lambda self: np.sqrt(np.diag(self.cov_HC2)))
     HC3_se = property(lambda self: np.sqrt(np.diag(self.cov_HC3)))
+
+    def __getattr__(self, name: str) -> Any:
+        raise habits.no_attribute(self, name, {})
 
     def _not_available(self, *args: Any, **kwargs: Any) -> Any:
         raise NotExactError(f"Statistics of single rows are not available. {NO_RESIDUALS}")

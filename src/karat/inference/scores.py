@@ -322,6 +322,7 @@ def check_clusters(
     middle: Array,
     counts: Sequence[int],
     columns: Sequence[str],
+    kinds: Sequence[str],
 ) -> None:
     """Refuse a single cluster and errors that are rounding, and warn about few clusters."""
     for name, number in zip(columns, counts, strict=True):
@@ -351,10 +352,23 @@ def check_clusters(
             if count <= solution.width
             else f"fewer than {FEW}"
         )
+        adjusted = [kind for kind in ADJUSTED if kind in kinds]
+        by_t = f"use_t=True (t with {count - 1} degrees of freedom)"
+        if CLUSTERED not in kinds:
+            advice = (
+                f"; {' and '.join(adjusted)} errors allow for that, and tests do with {by_t} or"
+            )
+            advice += " by wild_bootstrap()"
+        elif len(columns) == 1:
+            advice = ": errors of cov_type='cluster' are too small. For few clusters there are"
+            advice += f" cov_type='CR3' with {by_t}, and wild_bootstrap()"
+        else:
+            advice = (
+                f": errors of cov_type='cluster' are too small; tests allow for a part with {by_t}"
+            )
         warnings.warn(
-            f"There are {count} clusters of {labels}, {reason}: clustered errors are too small, and"
-            " joint tests of many coefficients are not defined. Pass use_t=True, or use fewer terms"
-            " or smaller clusters.",
+            f"There are {count} clusters of {labels}, {reason}{advice}. Joint tests of more"
+            " coefficients than clusters are not defined.",
             UserWarning,
             stacklevel=6,
         )
@@ -383,7 +397,7 @@ def with_sums(
             answers(regression)["columns"],
             next(sums[k] for k in BY_CLUSTER if k in sums),
         )
-        check_clusters(scores.solution, names, middle, scores.counts, columns)
+        check_clusters(scores.solution, names, middle, scores.counts, columns, scores.kinds)
     covariances = regression.facts["covariances"] | covariances
     stored: dict[str, Array] = {}
     for place, new in enumerate([sums, *(each.covariances() for each in first)]):

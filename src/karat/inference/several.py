@@ -17,6 +17,8 @@ from karat.core.coreset import Coreset
 from karat.data import containers
 from karat.errors import UnknownLabelError
 from karat.formulas.formula import Formula
+from karat.inference import habits
+from karat.inference.results import FullDataResults
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +42,9 @@ class Tables(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return f"<Tables of {', '.join(self.tables)}>"
+
+    def __getattr__(self, name: str) -> Any:
+        raise habits.no_attribute_of_several(self, FullDataResults, "fit[response]", name)
 
     def tidy(self, alpha: float = 0.05) -> pd.DataFrame:
         """The coefficients of all tables, one row for each."""

@@ -86,6 +86,9 @@ def summary(
             f"Rounding of the kept rows may move estimates by {results.rounding:.0e} standard"
             " errors."
         )
+    left_out = results.coreset.certificate.left_out
+    if left_out:
+        texts.append(f"Left out: {several(left_out, 'row')} with missing values.")
     if dropped:
         left_out = ", ".join(map(repr, dropped))
         texts.append(f"Dropped, as linear combinations of columns before them: {left_out}.")
@@ -139,6 +142,7 @@ def glance(results: Any, likelihood: bool = True) -> pd.DataFrame:
         "ssr": results.ssr,
         "df_residual": results.df_resid,
         "observations": int(results.nobs),
+        "left_out": results.coreset.certificate.left_out,
         "rows_kept": len(results.model.exog),
         "cov_type": results.cov_type,
     }

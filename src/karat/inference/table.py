@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 import pandas as pd
@@ -38,7 +38,7 @@ from karat.formulas.kept import kept_rows
 from karat.formulas.layout import DesignLayout, FormulaLayout, formula_columns
 from karat.formulas.learn import Learn, transforms_of
 from karat.formulas.passes import is_kept, needed_columns, open_rows, rows_again
-from karat.inference import options
+from karat.inference import habits, options
 from karat.inference.cells import add_robust_sums
 from karat.inference.covariance import check_stored, full_data
 from karat.inference.instruments import (
@@ -77,6 +77,7 @@ def ols(
     split: str | None = None,
     fsplit: str | None = None,
     progress: Progress | bool | None = None,
+    **unknown: Never,
 ) -> Any:
     """The regression table of all rows, as statsmodels would give it, in bounded memory.
 
@@ -132,6 +133,8 @@ def ols(
         ``fsplit`` has that of all rows, too, as in fixest.
     progress : True or callable, optional
         True shows a bar.  A callable is called with (bytes done, bytes in all) in every pass.
+    **unknown
+        Raises an error that says how karat does what was meant.
 
     Returns
     -------
@@ -153,16 +156,14 @@ def ols(
     >>> list(fit.params.index), int(fit.nobs)
     (['Intercept', 'C(g)[T.1]', 'C(g)[T.2]', 'x'], 50000)
     """
+    if unknown:
+        raise habits.no_argument(ols, unknown)
     clusters = options.cluster_columns(cluster)
     kinds, corrections = options.covariance_kinds(cov_type, clusters, submodels), small_sample(ssc)
     options.check_switches(use_t=use_t, residual_quantiles=residual_quantiles, submodels=submodels)
     drop = options.drops_collinear(on_collinear)
-    for_effects: Any = {
-        "memory": memory,
-        "checkpoint": checkpoint,
-        "split": split,
-        "fsplit": fsplit,
-    }
+    for_effects: Any = {"memory": memory, "checkpoint": checkpoint}
+    for_effects |= {"split": split, "fsplit": fsplit}
     if isinstance(formula, str) and "|" in formula and has_effects(formula):
         options.check_effects(
             data is None or is_kept(data), frequencies, residual_quantiles, submodels

@@ -9,7 +9,7 @@ except ImportError:
 
 from karat.io.build import coreset_files
 from karat.io.csv_source import csv_files
-from karat.io.find import query
+from karat.io.database import query
 from karat.io.sample import sample_rows
 from karat.io.verdict import FileVerification
 from karat.io.verify import verify_files

@@ -17,7 +17,7 @@ from typing import Any, Literal, Never
 
 from karat.core.coreset import Coreset
 from karat.core.files import problem_header
-from karat.core.provenance import Provenance
+from karat.core.provenance import with_provenance
 from karat.core.synthetic import (
     KEEP,
     REAL,
@@ -299,11 +299,7 @@ class _Build:
             if self.learned_rows is not None:
                 require_same(self.learned_rows, seen_rows(self.hashes[0].rows))
             self._save()
-        provenance = self._provenance()
-        notes = (*core.certificate.notes, *self.source.notes, *Provenance.read(provenance).notes)
-        return replace(
-            core, certificate=replace(core.certificate, notes=notes), provenance=provenance
-        )
+        return with_provenance(core, self._provenance(), self.source.notes)
 
     def _require_same_rows(self) -> None:
         """Raise if the second pass read other rows than the first."""

@@ -102,7 +102,7 @@ class ColumnarFiles(Files):
     def _chunks(
         self, columns: Sequence[str], numeric: Sequence[str] | None, rows: int, start: ResumePoint
     ) -> Iterator[Chunk]:
-        expected = Expected(columns, numeric)
+        expected = Expected(self, columns, numeric)
         if start.file:
             expected.check(self.names[0], self.schema())
         for file in range(start.file, len(self.files)):
@@ -211,6 +211,10 @@ class Scan(Batches):
         return int(self.scanned.count_rows()), True
 
     def batches(self, columns: list[str], rows: int) -> Iterable[Any]:
+        if self.whole and isinstance(self.scanned, pads.FileSystemDataset):
+            of_file, expected = self.scanned.format.inspect, Expected(self, columns)
+            for path in self.scanned.files:
+                expected.refuse_more(path, of_file(path, self.scanned.filesystem))
         if isinstance(self.scanned, pads.Dataset):
             ahead = {"batch_readahead": READAHEAD, "fragment_readahead": 1}
             yield from self.scanned.to_batches(columns=columns, batch_size=rows, **ahead)

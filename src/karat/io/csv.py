@@ -287,7 +287,7 @@ class CsvFiles(Files):
         self, columns: Sequence[str], start: ResumePoint, piece_bytes: int, spare: list[bytearray]
     ) -> Iterator[tuple[int, Piece]]:
         """The pieces of all files from a resume point on; the files must have the columns."""
-        expected = Expected(columns)
+        expected = Expected(self, columns)
         for file in range(start.file, len(self.files)):
             begin = start.cursor if file == start.file else 0
             for piece in self._bytes(file, spare).pieces(begin, self.block_bytes, piece_bytes):

@@ -7,9 +7,12 @@ entered again.
 
 Anything else that yields record batches is a source, too, and is read batch by batch:
 
-    a DuckDB relation, or :func:`query`             runs again for every pass
-    a table or frame in memory                      is read again for every pass
-    a reader, a cursor (ADBC), any other stream     can be read once only
+    a DuckDB relation or query (:mod:`.database`)    runs again for every pass
+    a table or frame in memory                       is read again for every pass
+    a reader, a cursor (ADBC), any other stream      can be read once only
+
+Folder names (``year=2024/``) become columns: of numbers if every value is written as a number, else
+of text.
 
 Rows of a query are in the order in which the database returns them.  Row numbers and hashes of
 blocks depend on that order; whether the coreset is exact does not.  ``ORDER BY`` or a key column
@@ -19,9 +22,10 @@ makes rows easy to find again.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote
 
@@ -30,10 +34,10 @@ import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
 from karat.data.containers import collected
-from karat.errors import InputError, MissingExtraError
+from karat.errors import InputError
 from karat.io.columnar import ColumnarFiles, Scan
 from karat.io.csv import CsvFiles
-from karat.io.source import File, Source, Stream, brief
+from karat.io.source import Batches, File, Source, brief, check_unique_columns
 
 READERS = ("to_arrow_reader", "fetch_arrow_reader")  # of a DuckDB relation, new and old
 KINDS = {
@@ -43,9 +47,31 @@ KINDS = {
 }  # fmt: skip
 # after a known kind
 PACKED = (".gz", ".bz2", ".zst", ".xz", ".lz4", ".zip", ".z", ".7z", ".br", ".snappy")
+MISSING = "__HIVE_DEFAULT_PARTITION__"  # the value in a folder name
 WILD = "*?["
 HIDDEN = (".", "_")  # what names in a folder begin with that are no data
 ROWS = 10**6  # of a query or stream at a time
+
+
+class Stream(Batches):
+    """Record batches of a reader, a DuckDB relation or a table; ``open`` returns a reader for every
+    pass.
+    """
+
+    def __init__(
+        self, open: Callable[[], Any], name: str = "The stream", once: bool = False,
+        in_memory: bool = False,
+    ) -> None:  # fmt: skip
+        self.open, self.names, self.once, self.in_memory = open, [name], once, in_memory
+        self.reader = open()
+
+    def read_schema(self) -> pa.Schema:
+        check_unique_columns(self.names[0], self.reader.schema.names)
+        return self.reader.schema
+
+    def batches(self, columns: list[str], rows: int) -> Iterable[Any]:
+        reader, self.reader = self.reader or self.open(), None
+        return (batch.select(columns) for batch in reader)
 
 
 def stream_of(source: Any, rows: int) -> Stream | None:
@@ -58,7 +84,7 @@ def stream_of(source: Any, rows: int) -> Stream | None:
     # a connection has no columns
     if any(hasattr(source, method) for method in READERS) and hasattr(source, "columns"):
         # Old versions give the rows of one and the same relation only once.
-        return Stream(lambda: _relation_reader(source.project("*"), rows), "The query")
+        return Stream(lambda: relation_reader(source.project("*"), rows), "The query")
     if hasattr(source, "execute"):
         return Stream(lambda: _cursor_reader(source), "The result of the cursor", once=True)
     if hasattr(source, "__arrow_c_stream__"):
@@ -70,7 +96,7 @@ def stream_of(source: Any, rows: int) -> Stream | None:
     return None
 
 
-def _relation_reader(relation: Any, rows: int) -> Any:
+def relation_reader(relation: Any, rows: int) -> Any:
     """The batches of a DuckDB relation."""
     method = next(method for method in READERS if hasattr(relation, method))
     return getattr(relation, method)(rows)
@@ -121,58 +147,6 @@ def _cursor_reader(cursor: Any) -> Any:
         raise InputError(
             f"The cursor has no rows ({brief(error)}); call its execute method first."
         ) from error
-
-
-class Query(Stream):
-    """A query of DuckDB, which runs again for every pass over its rows.
-
-    Attributes
-    ----------
-    query : dict
-        The query and the database, for the provenance.
-    """
-
-    def __init__(self, sql: str, database: str | None, rows: int) -> None:
-        try:
-            import duckdb
-        except ImportError:
-            raise MissingExtraError("A query", "duckdb") from None
-        if database is not None and not Path(database).is_file():
-            raise InputError(f"The database {database} does not exist.", argument="database")
-        self.query: dict[str, str | None] = {"sql": sql, "database": database}
-        try:
-            # Without a database, a query may read files: SELECT * FROM 'data.parquet'.
-            self.connection = (
-                duckdb.connect() if database is None else duckdb.connect(database, read_only=True)
-            )
-            kinds = [statement.type for statement in self.connection.extract_statements(sql)]
-            # it runs more than once, so it must not change anything
-            if kinds != [duckdb.StatementType.SELECT]:
-                raise InputError(f"The query must be one SELECT, not {sql[:60]!r}.", argument="sql")
-            super().__init__(lambda: _relation_reader(self.connection.sql(sql), rows), "The query")
-        except duckdb.Error as error:
-            raise InputError(
-                f"DuckDB cannot run the query: {brief(error)}.", argument="sql"
-            ) from error
-
-
-def query(sql: str, database: str | Path | None = None, *, rows: int = ROWS) -> Query:
-    """The rows of a DuckDB query as a source for :func:`karat.coreset_files`,
-    :func:`karat.verify_files` and others.
-
-    Parameters
-    ----------
-    sql : str
-        A SELECT statement.
-    database : path, optional
-        A DuckDB file, which is opened for reading only; without it, the query may read files by
-        their names.
-    rows : int
-        Rows that are read at a time.
-    """
-    if not isinstance(sql, str) or not sql.strip():
-        raise InputError(f"sql must be the text of a query, not {sql!r}.", argument="sql")
-    return Query(sql, None if database is None else str(database), rows)
 
 
 def open_source(
@@ -241,7 +215,7 @@ def find_files(sources: Sequence[Any]) -> tuple[str, Any, list[File]]:
             f"The source mixes {' and '.join(sorted(map(str, kinds)))} files; pass files of one"
             " kind."
         )
-    return str(kinds.pop()), filesystem, files
+    return str(kinds.pop()), filesystem, _with_types(files)
 
 
 def kind_of(path: str) -> str | None:
@@ -409,7 +383,7 @@ def _matches_pattern(names: Sequence[str], pattern: Sequence[str]) -> bool:
 
 def _file_system(source: str) -> tuple[Any, str]:
     if "://" not in source:
-        return pafs.LocalFileSystem(), os.path.abspath(source)
+        return pafs.LocalFileSystem(), os.path.abspath(source).replace(os.sep, "/")
     try:
         return pafs.FileSystem.from_uri(source)  # type: ignore[no-any-return]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -427,6 +401,42 @@ def _hidden(path: str) -> bool:
     return any(part.startswith(HIDDEN) for part in PurePosixPath(path).parts)
 
 
-def _folders(path: str) -> tuple[tuple[str, str], ...]:
+def _folders(path: str) -> dict[str, str]:
     parts = [part.partition("=") for part in PurePosixPath(path).parts[:-1]]
-    return tuple((unquote(name), unquote(value)) for name, equals, value in parts if equals)
+    return {unquote(name): unquote(value) for name, equals, value in parts if equals}
+
+
+def _with_types(files: Sequence[File]) -> list[File]:
+    """The files, with the values in their folder names as numbers or text.
+
+    A column is numeric if each value is written as Python would write it; so 007 and 7 are text.
+    """
+    texts: dict[str, set[str]] = {}
+    for file in files:
+        for name, value in file.folders.items():
+            texts.setdefault(name, set()).add(value)
+    kinds = {name: _kind_of_values(values - {MISSING}) for name, values in texts.items()}
+    return [
+        replace(
+            file,
+            folders={
+                name: None if value == MISSING else kinds[name](value)
+                for name, value in file.folders.items()
+            },
+        )
+        for file in files
+    ]
+
+
+def _kind_of_values(values: set[str]) -> Any:
+    for kind in (int, float):
+        try:
+            plain = all(
+                value == str(kind(value)) or (kind is float and value == str(int(value)))
+                for value in values
+            )
+        except ValueError:
+            continue
+        if plain and len({kind(value) for value in values}) == len(values):
+            return kind
+    return str

@@ -6,7 +6,6 @@ Categories and means are the :class:`~karat.io.encoding.Encoding` of a layout.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -33,13 +32,12 @@ from karat.io.source import (
     decimals_as_doubles,
     decoded,
     is_number,
+    pandas_index,
     sort_of,
 )
 from karat.io.written_labels import Reading, require_no_commas, without_bytes
 from karat.problems import Problem
 from karat.problems.latent import HiddenMarkov, MultiView
-
-INDEX = re.compile(r"__index_level_\d+__")
 
 
 @dataclass(frozen=True)
@@ -435,16 +433,3 @@ def require_values(column: Any, name: str, where: Callable[[int], str]) -> None:
         raise InputError(
             f"{where(row)}: column {name!r} has no value; every row needs one.", column=name
         )
-
-
-def pandas_index(schema: pa.Schema) -> list[str]:
-    """The columns in which pandas stored an index that has no name."""
-    metadata = schema.pandas_metadata
-    stored = metadata.get("index_columns", []) if isinstance(metadata, dict) else []
-    # An index that is a range is stored as a dict, not as a column.
-    names = [name for name in stored if isinstance(name, str) and INDEX.fullmatch(name)]
-    # to_csv writes the index as a first column without a name.
-    return [
-        *(name for name in names if name in schema.names),
-        *(n for n in schema.names[:1] if not n),
-    ]

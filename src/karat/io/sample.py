@@ -46,6 +46,7 @@ def sample_rows(
     """
     check_integer("count", count)
     opened = open_source(source, rows=ROWS)
+    opened.whole = columns is None
     columns = list(opened.schema().names if columns is None else columns)
     draws, kept = BottomKSample(int(count), seed), None
     numbers, first = np.empty(0, dtype=np.int64), 0

@@ -117,6 +117,7 @@ def scan(
     since = step = 0
     readings = layout.label_readings
     source.read_labels(readings)
+    source.whole = layout.roles.whole
     stored_text = [name for name, reading in readings.items() if reading == "text"]
     if position.point.file < len(source.names):
         with background_calls() as beside:

@@ -4,17 +4,15 @@ batch.
 A *resume point* is the place where a resumed run continues: the file, the number of its rows that
 are done, and a cursor (the next byte of a CSV file).  The same chunks follow a resume point whether
 or not the run was interrupted.
-
-Folder names (``year=2024/``) become columns: of numbers if every value is written as a number, else
-of text.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import PurePath
@@ -30,8 +28,8 @@ T = TypeVar("T")
 U = TypeVar("U")
 END = object()
 AHEAD = 6  # more items than threads, so that threads stay busy while earlier items are reduced
-MISSING = "__HIVE_DEFAULT_PARTITION__"
 DROP_ROWS = "Correct it, leave the column out, or leave such rows out with on_missing='drop'."
+INDEX = re.compile(r"__index_level_\d+__")
 # Metadata of a column of numbers with a value that is text: a sentence that says where it is.
 NOT_A_NUMBER = b"karat: not a number"
 # Metadata of a column of text that looks like numbers, and would be numbers in other files.
@@ -112,7 +110,11 @@ class Source(ABC):
     all_doubles : bool
         Whether integers are read as doubles; the schema has the original types.
     query : dict or None
-        The database query that returns the rows (:mod:`karat.io.find`).
+        The database query that returns the rows (:mod:`karat.io.database`).
+    hidden : collection of str
+        Columns that are not read.
+    whole : bool
+        Whether all columns are read, so that one which the first file lacks is an error.
     """
 
     names: Sequence[str]
@@ -122,13 +124,15 @@ class Source(ABC):
     in_memory = False
     all_doubles = False
     query: dict[str, str | None] | None = None
+    hidden: Collection[str] = ()
+    whole = False
     _schema: pa.Schema | None = None
 
     def schema(self) -> pa.Schema:
         """Of the first file, with the columns that folder names give; read once."""
         if self._schema is None:
             self._schema = self.read_schema()
-        return self._schema
+        return without_columns(self._schema, self.hidden)
 
     @abstractmethod
     def read_schema(self) -> pa.Schema:
@@ -197,11 +201,11 @@ class Source(ABC):
 
 @dataclass(frozen=True)
 class File:
-    """A file, and the columns in its folder names (``year=2024/``)."""
+    """A file, and the columns that its folder names give, with their values."""
 
     path: str
     size: int
-    folders: tuple[tuple[str, str], ...]
+    folders: Mapping[str, Any]
 
 
 class Files(Source):
@@ -210,8 +214,7 @@ class Files(Source):
     def __init__(self, filesystem: Any, files: Sequence[File], given: Sequence[str]) -> None:
         self.filesystem, self.files, self.given = filesystem, files, given
         self.names = [f.path for f in files]
-        # of each file: the columns from its folder names, with their values
-        self.folders = folder_columns(files)
+        self.folders = [f.folders for f in files]
 
     def identity(self) -> list[list[Any]]:
         """Read again every time, since files may change during a run."""
@@ -245,7 +248,7 @@ class Batches(Source):
         start: ResumePoint,
         strict: bool,
     ) -> Iterator[Chunk]:
-        Expected(columns).check(self.names[0], self.schema())
+        Expected(self, columns).check(self.names[0], self.schema())
         place = start
         try:
             for batch in self.batches(list(columns), rows):
@@ -260,61 +263,10 @@ class Batches(Source):
             ) from error
 
 
-class Stream(Batches):
-    """Record batches of a reader, a DuckDB relation or a table; ``open`` returns a reader for every
-    pass.
-    """
-
-    def __init__(
-        self, open: Callable[[], Any], name: str = "The stream", once: bool = False,
-        in_memory: bool = False,
-    ) -> None:  # fmt: skip
-        self.open, self.names, self.once, self.in_memory = open, [name], once, in_memory
-        self.reader = open()
-
-    def read_schema(self) -> pa.Schema:
-        check_unique_columns(self.names[0], self.reader.schema.names)
-        return self.reader.schema
-
-    def batches(self, columns: list[str], rows: int) -> Iterable[Any]:
-        reader, self.reader = self.reader or self.open(), None
-        return (batch.select(columns) for batch in reader)
-
-
 def brief(error: BaseException) -> str:
     """The first line of an error, or its kind where it has no text."""
     lines = str(error).strip().splitlines()
     return lines[0].rstrip(".") if lines else type(error).__name__
-
-
-def folder_columns(files: Sequence[File]) -> list[dict[str, int | float | str | None]]:
-    """The columns in the folder names of each file.
-
-    A column is numeric if each value is written as Python would write it; so 007 and 7 are text.
-    """
-    texts: dict[str, set[str]] = {}
-    for file in files:
-        for name, value in file.folders:
-            texts.setdefault(name, set()).add(value)
-    kinds = {name: _kind_of_values(values - {MISSING}) for name, values in texts.items()}
-    return [
-        {name: None if value == MISSING else kinds[name](value) for name, value in file.folders}
-        for file in files
-    ]
-
-
-def _kind_of_values(values: set[str]) -> Any:
-    for kind in (int, float):
-        try:
-            plain = all(
-                value == str(kind(value)) or (kind is float and value == str(int(value)))
-                for value in values
-            )
-        except ValueError:
-            continue
-        if plain and len({kind(value) for value in values}) == len(values):
-            return kind
-    return str
 
 
 def short_names(paths: Sequence[str]) -> list[str]:
@@ -339,14 +291,18 @@ def with_folders(batch: Any, folders: Mapping[str, Any], columns: Sequence[str])
 
 
 class Expected:
-    """Every file must have the columns of the first, of the same sort.
+    """Every file must have the columns of the first, of the same sort, and no others if the whole
+    source is read.
 
     True is 1 among numbers, and something else in columns that are not ``numeric``.
     """
 
-    def __init__(self, columns: Sequence[str], numeric: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, source: Source, columns: Sequence[str], numeric: Sequence[str] | None = None
+    ) -> None:
         self.columns, self.numeric = columns, columns if numeric is None else numeric
         self.first: tuple[str, dict[str, pa.DataType]] | None = None
+        self.source = source
 
     def check(self, name: str, schema: pa.Schema) -> None:
         types = {}
@@ -359,6 +315,7 @@ class Expected:
                     " column or the file."
                 )
             types[column] = schema.field(column).type
+        self.refuse_more(name, schema)
         if self.first is None:
             self.first = (name, types)
         for column, kind in self.first[1].items():
@@ -370,6 +327,20 @@ class Expected:
                     " one of them."
                 )
 
+    def refuse_more(self, name: str, schema: pa.Schema) -> None:
+        """Raise if nobody chose the columns, and a file has some that the first does not have."""
+        if not self.source.whole:
+            return
+        known = {*self.source.schema().names, *self.source.hidden, *pandas_index(schema)}
+        more = ", ".join(repr(column) for column in schema.names if column not in known)
+        if more:
+            raise InputError(
+                f"{name} has columns that {self.source.names[0]} does not have: {more}.",
+                "Name the columns to read in columns= (in a formula, in place of '.'), or give all"
+                " files the same columns.",
+                argument="columns",
+            )
+
 
 def check_unique_columns(name: str, columns: Sequence[str]) -> None:
     """Raise if two columns have the same name."""
@@ -379,6 +350,26 @@ def check_unique_columns(name: str, columns: Sequence[str]) -> None:
             f"{name} has two columns named {twin!r}; rename one of them, or leave it out of the"
             " file."
         )
+
+
+def without_columns(schema: pa.Schema, hidden: Collection[str]) -> pa.Schema:
+    """A schema without some of its columns."""
+    if not hidden:
+        return schema
+    return pa.schema([f for f in schema if f.name not in hidden], metadata=schema.metadata)
+
+
+def pandas_index(schema: pa.Schema) -> list[str]:
+    """The columns in which pandas stored an index that has no name."""
+    metadata = schema.pandas_metadata
+    stored = metadata.get("index_columns", []) if isinstance(metadata, dict) else []
+    # An index that is a range is stored as a dict, not as a column.
+    names = [name for name in stored if isinstance(name, str) and INDEX.fullmatch(name)]
+    # to_csv writes the index as a first column without a name.
+    return [
+        *(name for name in names if name in schema.names),
+        *(n for n in schema.names[:1] if not n),
+    ]
 
 
 def is_number(field: pa.Field) -> bool:

@@ -187,6 +187,7 @@ class FileCheck:
         certificate = (verified if made else certify_again)(
             core, reductions, total, position.rows, seconds, refutations, notes
         )
+        certificate = replace(certificate, left_out=position.dropped)
         return FileVerification(
             certificate, data, changed, tuple(moved), tuple(hashes.rows.columns)
         )

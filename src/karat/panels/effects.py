@@ -54,7 +54,8 @@ def parse_effects(text: str) -> tuple[str, tuple[Effect, ...]]:
     if len(others) > 1:
         raise InputError(
             f"The formula {text!r} has {len(others)} bars. One bar is for fixed effects, 'y ~ x |"
-            " firm + year'; instruments cannot be combined with fixed effects."
+            " firm + year'; instruments cannot be combined with fixed effects, and clusters are"
+            " cluster='firm'."
         )
     effects = [_effect(part.strip(), text) for part in others[0].split("+")]
     names = ["^".join(sorted(effect.columns)) for effect in effects]

@@ -330,6 +330,7 @@ class Estimation:
             within=float((back.T @ gram @ back)[-1, -1]),
             log_weights=sums.log_weights,
             singletons=first.singletons.rows,
+            missing=sums.missing,
             absorbed=first.absorbed,
             levels=sums.levels[: len(self.plan.effects)],
             counts=[by.counts for by in sums.by_level],

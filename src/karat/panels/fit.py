@@ -11,6 +11,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from karat.core.regression import BY_CLUSTER
 from karat.engine.rows import Progress
 from karat.errors import InputError, NotExactError
@@ -166,7 +168,7 @@ class Panel:
         layout = PanelLayout(**{field.name: getattr(base, field.name) for field in fields(base)})
         plan = PanelPlan(
             effects, tuple(clusters), labels, len(design.names) + 1, weights is not None,
-            MEMORY if memory is None else memory,
+            MEMORY if memory is None else memory, _decimals(schema, labels),
         )  # fmt: skip
         announce(plan, rows.row_count() if plan.pairs else None)
         return Panel(rows, layout, plan, design, text)
@@ -181,3 +183,9 @@ class Panel:
             except StopIteration as end:
                 model: PanelModel = end.value
                 return model
+
+
+def _decimals(schema: pa.Schema, labels: Sequence[str]) -> dict[str, int]:
+    """The digits behind the point of the labels that are decimals."""
+    kinds = {name: schema.field(name).type for name in labels}
+    return {name: kind.scale for name, kind in kinds.items() if pa.types.is_decimal(kind)}

@@ -134,6 +134,8 @@ class PanelModel:
         Of HC0, HC2, HC3, CR2 and CR3, in whitened coordinates.
     products : Products or None
         The sums of every cluster, for the wild bootstrap.
+    singletons, missing : int
+        Rows that were left out: alone in a level, or without a value.
     total, within : float
         Sums of squares of the response less its mean, and less its effects.
     levels, counts : lists
@@ -162,6 +164,7 @@ class PanelModel:
     within: float
     log_weights: float
     singletons: int
+    missing: int
     absorbed: AbsorbedEffects
     levels: list[JointLevels]
     counts: list[Indices]

@@ -11,6 +11,7 @@ levels lie in different components has no prediction.
 from __future__ import annotations
 
 import warnings
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -66,8 +67,11 @@ def _caution(text: str) -> None:
 def _frame(model: PanelModel, place: int) -> pd.DataFrame:
     """The effects of the levels that have rows, sorted by their labels."""
     effect, counts = model.plan.effects[place], model.counts[place]
-    labels = model.levels[place].labels()
-    joint = len(effect.columns) > 1
+    labels, joint = model.levels[place].labels(), len(effect.columns) > 1
+    digits = [model.plan.decimals.get(name) for name in effect.columns]
+    if not all(count is None for count in digits):
+        labels = [tuple(map(_shown, label, digits)) for label in (labels if joint else zip(labels))]
+        labels = labels if joint else [label for (label,) in labels]
     frame = pd.DataFrame(
         {
             "effect": model.absorbed.values[place] @ _combination(model),
@@ -80,6 +84,11 @@ def _frame(model: PanelModel, place: int) -> pd.DataFrame:
         else pd.Index(labels, name=effect.name),
     )
     return frame[counts > 0].sort_index()
+
+
+def _shown(label: Any, digits: int | None) -> Any:
+    """The label as it is in the data: decimals are held as numbers."""
+    return label if digits is None else Decimal(repr(label)).quantize(Decimal(1).scaleb(-digits))
 
 
 def _connected(model: PanelModel, place: int) -> Indices:

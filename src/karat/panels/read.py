@@ -18,6 +18,8 @@ from karat.io.layout import require_values
 from karat.io.written_labels import without_bytes
 from karat.panels.levels import Coded
 
+TIMES = (pa.types.is_timestamp, pa.types.is_duration, pa.types.is_date64)
+
 
 @dataclass(frozen=True)
 class PanelLayout(DesignLayout):
@@ -27,7 +29,8 @@ class PanelLayout(DesignLayout):
 
     def labels(self, table: Any, name: str, where: Callable[[int], str]) -> Any:
         """Numbers as they are; of other labels the distinct ones, and each row's place there, so
-        that no text is made per row.
+        that no text is made per row.  Times are objects, which are equal whatever their unit or
+        zone is.
         """
         column = table.column(name)
         require_values(column, name, where)
@@ -35,14 +38,22 @@ class PanelLayout(DesignLayout):
             return column.to_numpy(zero_copy_only=False)
         coded = _dictionary(column)
         distinct = without_bytes(pa.chunked_array([coded.dictionary]), name, where)
-        values = distinct.to_numpy(zero_copy_only=False)
+        times = any(is_of(distinct.type) for is_of in TIMES)
+        values = _objects(distinct) if times else distinct.to_numpy(zero_copy_only=False)
         gaps = missing_values(values)
         if gaps.any():
             row = int(np.flatnonzero(gaps[np.asarray(coded.indices)])[0])
             raise InputError(
                 f"{where(row)}: column {name!r} has no value; every row needs one.", column=name
             )
-        return Coded(as_keys(values), np.asarray(coded.indices))
+        return Coded(values if times else as_keys(values), np.asarray(coded.indices))
+
+
+def _objects(column: Any) -> np.ndarray:
+    """The values of an Arrow column as Python objects."""
+    values = np.empty(len(column), dtype=object)
+    values[:] = column.to_pylist()
+    return values
 
 
 def _dictionary(column: Any) -> Any:

@@ -15,26 +15,50 @@ from karat.core.regression import BY_CLUSTER, CLUSTERED, JACKKNIFE
 from karat.engine.least_squares import LeastSquaresSolution
 from karat.engine.linalg import Array
 from karat.engine.products import Choice, Products
-from karat.errors import InputError, NotExactError
+from karat.errors import InputError, NotExactError, several
+from karat.inference import habits
 from karat.inference.bootstrap import WildBootstrap, wild_bootstrap
 from karat.inference.covariance import Covariance, constraints_of, without_negative
-from karat.inference.hypotheses import NotAvailableError, hypothesis
+from karat.inference.hypotheses import hypothesis
 from karat.inference.options import SmallSample
 from karat.panels.model import PanelModel
 from karat.panels.predict import level_effects, predicted
 
 CORRECTED = "A variance was negative, so negative eigenvalues are set to zero, as in fixest."
+CRITERION = "whether absorbed effects are parameters is a convention; compute it from fit.llf"
+TEST = "test the coefficients that you mean: fit.f_test('x1 = 0, x2 = 0')"
+NO_ROWS = "it needs every residual, and rows are not kept"
+OTHER = "use fit.with_covariance(cov_type)"
+NO_INSTRUMENTS = "instruments cannot be combined with fixed effects"
 # what statsmodels' results have, and how to get it here
 ELSEWHERE = {
-    "aic": "whether absorbed effects count as parameters is a convention; compute it from fit.llf",
-    "bic": "whether absorbed effects count as parameters is a convention; compute it from fit.llf",
+    **dict.fromkeys(("aic", "bic", "AIC", "BIC"), CRITERION),
     "coreset": "sums by level are not kept in rows; call ols with the data again",
+    "design": "fit.predict(frame) encodes new rows",
+    "dropped": "fit.notes names the columns that were dropped",
     "fittedvalues": "rows are not kept; use fit.predict(frame)",
     "get_prediction": "errors of single effects are not computed; fit.predict(frame) has the means",
-    "get_robustcov_results": "use fit.with_covariance(cov_type)",
+    "r2_within": "fit.rsquared_within has it",
     "resid": "rows are not kept; use frame['y'] - fit.predict(frame)",
     "submodel": "a smaller formula has other effects; call ols with it and the data",
-    "wald_test_terms": "name the columns of a term in fit.wald_test",
+    "summary2": "fit.summary() has the table",
+    **dict.fromkeys(("fixef", "estimated_effects", "fixed_effects"), "fit.effects() has them"),
+    **dict.fromkeys(("first_stage", "sargan", "wu_hausman"), NO_INSTRUMENTS),
+    **dict.fromkeys(("get_influence", "outlier_test", "residual_quantiles"), NO_ROWS),
+    **dict.fromkeys(("get_robustcov_results", "HC1_se", "HC3_se", "cov_HC1", "cov_HC3"), OTHER),
+    **dict.fromkeys(
+        (
+            "anova",
+            "anova_lm",
+            "fvalue",
+            "f_statistic",
+            "fstat",
+            "f_pvalue",
+            "compare_f_test",
+            "wald_test_terms",
+        ),
+        TEST,
+    ),
 }
 
 
@@ -250,9 +274,7 @@ class PanelResults:
             return self.covariance.wald(*constraints_of(r_matrix, self.labels))
 
     def __getattr__(self, name: str) -> Any:
-        if name in ELSEWHERE:
-            raise NotAvailableError(f"A table with fixed effects has no {name}: {ELSEWHERE[name]}.")
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        raise habits.no_attribute(self, name, ELSEWHERE)
 
     @property
     def rsquared(self) -> float:
@@ -285,8 +307,10 @@ class PanelResults:
                 f"The fixed effects count as {counted:,} parameters; their rank is"
                 f" {parameters.rank:,} (k_fixef_exact)."
             )
-        if model.singletons:
-            notes.append(f"Left out: {model.singletons:,} singletons.")
+        kinds = (("row", " with missing values", model.missing), ("singleton", "", self.singletons))
+        left = [several(count, noun) + beside for noun, beside, count in kinds if count]
+        if left:
+            notes.append(f"Left out: {', '.join(left)}.")
         if model.dropped:
             names = ", ".join(map(repr, model.dropped))
             notes.append(f"Dropped, as combinations of effects and columns before them: {names}.")
@@ -306,14 +330,22 @@ class PanelResults:
         """
         return level_effects(self.model)
 
-    def predict(self, exog: Any) -> pd.Series:
+    def predict(self, exog: Any = None, interval: Any = None, **unknown: Any) -> pd.Series:
         """The predictions for new rows; NaN, with a warning, where a level has no effect.
 
         Parameters
         ----------
         exog : frame, dictionary or files
             With the columns of the regressors and of the fixed effects.
+        interval
+            Raises an error: an interval needs the errors of the effects.
         """
+        habits.check_predict(exog, unknown)
+        if interval is not None:
+            raise NotExactError(
+                "The errors of the effects are not computed, so predictions have no intervals;"
+                " predict(frame) has the means. With C(g) in place of '| g' they have."
+            )
         return predicted(self.model, exog)
 
     def tidy(self, alpha: float = 0.05) -> pd.DataFrame:
@@ -345,6 +377,7 @@ class PanelResults:
             "df_residual": self.df_resid,
             "observations": self.nobs,
             "singletons": self.singletons,
+            "left_out": self.model.missing,
             "cov_type": self.cov_type,
         }
         for effect, levels in zip(

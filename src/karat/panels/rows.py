@@ -5,7 +5,7 @@ Sums by level cost time in proportion to the levels for each block, so blocks ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
@@ -41,6 +41,8 @@ class PanelPlan:
     weighted : bool
     memory : int
         Bytes that pairs of levels may take.
+    decimals : mapping
+        By the name of a column of decimals, how many digits are behind the point.
     """
 
     effects: tuple[Effect, ...]
@@ -49,6 +51,7 @@ class PanelPlan:
     width: int
     weighted: bool
     memory: int
+    decimals: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def coded(self) -> list[tuple[str, ...]]:
@@ -92,6 +95,10 @@ class PanelPass(ResumableConsumer):
         self.codes = [[] for _ in self.plan.coded]
 
     def add(self, chunk: Chunk, batch: Batch) -> None:
+        self.add_batch(batch)
+
+    def add_batch(self, batch: Batch) -> None:
+        """Take the used rows."""
         assert batch.keys is not None
         labels = dict(zip(self.plan.columns, batch.keys.columns, strict=True))
         self.before(batch)

@@ -17,6 +17,7 @@ import pandas as pd
 from karat.data.batch import Batch
 from karat.data.labels import encode
 from karat.errors import InputError, NotExactError, UnknownLabelError
+from karat.inference import habits
 from karat.io.scan import Consumer
 from karat.io.source import Chunk
 from karat.panels.estimate import Estimation, Passes
@@ -67,7 +68,7 @@ class SplitPass(Consumer):
         for label, start, end in zip(distinct.tolist(), [0, *ends], ends, strict=False):
             consumer = self._consumer(label) if end > start else None
             if consumer is not None:
-                consumer.add(chunk, batch.take(order[start:end]))
+                consumer.add_batch(batch.take(order[start:end]))
         if WHOLE in self.consumers:
             self.consumers[WHOLE].add(chunk, batch)
         self.held += len(batch)
@@ -197,6 +198,9 @@ class SplitResults(Mapping[Any, PanelResults]):
             levels = ", ".join(map(repr, list(self)[:20]))
             raise UnknownLabelError(f"{self.column!r} has no level {label!r}; it has {levels}.")
         return self._results[label]
+
+    def __getattr__(self, name: str) -> Any:
+        raise habits.no_attribute_of_several(self, PanelResults, "fits[level]", name)
 
     def __iter__(self) -> Iterator[Any]:
         return (label for label in self._results if label is not WHOLE)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from karat.data.labels import as_objects, as_text
 from karat.errors import InputError, require
 from karat.storage.archive import Stored, prefixed, without_prefix
 
 NUMBERS = {bool: "?", float: "<f8", datetime.date: "<M8[D]", datetime.datetime: "<M8[us]"}
+
+
+class InZone(datetime.datetime):
+    """Stands for times in a zone, whose values are saved as text."""
 
 
 def joined_state(parts: Iterable[tuple[str, Stored]]) -> Stored:
@@ -33,15 +38,18 @@ def part_state(name: str, header: dict[str, Any], arrays: dict[str, Any]) -> Sto
 def label_state(labels: list[Any]) -> dict[str, Any]:
     """Labels as arrays: by type, the places and the values; integers beyond 64 bits as text."""
     arrays: dict[str, Any] = {}
-    types = {type(label) for label in labels}
+    kinds = [_kind(label) for label in labels]
+    types = set(kinds)
     for kind in types:
-        places = [place for place, label in enumerate(labels) if type(label) is kind]
+        places = [place for place, other in enumerate(kinds) if other is kind]
         values = labels if len(types) == 1 else [labels[place] for place in places]
         if kind is int:
             wide = any(not -(2**63) <= value < 2**63 for value in values)
             array = np.array(
                 [str(v) for v in values] if wide else values, dtype=None if wide else "<i8"
             )
+        elif kind in (pd.Timestamp, InZone):
+            array = as_text(as_objects([_written(value) for value in values]))
         elif kind is str:
             array = as_text(as_objects(values))
         elif kind in NUMBERS:
@@ -57,6 +65,29 @@ def label_state(labels: list[Any]) -> dict[str, Any]:
     return arrays
 
 
+def _kind(label: Any) -> type:
+    aware = type(label) is datetime.datetime and label.tzinfo is not None
+    return InZone if aware else type(label)
+
+
+def _written(time: Any) -> str:
+    """A time, with its zone behind it if that has a name."""
+    zone = str(time.tzinfo)
+    return f"{time.isoformat()} {zone}" if "/" in zone or zone == "UTC" else time.isoformat()
+
+
+def _read_time(text: str) -> pd.Timestamp:
+    time, _, zone = text.partition(" ")
+    return pd.Timestamp(time).tz_convert(zone) if zone else pd.Timestamp(time)
+
+
+READ: dict[str, Callable[[Any], Any]] = {
+    "int": int,
+    "Timestamp": lambda text: _read_time(text).as_unit("ns"),
+    "InZone": lambda text: _read_time(text).to_pydatetime(),
+}
+
+
 def labels_of(arrays: dict[str, Any]) -> list[Any]:
     """The labels of :func:`label_state`."""
     parts = {
@@ -68,8 +99,9 @@ def labels_of(arrays: dict[str, Any]) -> list[Any]:
     for kind, places in parts.items():
         values = arrays[f"{kind} values"]
         require(len(values) == len(places), "labels without a place")
+        read = READ.get(kind, lambda value: value)
         for place, value in zip(places.tolist(), values.tolist(), strict=True):
-            labels[place] = int(value) if kind == "int" else value
+            labels[place] = read(value)
     return labels
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from karat.data.batch import Batch
 from karat.engine.linalg import Array, Indices
+from karat.io.source import Chunk
 from karat.panels.levels import JointLevels
 from karat.panels.pairs import PairCounts, check_budget
 from karat.panels.rows import PanelPass
@@ -95,6 +96,7 @@ class PanelSums(PanelPass):
     known: list[JointLevels] | None = None
     singletons: Singletons | None = None
     rows: int = field(default=0, init=False)
+    missing: int = field(default=0, init=False)  # rows that were left out for a missing value
     weight: float = field(default=0.0, init=False)
     log_weights: float = field(default=0.0, init=False)
     total: Array = field(init=False)
@@ -113,6 +115,10 @@ class PanelSums(PanelPass):
             (a, b): PairCounts((plan.name(a), plan.name(b)), plan.weighted, plan.memory)
             for a, b in plan.pairs
         }
+
+    def add(self, chunk: Chunk, batch: Batch) -> None:
+        self.missing += chunk.table.num_rows - len(batch)
+        super().add(chunk, batch)
 
     def before(self, batch: Batch) -> None:
         if self.known is None and not self.rows and not self.held and len(batch):
@@ -154,7 +160,10 @@ class PanelSums(PanelPass):
         return self.products - np.outer(self.total, self.total) / self.weight
 
     def parts_of_state(self) -> list[tuple[str, Stored]]:
-        numbers = {"n": self.rows, "weight": self.weight, "log_weights": self.log_weights}
+        numbers = {
+            "n": self.rows, "missing": self.missing, "weight": self.weight,
+            "log_weights": self.log_weights,
+        }  # fmt: skip
         arrays = {"shift": self.shift, "total": self.total, "products": self.products}
         levels = [] if self.known else self.levels
         return [
@@ -167,6 +176,7 @@ class PanelSums(PanelPass):
     def restore_parts(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
         numbers, totals = part_state("totals", header, arrays)
         self.rows, self.weight = numbers["n"], numbers["weight"]
+        self.missing = numbers["missing"]
         self.log_weights, width = numbers["log_weights"], self.plan.width
         self.shift = require_shape(totals["shift"], width)
         self.total = require_shape(totals["total"], width)
@@ -182,6 +192,7 @@ class PanelSums(PanelPass):
         """Add the sums of other rows."""
         self.finish()
         other.finish()
+        self.missing += other.missing
         if not other.rows:
             return
         if not self.rows:

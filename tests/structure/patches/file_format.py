@@ -64,7 +64,7 @@ class JsonLinesFiles(Files):
         return ahead(self._chunks(columns, rows, start))
 
     def _chunks(self, columns: Sequence[str], rows: int, start: ResumePoint) -> Iterator[Chunk]:
-        expected = Expected(columns)
+        expected = Expected(self, columns)
         expected.check(self.names[0], self.schema())
         for file in range(start.file, len(self.files)):
             fragment, schema = self._open(file)
@@ -91,9 +91,9 @@ class JsonLinesFiles(Files):
 CHANGES = [
     (
         "io/find.py",
-        "from karat.io.source import File, Source, Stream, brief\n",
+        "from karat.io.source import Batches, File, Source, brief, check_unique_columns\n",
         "from karat.io.json_lines import JsonLinesFiles\n"
-        "from karat.io.source import File, Source, Stream, brief\n",
+        "from karat.io.source import Batches, File, Source, brief, check_unique_columns\n",
     ),
     (
         "io/find.py",
