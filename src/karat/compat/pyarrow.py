@@ -30,23 +30,23 @@ def invalid_value(message: str) -> InvalidValue | None:
     return InvalidValue(int(match[1]), int(match[2] or 1), match[3], match[4]) if match else None
 
 
-def without_broken_lines(read: Callable[[Any], Any], data: Any) -> tuple[Any, list[Any]]:
-    """What the CSV reader makes of UTF-8 text, and the lines with too many or too few values.
+def without_broken_lines(
+    read: Callable[[Any], Any], error: ValueError, data: Any
+) -> tuple[Any, list[Any]]:
+    """What the CSV reader makes of text after this error, and the lines that it skips, which have
+    too many or too few values; raise the error if it is another one.
 
-    ``read`` gets its handler of such lines.  Where a line is not UTF-8, pyarrow prints a traceback
-    instead of calling it, so that it is given only if it is needed and the data is text.
+    ``read`` gets the handler of such lines.  Where a line is not UTF-8, pyarrow prints a traceback
+    instead of calling it.
     """
+    if invalid_value(str(error)) is not None or not _is_text(data):
+        raise error
     broken: list[Any] = []
 
     def skip(line: Any) -> str:
         broken.append(line)
         return "skip"
 
-    try:
-        return read(None), broken
-    except ValueError as error:  # pyarrow.ArrowInvalid
-        if invalid_value(str(error)) is not None or not _is_text(data):
-            raise
     return read(skip), broken
 
 

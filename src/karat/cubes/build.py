@@ -273,7 +273,8 @@ class CollectCells(Consumer):
 
     def _together(self) -> Cells:
         """The cells of all parts, each once."""
-        return merge_cells(self.reducer, joined_cells(self.parts))
+        first, *others = self.parts
+        return merge_cells(self.reducer, joined_cells(self.parts)) if others else first
 
     def _check_doubles(self) -> None:
         """Raise if doubles do not hold the rows that wait; or keep real rows, if no cell has been

@@ -430,7 +430,10 @@ def _read_csv(piece: Piece, columns: Sequence[str], types: Types) -> tuple[pa.Ta
             ),
         )
 
-    return without_broken_lines(read, piece.data)
+    try:
+        return read(None), []
+    except pa.ArrowInvalid as error:
+        return without_broken_lines(read, error, piece.data)
 
 
 def _parse(piece: Piece, columns: Sequence[str], types: Types, labels: Types) -> Parsed:
