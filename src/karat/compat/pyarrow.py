@@ -39,7 +39,7 @@ def without_broken_lines(
     ``read`` gets the handler of such lines.  Where a line is not UTF-8, pyarrow prints a traceback
     instead of calling it.
     """
-    if invalid_value(str(error)) is not None or not _is_text(data):
+    if invalid_value(str(error)) is not None or not _is_utf8(data):
         raise error
     broken: list[Any] = []
 
@@ -50,7 +50,7 @@ def without_broken_lines(
     return read(skip), broken
 
 
-def _is_text(data: Any) -> bool:
+def _is_utf8(data: Any) -> bool:
     try:
         str(data, "utf-8")
     except UnicodeDecodeError:

@@ -19,7 +19,7 @@ from karat.cubes.cells import KINDS, MADE, Cells, as_integers, in_order, label_l
 from karat.cubes.hashes import CellHashes
 from karat.cubes.reduce import Reducer, positions_of, with_made
 from karat.cubes.select import shown
-from karat.data.stacking import side_by_side, stack_rows
+from karat.data.stacking import in_one_array, stack_rows
 from karat.engine.fourth_moments import FourthSums
 from karat.engine.linalg import Indices
 from karat.engine.rows import Rows
@@ -195,7 +195,7 @@ def _reduced(reducer: Reducer, cells: Cells, claims: Sequence[Sequence[Certifica
     """Every cell reduced; ``claims`` are those of the rows in it."""
     doubles = all(column.dtype == np.float64 for column in cells.columns)
     blocks = [column[:, None] for column in cells.columns]
-    rows = Rows([side_by_side([blocks])] if doubles else blocks, cells.weights)
+    rows = Rows([in_one_array([blocks])] if doubles else blocks, cells.weights)
     kept = reducer.reduce(rows, cells.starts, cells.counts, claims)
     sizes = np.array([len(result.positions) for result in kept])
     held = positions_of(kept, cells.starts[:-1])

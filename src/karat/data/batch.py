@@ -23,7 +23,7 @@ from karat.data.advice import explain_non_finite, too_long_integers
 from karat.data.arguments import check_taken
 from karat.data.device_arrays import check_one_device
 from karat.data.labels import Grouping, check_groups, group_rows
-from karat.data.stacking import side_by_side, stack_rows
+from karat.data.stacking import in_one_array, stack_rows
 from karat.data.transformed import transformed
 from karat.engine.device import DevicePart
 from karat.engine.kernel import Kernel
@@ -130,7 +130,7 @@ def joined(batches: Sequence[Batch], doubles: bool = False) -> Batch:
     """
     first = batches[0]
     return Batch(
-        [side_by_side([p.parts for p in batches])]
+        [in_one_array([p.parts for p in batches])]
         if doubles
         else [stack_rows(*blocks) for blocks in zip(*(p.parts for p in batches), strict=True)],
         np.concatenate([p.numbers for p in batches]),

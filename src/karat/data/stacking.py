@@ -15,7 +15,7 @@ from karat.errors import InputError, several
 CACHED = 2**13  # rows of all columns that stay in a cache while they are put side by side
 
 
-def side_by_side(tables: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
+def in_one_array(tables: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
     """Rows of several tables, one after the other, as one array of doubles.
 
     Each table is a sequence of blocks of columns.  Rows of the array lie in one piece, so that a

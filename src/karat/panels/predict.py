@@ -70,7 +70,9 @@ def _frame(model: PanelModel, place: int) -> pd.DataFrame:
     labels, joint = model.levels[place].labels(), len(effect.columns) > 1
     digits = [model.plan.decimals.get(name) for name in effect.columns]
     if not all(count is None for count in digits):
-        labels = [tuple(map(_shown, label, digits)) for label in (labels if joint else zip(labels))]
+        labels = [
+            tuple(map(_as_written, label, digits)) for label in (labels if joint else zip(labels))
+        ]
         labels = labels if joint else [label for (label,) in labels]
     frame = pd.DataFrame(
         {
@@ -86,7 +88,7 @@ def _frame(model: PanelModel, place: int) -> pd.DataFrame:
     return frame[counts > 0].sort_index()
 
 
-def _shown(label: Any, digits: int | None) -> Any:
+def _as_written(label: Any, digits: int | None) -> Any:
     """The label as it is in the data: decimals are held as numbers."""
     return label if digits is None else Decimal(repr(label)).quantize(Decimal(1).scaleb(-digits))
 
