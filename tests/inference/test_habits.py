@@ -152,7 +152,7 @@ def test_names_of_the_module():
 
 
 def test_predict_says_what_it_takes(fit):
-    with pytest.raises(InputError, match="predict has no argument 'newdata'"):
+    with pytest.raises(InputError, match="not newdata"):
         fit.predict(newdata=FRAME)
     with pytest.raises(NotExactError, match=r"Pass new rows: predict\(frame\)"):
         fit.predict()

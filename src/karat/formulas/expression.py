@@ -159,7 +159,7 @@ class Expression:
 
     def _not_allowed(self, part: str) -> InputError:
         if part in ELSEWHERE:
-            return InputError(f"The term {self.text!r}: {ELSEWHERE[part]}.")
+            return InputError(f"The term {self.text!r} uses {part!r}: {ELSEWHERE[part]}.")
         if " ^ " in part:
             return InputError(f"The term {self.text!r}: write powers with two stars, x**2.")
         functions = [*(f"np.{name}" for name in ROW_BY_ROW), *BARE, *STATEFUL]

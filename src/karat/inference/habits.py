@@ -103,7 +103,9 @@ def no_argument(function: Any, unknown: Mapping[str, Any]) -> TypeError:
 def check_predict(exog: Any, unknown: Mapping[str, Any]) -> None:
     """Raise unless ``predict`` has new rows, and arguments that it knows."""
     if unknown:
-        given = next(iter(unknown))
-        raise InputError(f"predict has no argument {given!r}: predict(frame, interval=0.95).")
+        raise InputError(
+            f"predict takes new rows and interval=, as predict(frame, interval=0.95), not"
+            f" {', '.join(unknown)}."
+        )
     if exog is None:
         raise NotExactError("Pass new rows: predict(frame). The rows of the fit are not kept.")
