@@ -14,6 +14,7 @@ from storage import damage, fuzz
 import karat
 from karat import problems as P
 from karat.errors import DamagedFileError
+from karat.storage.footer import values_of_columns
 
 
 @pytest.mark.nightly
@@ -121,3 +122,34 @@ def test_an_array_beyond_its_claim():
     np.save(file, np.arange(5.0))
     with pytest.raises(ValueError, match="claims"):
         array_of(file.getvalue() + b"\0")
+
+
+def test_the_footer_says_what_pyarrow_reads(tmp_path):
+    rows = pa.table({"a": [1.0, 2.0, 3.0], "b": [[1, 2], [], None], "c": ["x", None, "y"]})
+    pq.write_table(rows, tmp_path / "rows.parquet", row_group_size=2)
+    data, metadata = (
+        (tmp_path / "rows.parquet").read_bytes(),
+        pq.read_metadata(tmp_path / "rows.parquet"),
+    )
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    assert values_of_columns(data) == [
+        [group.column(i).num_values for i in range(group.num_columns)] for group in groups
+    ]
+
+
+@pytest.mark.parametrize("bit", [0, 4, 7])
+def test_a_damaged_footer_does_not_end_the_process(bit, tmp_path):
+    """The hashes of a cube are lists: pyarrow aborts where it looks at their damaged footer."""
+    rows = pa.table({"g": ["a", "b"] * 20, "x": np.arange(40.0), "y": np.arange(40.0) ** 2})
+    karat.cube(rows, "y", by="g").save(tmp_path / "cube.parquet")
+    data = (tmp_path / "cube.parquet").read_bytes()
+    footer = int.from_bytes(data[-8:-4], "little")
+    for at in range(len(data) - 8 - footer, len(data), 5):
+        bad = bytearray(data)
+        bad[at] ^= 1 << bit
+        (tmp_path / "bad.parquet").write_bytes(bad)
+        try:
+            read = karat.Cube.load(tmp_path / "bad.parquet")
+        except karat.InputError:
+            continue
+        assert read.select().X.equals(karat.Cube.load(tmp_path / "cube.parquet").select().X), at

@@ -36,6 +36,7 @@ from karat.storage.archive import (
     plain,
     to_json,
 )
+from karat.storage.footer import values_of_columns
 
 KEY, DIGEST = b"karat", b"karat.digest"
 EXPANSION = 32  # decoded bytes per byte of the file: Snappy makes at most 22 of one
@@ -151,23 +152,25 @@ def _described(data: bytes, name: str, what: str, validate_schema: Admit | None)
             for key, text in header.pop("arrays").items()
         }
         specs = {key: Spec(array.dtype, array.shape) for key, array in arrays.items()}
-        specs |= _claimed(file, places, len(data))
+        specs |= _claimed(file, places, data)
         if validate_schema is not None:
             validate_schema(header, specs)
         digest = metadata[DIGEST].decode()
     return Described(file, header, metadata[KEY], digest, places, arrays)
 
 
-def _claimed(file: Any, places: dict[str, Any], size: int) -> dict[str, Spec]:
-    """What the arrays in columns claim to be; raise if ``size`` bytes cannot hold them."""
-    rows, most = file.metadata.num_rows, EXPANSION * size
+def _claimed(file: Any, places: dict[str, Any], data: bytes) -> dict[str, Spec]:
+    """What the arrays in columns claim to be; raise if the file's bytes cannot hold them."""
+    rows, most = file.metadata.num_rows, EXPANSION * len(data)
     groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
     leaves = [file.metadata.schema.column(i) for i in range(file.metadata.num_columns)]
     bits = rows * sum(BITS.get(leaf.physical_type, 64) for leaf in leaves)
-    # Only lists have more values than rows.  The metadata of other columns is not read, because
-    # pyarrow crashes the process if it is damaged.
+    # Only lists have more values than rows.
     lists = [i for i, leaf in enumerate(leaves) if leaf.max_repetition_level]
-    bits += sum(64 * group.column(i).num_values for group in groups for i in lists)
+    if lists:
+        counts = [group[i] for group in values_of_columns(data) for i in lists]
+        require(min(counts, default=0) >= 0, "it claims fewer than no values")
+        bits += 64 * sum(counts)
     require(
         sum(group.num_rows for group in groups) == rows,
         "its row groups have other rows than it says",
