@@ -139,7 +139,7 @@ def masked(array):
 
 SERIES = pd.Series(Y, name="y")
 BAD = [
-    ("masked", lambda: masked(X), {}, "Partition 1: X has masked values in 1 rows"),
+    ("masked", lambda: masked(X), {}, "Partition 1: X has masked values in 1 row"),
     ("complex", lambda: chunked(X + 1j), {}, r"Partition \d: X holds complex numbers"),
     (
         "text",

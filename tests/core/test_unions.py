@@ -81,7 +81,8 @@ DESCRIBES = {
         ("rounding", "moment_error", "total_error", "rank", "size", "bound", "condition"), at_least
     ),
     **dict.fromkeys(
-        ("passes", "seconds", "n_rows", "peeled", "verbatim", "power", "in_columns"), at_least
+        ("passes", "seconds", "n_rows", "left_out", "peeled", "verbatim", "power", "in_columns"),
+        at_least,
     ),
     **dict.fromkeys(("excluded_directions", "excludes", "notes"), listed),
     "method": lambda whole, part: part in whole,

@@ -623,7 +623,7 @@ def test_a_sketch_that_gets_no_target():
     for problem in (LeastSquares(), Ridge(1.0), LpRegression(4)):
         with pytest.raises(InputError, match="needs a target"):
             karat.Sketch(problem).update(X)
-    with pytest.raises(InputError, match="X is None"):
+    with pytest.raises(InputError, match="not None"):
         karat.Sketch(Moments(2)).update(None)
 
 

@@ -82,7 +82,7 @@ def test_rows_without_an_effect_are_nan_and_counted():
     fit, frame = fitted(made)
     new = frame.iloc[:3].copy()
     new.loc[new.index[0], "f0"] = 10**6
-    with pytest.warns(UserWarning, match="1 of 3 rows have a level of 'f0' that the fit did not"):
+    with pytest.warns(UserWarning, match="1 of 3 rows has a level of 'f0' that the fit did not"):
         means = fit.predict(new)
     assert means.isna().tolist() == [True, False, False]
     assert means.index.equals(new.index)

@@ -119,7 +119,7 @@ def test_errors_say_what_to_do():
         karat.coreset(X + 0.5, y, problem)
     with pytest.raises(karat.InputError, match="must be 0 or 1, but it holds 2"):
         karat.coreset(X, 2 * y, problem)
-    with pytest.raises(karat.InputError, match="columns"):
+    with pytest.raises(karat.InputError, match="X has 1 column"):
         karat.coreset(X[:, :1], y, problem)
     with pytest.raises(karat.InputError, match="one target"):
         karat.coreset(X, np.column_stack([y, y]), problem)
