@@ -277,7 +277,7 @@ def test_wild_bootstrap_refuses(frame):
         five.wild_bootstrap("a")
     assert 0 < five.wild_bootstrap("a", weights="webb", draws=99).pvalue <= 1
     four = ols("y ~ a", few[few["g"] < 4], cov_type="CR3", cluster="g")
-    with pytest.raises(NotExactError, match="4 clusters"):
+    with pytest.raises(NotExactError, match="at least 5 clusters, not 4"):
         four.wild_bootstrap("a", weights="webb")
     alone = frame.assign(b=np.where(frame["g"] == 7, 1.0, 0.0))
     fit = ols("y ~ a + b", alone, cov_type="cluster", cluster="g", submodels=True)
