@@ -3,6 +3,9 @@
 import os
 import subprocess
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from cli.conftest import KARAT, command, environment
 
@@ -71,3 +74,14 @@ def test_digest(inside, data, tmp_path):
         ).code
         == 2
     )
+
+
+def test_letters_that_a_code_page_lacks(tmp_path):
+    """Windows prints to pipes in the code page of the system, which ended the command."""
+    rows = pa.table({"β": np.arange(50.0) % 7, "y": np.arange(50.0) % 5})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    core = tmp_path / "core.npz"
+    assert command("build", tmp_path / "rows.parquet", "-t", "y", "-o", core).code == 0
+    shown = command("inspect", core, env={"PYTHONIOENCODING": "cp1252", "PYTHONUTF8": "0"})
+    assert shown.code == 0, shown.err
+    assert "\\u03b2" in shown.out
