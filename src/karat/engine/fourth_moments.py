@@ -32,8 +32,8 @@ import numpy as np
 from scipy import linalg
 
 from karat.engine.linalg import Array, Flags, Indices
+from karat.engine.tolerances import EPS
 
-EPS = float(np.finfo(float).eps)
 MOST = 40  # columns: a group then has a megabyte
 BLOCK = 2**22  # numbers of the matrices that are made at a time
 ROWS = 2**12  # rows that are summed at a time
